@@ -1,0 +1,71 @@
+"""The seam between the shell and an engine.
+
+The scheduler streams the body of the next task, word by word, into the engine's staging registers
+while the previous one still runs; when the task's waits are met it offers ``start``. The engine takes
+``start`` (staging becomes active) as soon as it can begin, may then already accept the following
+body, and may have several started tasks in flight; it finishes them in order with ``done``, after the
+last write response of the task.
+"""
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import ErrorCode
+
+
+class BodyWord(data.Struct):
+    """One word of a task body."""
+
+    index: unsigned(6)
+    word: unsigned(32)
+    #: Set on index 55.
+    last: unsigned(1)
+
+
+class Done(data.Struct):
+    """What an engine reports of a finished task."""
+
+    #: NONE, or why the task could not be run (the die then stops).
+    error: ErrorCode
+    stall_cycles: unsigned(32)
+    payload_words: unsigned(32)
+    useful_macs: unsigned(64)
+
+
+class CounterStrobes(data.Struct):
+    """Sampled every cycle by the performance counters; at most one of the four states is set."""
+
+    #: Useful work happened this cycle.
+    busy: unsigned(1)
+    #: A task runs but waits for operands (from memory loads or from the network).
+    stall_input: unsigned(1)
+    #: A task runs but its results find no room.
+    stall_output: unsigned(1)
+    #: A task runs and only a memory response is missing.
+    stall_memory: unsigned(1)
+    #: Payload words moved this cycle.
+    words: unsigned(12)
+    #: Useful and issued multiply-adds this cycle.
+    useful_macs: unsigned(16)
+    issued_macs: unsigned(16)
+
+
+class EngineSignature(wiring.Signature):
+    """Seen from the engine.
+
+    Members: ``body`` In stream of :class:`BodyWord`; ``operation`` In(4), valid with ``start``;
+    ``start`` In stream without meaning in its payload; ``bases`` In, the 16 base registers;
+    ``done`` Out stream of :class:`Done`; ``strobes`` Out :class:`CounterStrobes`.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        super().__init__({
+            "body": In(stream.Signature(BodyWord)),
+            "operation": In(4),
+            "start": In(stream.Signature(unsigned(1))),
+            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
+            "done": Out(stream.Signature(Done)),
+            "strobes": Out(CounterStrobes),
+        })

@@ -1,0 +1,1 @@
+"""The contract that hardware and software share: formats, descriptors, registers, presets."""

@@ -1,0 +1,106 @@
+"""Number formats that every engine takes as a parameter.
+
+A format says how many bits a number has and what they mean; arithmetic blocks are made from
+formats, never from bit widths. Plain data: no RTL, so that software and golden models use them too.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Float:
+    """IEEE-754 binary format with one sign bit, subnormals, infinities and NaN.
+
+    Parameters
+    ----------
+    exponent_bits : int
+        Width of the biased exponent, at least 2.
+    fraction_bits : int
+        Width of the stored fraction, at least 1.
+
+    Raises
+    ------
+    TypeError
+        If a width is not an integer.
+    ValueError
+        If a width is too small to form an IEEE-754 format.
+    """
+
+    exponent_bits: int
+    fraction_bits: int
+
+    def __post_init__(self) -> None:
+        for name, value, least in (("Exponent width", self.exponent_bits, 2),
+                                   ("Fraction width", self.fraction_bits, 1)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an integer, not {value!r}")
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, not {value!r}")
+
+    @property
+    def bits(self) -> int:
+        """Storage width in bits."""
+        return 1 + self.exponent_bits + self.fraction_bits
+
+    @property
+    def bias(self) -> int:
+        """Exponent bias."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def exponent_maximum(self) -> int:
+        """Biased exponent of infinities and NaN (all ones)."""
+        return (1 << self.exponent_bits) - 1
+
+    @property
+    def quiet_nan(self) -> int:
+        """The one NaN that every unit produces: sign 0, top fraction bit set."""
+        return (self.exponent_maximum << self.fraction_bits) | (1 << (self.fraction_bits - 1))
+
+    @property
+    def infinity(self) -> int:
+        """Bit pattern of positive infinity."""
+        return self.exponent_maximum << self.fraction_bits
+
+    def __str__(self) -> str:
+        return f"float{self.bits}e{self.exponent_bits}m{self.fraction_bits}"
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Two's-complement fixed point: one sign bit, ``integer_bits`` and ``fraction_bits``.
+
+    Raises
+    ------
+    TypeError
+        If a width is not an integer.
+    ValueError
+        If a width is negative or the format has no value bit.
+    """
+
+    integer_bits: int
+    fraction_bits: int
+
+    def __post_init__(self) -> None:
+        for name, value in (("Integer width", self.integer_bits),
+                            ("Fraction width", self.fraction_bits)):
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an integer, not {value!r}")
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, not {value!r}")
+        if self.integer_bits + self.fraction_bits < 1:
+            raise ValueError("A fixed-point format needs at least one value bit")
+
+    @property
+    def bits(self) -> int:
+        """Storage width in bits."""
+        return 1 + self.integer_bits + self.fraction_bits
+
+    def __str__(self) -> str:
+        return f"q{self.integer_bits}.{self.fraction_bits}"
+
+
+#: IEEE-754 binary32.
+FP32 = Float(8, 23)
+#: IEEE-754 binary16.
+FP16 = Float(5, 10)

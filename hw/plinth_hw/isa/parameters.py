@@ -1,0 +1,160 @@
+"""Parameters of a die and the presets. Plain data, read by RTL, driver, golden model and reports."""
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+from plinth_hw.isa.formats import FP16, FP32, Float
+from plinth_hw.isa.tasks import Engine
+
+ALL_ENGINES = frozenset(Engine)
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & (value - 1) == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class DieParameters:
+    """Everything that shapes one die. A word has 32 bits.
+
+    Raises
+    ------
+    TypeError
+        If a size is not an integer.
+    ValueError
+        If a constraint between sizes is broken; the message names both values.
+    """
+
+    #: Preset name, used in file and module names.
+    name: str
+    #: PEs along M and N.
+    rows: int
+    columns: int
+    #: Format of the matrix operands in memory, and of the accumulators and everything else.
+    multiply_format: Float = FP32
+    accumulate_format: Float = FP32
+    #: Independent outputs that each PE interleaves; at least the adder's latency; a power of two.
+    interleave: int = 8
+    #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns).
+    beat_words: int
+    #: Memory bandwidth in words a cycle, reads and writes together (the memory model throttles).
+    memory_words_per_cycle: Fraction
+    #: One half (of two) of each operand buffer, in 32-bit words.
+    operand_buffer_words: int
+    #: Output buffer, all tile slots together.
+    output_buffer_words: int
+    #: Words that the vector engine processes a cycle: half a beat.
+    vector_buffer_words: int
+    #: Words in a chunk (packet) of a collective: 64 words are the paper's 256 bytes.
+    chunk_words: int = 64
+    #: Reduce blocks: messages in flight in a collective engine.
+    reduce_blocks: int = 2
+    #: Payload words of a flit.
+    flit_words: int
+    #: Flits a cycle that a link carries, per direction.
+    link_rate: Fraction = Fraction(15, 16)
+    #: Links of the router.
+    ports: int = 2
+    #: Update counters.
+    counters: int = 64
+    #: Die number bits.
+    die_bits: int = 10
+    #: Word address bits.
+    address_bits: int = 32
+    #: AXI4 ports, each beat_words * 32 / axi_ports bits wide, interleaved beat slice by beat slice.
+    axi_ports: int = 1
+    #: Engines present.
+    engines: frozenset[Engine] = field(default=ALL_ENGINES)
+
+    def __post_init__(self) -> None:
+        for key in ("rows", "columns", "interleave", "beat_words", "operand_buffer_words",
+                    "output_buffer_words", "vector_buffer_words", "chunk_words", "reduce_blocks",
+                    "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{key} must be an integer, not {value!r}")
+            if value < 1:
+                raise ValueError(f"{key} must be positive, not {value!r}")
+        for key in ("interleave", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
+                    "axi_ports"):
+            if not _power_of_two(getattr(self, key)):
+                raise ValueError(f"{key} must be a power of two, not {getattr(self, key)!r}")
+        if self.beat_words < max(self.rows, self.columns):
+            raise ValueError(f"beat_words must be at least max(rows, columns) = "
+                             f"{max(self.rows, self.columns)}, not {self.beat_words}")
+        if self.beat_words % self.axi_ports or self.beat_words * 32 // self.axi_ports > 1024:
+            raise ValueError(f"an AXI4 port has at most 1024 bits: axi_ports = {self.axi_ports} "
+                             f"does not fit beat_words = {self.beat_words}")
+        if self.chunk_words % self.flit_words:
+            raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
+                             f"flit_words = {self.flit_words}")
+        if self.output_buffer_words < self.tile_words:
+            raise ValueError(f"output_buffer_words must hold one tile of {self.tile_words} words, "
+                             f"not {self.output_buffer_words}")
+        if not 0 < self.link_rate <= 1:
+            raise ValueError(f"link_rate must be above 0 and at most 1, not {self.link_rate}")
+        if not 0 < self.memory_words_per_cycle <= self.beat_words:
+            raise ValueError(f"memory_words_per_cycle must be above 0 and at most beat_words = "
+                             f"{self.beat_words}, not {self.memory_words_per_cycle}")
+
+    @property
+    def tile_words(self) -> int:
+        """Outputs of one tile of the matrix engine."""
+        return self.rows * self.columns * self.interleave
+
+    @property
+    def classes(self) -> int:
+        """Traffic classes: 0 for control packets, 1 + b for reduce block b."""
+        return 1 + self.reduce_blocks
+
+    @property
+    def beat_bytes(self) -> int:
+        """Bytes in a beat of the internal memory port."""
+        return 4 * self.beat_words
+
+
+def _ndp(name: str, size: int, **changes: object) -> DieParameters:
+    """The ``ndp`` machine for a size x size array; the paper's ratios scaled to the array's width.
+
+    64x64 at 1 GHz: 320 GB/s = 80 words a cycle; two full links aggregated for collectives, 60 GB/s
+    a direction = 15 words a cycle; 512 KB for each half of an operand buffer (MPT VI.B, Table III).
+    """
+    beat = 1
+    while beat < size * 5 // 4:
+        beat *= 2
+    values: dict[str, object] = {
+        "name": name, "rows": size, "columns": size, "beat_words": beat,
+        "memory_words_per_cycle": Fraction(5 * size, 4),
+        "operand_buffer_words": 4096 if size <= 8 else 32 * size * size,
+        "output_buffer_words": (1 if size >= 64 else 2) * 8 * size * size,
+        "vector_buffer_words": 8192 if size <= 16 else 131072,
+        "flit_words": max(1, size // 4),
+        "axi_ports": max(1, beat * 32 // 1024),
+    }
+    values.update(changes)
+    return DieParameters(**values)  # type: ignore[arg-type]
+
+
+#: Named presets. ``tiny`` for block tests, ``demo`` for the training run, ``paper`` for MPT's figures.
+PRESETS: dict[str, DieParameters] = {
+    p.name: p for p in (
+        _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
+        _ndp("ndp-demo", 8),
+        _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
+        _ndp("ndp-bench", 16),
+        _ndp("ndp-paper", 64),
+    )
+}
+
+
+def preset(name: str, **changes: object) -> DieParameters:
+    """The preset called ``name``, with single fields replaced.
+
+    Raises
+    ------
+    ValueError
+        If there is no such preset; the message lists those that exist.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {name!r}")
+    return replace(PRESETS[name], **changes)  # type: ignore[arg-type]

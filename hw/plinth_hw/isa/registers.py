@@ -1,0 +1,92 @@
+"""Register map of a die (AXI4-Lite, 32-bit registers, byte addresses).
+
+``Register`` holds single registers; the ``*_BASE`` constants start arrays. Counters of 64 bits take
+two registers, low word first. Reading the low word of a 64-bit counter latches its high word.
+"""
+
+from enum import IntEnum
+
+#: Value of Register.ID: "PLIN".
+IDENTITY = 0x504C494E
+#: Version of descriptors and registers.
+ISA_VERSION = 1
+
+
+class Register(IntEnum):
+    """Byte addresses of the single registers."""
+
+    #: RO: IDENTITY
+    ID = 0x000
+    #: RO: ISA_VERSION
+    VERSION = 0x004
+    #: WO: bit 0 start the graph at TASK_BASE; bit 1 clear the sticky error (when idle); bit 2 clear
+    #: performance counters
+    CONTROL = 0x008
+    #: RO: bit 0 busy, bit 1 done (last task completed; cleared by start), bit 2 error
+    STATUS = 0x00C
+    #: RW: word address of the first descriptor
+    TASK_BASE = 0x010
+    #: RW: word address where completion records go, one after another
+    RECORD_BASE = 0x014
+    #: RW: records written so far; the next goes to RECORD_BASE + RECORD_WORDS * RECORD_COUNT
+    RECORD_COUNT = 0x018
+    #: RO: ErrorCode
+    ERROR_CODE = 0x01C
+    #: RO: word address of the descriptor that caused the error
+    ERROR_TASK = 0x020
+    #: RO: engine number (bits 7:0), counter (15:8), other die (25:16)
+    ERROR_INFO = 0x024
+    #: RW: cycles without progress before TIMEOUT; 0 switches the watchdog off
+    WATCHDOG = 0x028
+    #: RW: this die's number
+    DIE = 0x02C
+    #: RW: memory size in words; accesses beyond it are BAD_ADDRESS
+    MEMORY_WORDS = 0x030
+    #: RW: link rate, numerator (bits 7:0) and denominator (15:8), in flits a cycle
+    LINK_RATE = 0x034
+    #: RO: cycles since reset (64 bits)
+    CYCLE = 0x040
+    #: RO: payload words that entered the network here (64 bits)
+    WORDS_INJECTED = 0x048
+    #: RO: payload words that passed through on their way elsewhere (64 bits)
+    WORDS_TRANSIT = 0x050
+    #: RO: words read from and written to memory (64 bits each)
+    WORDS_READ = 0x058
+    WORDS_WRITTEN = 0x060
+
+
+#: RW: 16 base registers (words).
+BASES = 0x100
+BASE_COUNT = 16
+#: RO: status of engine e at ENGINES + 0x80 * e, see EngineRegister.
+ENGINES = 0x200
+ENGINE_SPAN = 0x80
+#: RW: output port of each destination die (route table), one register a die.
+ROUTES = 0x1000
+#: RW: update counters.
+COUNTERS = 0x2000
+#: RW: epoch base of each update counter.
+COUNTER_BASES = 0x2400
+#: RO: payload words sent on each link port (64 bits each).
+LINK_WORDS = 0x2800
+
+
+class EngineRegister(IntEnum):
+    """Offsets within an engine's status block. 64-bit counters take two registers."""
+
+    #: bit 0 a task runs, bit 1 a task waits
+    STATE = 0x00
+    #: word address of the task at the head of this engine's queue
+    TASK = 0x04
+    #: counter that the head task waits for (bits 7:0), bit 31 set when it waits
+    WAIT_COUNTER = 0x08
+    #: counter value that would satisfy it
+    WAIT_VALUE = 0x0C
+    BUSY = 0x10
+    STALL_INPUT = 0x18
+    STALL_OUTPUT = 0x20
+    STALL_MEMORY = 0x28
+    WORDS = 0x30
+    USEFUL_MACS = 0x38
+    ISSUED_MACS = 0x40
+    TASKS = 0x48

@@ -1,0 +1,336 @@
+"""Task descriptors: the one declaration that scheduler, engines, driver and golden model share.
+
+A task is one descriptor of :data:`DESCRIPTOR_WORDS` 32-bit words in die memory, aligned to its own
+size: :class:`TaskHeader` (8 words), then the body of its engine (56 words). All addresses, strides
+and lengths count 32-bit words unless a name says otherwise; a row of packed FP16 elements starts on
+a word boundary. Source: MPT section VI.A (task graph, update counters).
+"""
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, enum
+
+#: Words in a descriptor (256 bytes).
+DESCRIPTOR_WORDS = 64
+#: Words of the header; the body follows.
+HEADER_WORDS = 8
+#: Words of the body.
+BODY_WORDS = DESCRIPTOR_WORDS - HEADER_WORDS
+#: Waits a task can name.
+WAITS = 4
+#: Words of a completion record.
+RECORD_WORDS = 8
+
+
+class Engine(enum.Enum, shape=unsigned(4)):
+    """Engines of a die; the value is also the index of the engine's status registers."""
+
+    #: Systolic (later also row-stationary) matrix engine.
+    MATRIX = 0
+    #: Vector engine.
+    VECTOR = 1
+    #: Ring-reduce collective engine.
+    COLLECTIVE = 2
+    #: Strided memory-to-memory transfer (DMA).
+    TRANSFER = 3
+
+
+class MatrixOperation(enum.Enum, shape=unsigned(4)):
+    #: ``C = op(A) op(B)`` or, with ``accumulate``, ``C = C + op(A) op(B)``.
+    GEMM = 0
+
+
+class VectorOperation(enum.Enum, shape=unsigned(4)):
+    #: Load regions, run the program, store regions.
+    PROGRAM = 0
+
+
+class CollectiveOperation(enum.Enum, shape=unsigned(4)):
+    #: Reduce-scatter, update by the owner, all-gather.
+    ALL_REDUCE = 0
+    #: Reduce-scatter and update only: the owner's chunks of ``destination`` are written.
+    REDUCE_SCATTER = 1
+    #: Owners' chunks of ``source`` go to every member's ``destination``.
+    ALL_GATHER = 2
+    #: Rewrite one row of the group table: members, own index, next hop.
+    SET_GROUP = 3
+
+
+class TransferOperation(enum.Enum, shape=unsigned(4)):
+    #: Strided 3-D copy within die memory.
+    COPY = 0
+
+
+class UpdateOperation(enum.Enum, shape=unsigned(4)):
+    """What the owner of a reduced chunk does with the sum."""
+
+    #: The sum itself is the result.
+    NONE = 0
+    #: ``w - (rate * sum)``, two roundings.
+    SGD = 1
+
+
+class Pointer(data.Struct):
+    """Address in die memory: ``BASE[base] + offset`` words."""
+
+    offset: unsigned(28)
+    base: unsigned(4)
+
+
+class TaskHeader(data.Struct):
+    """First 8 words of every descriptor."""
+
+    # word 0
+    engine: Engine
+    operation: unsigned(4)
+    #: Write a completion record.
+    record: unsigned(1)
+    #: Last task of the graph: the die is done when all tasks up to this one have completed.
+    last: unsigned(1)
+    #: Advance counter ``advance`` by one on completion.
+    advance_enable: unsigned(1)
+    #: Send an advance of ``remote_counter`` to die ``remote_die`` on completion.
+    remote_enable: unsigned(1)
+    reserved0: unsigned(4)
+    advance: unsigned(8)
+    reserved1: unsigned(8)
+    # word 1
+    remote_die: unsigned(10)
+    reserved2: unsigned(6)
+    remote_counter: unsigned(8)
+    reserved3: unsigned(8)
+    # word 2
+    wait_counter: data.ArrayLayout(unsigned(8), WAITS)
+    # word 3
+    wait_enable: unsigned(WAITS)
+    reserved4: unsigned(12)
+    #: Free for software (echoed in the completion record).
+    tag: unsigned(16)
+    # words 4 to 7: task may start when counter - (COUNTER_BASE + value) >= 0 modulo 2**32, as signed
+    wait_value: data.ArrayLayout(unsigned(32), WAITS)
+
+
+class MatrixBody(data.Struct):
+    """GEMM operands. ``A`` is stored row-major ``[M, K]``, or ``[K, M]`` with ``transpose_a``;
+    ``B`` is stored ``[K, N]``, or ``[N, K]`` with ``transpose_b``; ``C`` is ``[M, N]`` in the
+    accumulator's format. Strides are words between rows as stored."""
+
+    a: Pointer
+    a_stride: unsigned(32)
+    b: Pointer
+    b_stride: unsigned(32)
+    c: Pointer
+    c_stride: unsigned(32)
+    m: unsigned(32)
+    n: unsigned(32)
+    k: unsigned(32)
+    # word 9
+    transpose_a: unsigned(1)
+    transpose_b: unsigned(1)
+    accumulate: unsigned(1)
+    reserved0: unsigned(5)
+    #: log2 of the interleaved outputs per PE along M; along N it is interleave / this.
+    interleave_m_log2: unsigned(4)
+    reserved1: unsigned(20)
+
+
+class VectorOp(enum.Enum, shape=unsigned(5)):
+    """Instructions of the vector engine. ``a``, ``b`` and ``dst`` are regions; see docs/vector.md."""
+
+    #: dst = a + b
+    ADD = 0
+    #: dst = a - b
+    SUB = 1
+    #: dst = a * b
+    MUL = 2
+    #: dst = max(a, b); a NaN in either gives NaN, max(-0, +0) = +0
+    MAX = 3
+    #: dst = a > 0 ? a : +0 (NaN stays NaN)
+    RELU = 4
+    #: dst = b > 0 ? a : +0 (backward of ReLU: a is the error, b the forward output)
+    RELU_MASK = 5
+    #: dst = a + immediate
+    ADD_IMMEDIATE = 6
+    #: dst = a * immediate
+    SCALE = 7
+    #: dst = a
+    COPY = 8
+    #: reduction over the dimension that dst lacks, ascending: dst = ((x0 + x1) + x2) + ...
+    SUM = 9
+    #: reduction over the dimension that dst lacks
+    MAXIMUM = 10
+    #: dst = function(a), function table number ``b``
+    FUNCTION = 11
+    #: dst = FP32 -> FP16 (the 16 bits in the low half of the word)
+    TO_FP16 = 12
+    #: dst = FP16 -> FP32
+    FROM_FP16 = 13
+
+
+class VectorFunction(enum.Enum, shape=unsigned(3)):
+    """Tables of the function unit."""
+
+    EXPONENTIAL = 0
+    RECIPROCAL = 1
+
+
+#: Regions of a vector program.
+VECTOR_REGIONS = 8
+#: Loads, stores, immediates and instructions that fit in a vector body.
+VECTOR_LOADS = 4
+VECTOR_STORES = 3
+VECTOR_IMMEDIATES = 4
+VECTOR_INSTRUCTIONS = 21
+
+
+class VectorRegion(data.Struct):
+    """Where a region lies in the scratchpad half, and its shape within the task's rows x columns."""
+
+    #: First line (a line is one word in every bank).
+    line: unsigned(16)
+    #: 1 x columns instead of rows x columns.
+    is_row: unsigned(1)
+    #: rows x 1 instead of rows x columns.
+    is_column: unsigned(1)
+    reserved: unsigned(14)
+
+
+class VectorMove(data.Struct):
+    """One load or store of a region. ``stride`` words between rows in memory; a column region is
+    contiguous in memory; with ``packed`` memory holds FP16, two to a word, and the region the 16 bits
+    in the low half of each word."""
+
+    pointer: Pointer
+    stride: unsigned(32)
+    # word 2
+    region: unsigned(4)
+    packed: unsigned(1)
+    reserved: unsigned(27)
+
+
+class VectorInstruction(data.Struct):
+    """One word. The iteration space is the larger of the operands' shapes in each dimension; an
+    operand that lacks a dimension is broadcast, a destination that lacks it is reduced into."""
+
+    op: VectorOp
+    dst: unsigned(3)
+    a: unsigned(3)
+    #: second region, or function table number
+    b: unsigned(3)
+    immediate: unsigned(2)
+    #: 0: lanes run along columns; 1: lanes run along rows
+    lanes_along_rows: unsigned(1)
+    reserved: unsigned(15)
+
+
+class VectorBody(data.Struct):
+    rows: unsigned(16)
+    columns: unsigned(16)
+    # word 1
+    loads: unsigned(4)
+    stores: unsigned(4)
+    instructions: unsigned(8)
+    reserved: unsigned(16)
+    regions: data.ArrayLayout(VectorRegion, VECTOR_REGIONS)
+    load: data.ArrayLayout(VectorMove, VECTOR_LOADS)
+    store: data.ArrayLayout(VectorMove, VECTOR_STORES)
+    immediates: data.ArrayLayout(unsigned(32), VECTOR_IMMEDIATES)
+    program: data.ArrayLayout(VectorInstruction, VECTOR_INSTRUCTIONS)
+
+
+class CollectiveBody(data.Struct):
+    """``source``, ``destination`` are beat-aligned; the message has ``words`` words, cut in chunks of
+    the die's chunk size; chunk c belongs to member c mod N. For SGD ``destination`` holds the weights
+    and receives the updated ones."""
+
+    source: Pointer
+    destination: Pointer
+    words: unsigned(32)
+    # word 3
+    group: unsigned(4)
+    update: UpdateOperation
+    reserved0: unsigned(8)
+    message: unsigned(8)
+    reserved1: unsigned(8)
+    #: learning rate as FP32 bits
+    rate: unsigned(32)
+    #: reserved for optimiser state vectors
+    state: data.ArrayLayout(unsigned(32), 2)
+    # word 7, SET_GROUP only
+    next_die: unsigned(10)
+    members: unsigned(10)
+    index: unsigned(10)
+    reserved2: unsigned(2)
+
+
+class TransferBody(data.Struct):
+    """``planes`` x ``rows`` x ``columns`` words; columns are contiguous on both sides."""
+
+    source: Pointer
+    destination: Pointer
+    columns: unsigned(32)
+    rows: unsigned(32)
+    planes: unsigned(32)
+    source_row_stride: unsigned(32)
+    source_plane_stride: unsigned(32)
+    destination_row_stride: unsigned(32)
+    destination_plane_stride: unsigned(32)
+
+
+#: Body layout of each engine.
+BODIES = {
+    Engine.MATRIX: MatrixBody,
+    Engine.VECTOR: VectorBody,
+    Engine.COLLECTIVE: CollectiveBody,
+    Engine.TRANSFER: TransferBody,
+}
+#: Operations of each engine.
+OPERATIONS = {
+    Engine.MATRIX: MatrixOperation,
+    Engine.VECTOR: VectorOperation,
+    Engine.COLLECTIVE: CollectiveOperation,
+    Engine.TRANSFER: TransferOperation,
+}
+
+
+class Record(data.Struct):
+    """Completion record, one for each finished task that asks for one."""
+
+    #: Task address in words.
+    task: unsigned(32)
+    tag: unsigned(16)
+    engine: Engine
+    reserved: unsigned(12)
+    #: Low 32 bits of the die's cycle counter.
+    start: unsigned(32)
+    end: unsigned(32)
+    stall_cycles: unsigned(32)
+    payload_words: unsigned(32)
+    #: 64 bits: useful multiply-adds
+    useful_macs: unsigned(64)
+
+
+class ErrorCode(enum.Enum, shape=unsigned(8)):
+    """Why a die stopped (register ERROR_CODE)."""
+
+    NONE = 0
+    #: Engine number not present on this die.
+    BAD_ENGINE = 1
+    #: Operation unknown to the engine.
+    BAD_OPERATION = 2
+    #: A field has a value that the engine cannot run (zero size, region outside the scratchpad...).
+    BAD_OPERAND = 3
+    #: A memory access beyond MEMORY_WORDS.
+    BAD_ADDRESS = 4
+    #: A wait names a counter that does not exist.
+    BAD_COUNTER = 5
+    #: No task started, completed or moved for WATCHDOG cycles while tasks were waiting.
+    TIMEOUT = 6
+    #: Another die reported an error (ERROR_INFO: its number).
+    REMOTE = 7
+    #: The memory answered with an error.
+    MEMORY = 8
+
+
+for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 10), (VectorBody, BODY_WORDS),
+                        (CollectiveBody, 8), (TransferBody, 9), (Record, RECORD_WORDS)):
+    assert data.Layout.cast(_layout).size == 32 * _words, (_layout, data.Layout.cast(_layout).size)

@@ -1,0 +1,58 @@
+"""The internal memory port, spoken by every engine; AXI4 and block RAM are adaptors behind it.
+
+Addresses count beats of ``beat_words`` words. Reads: a request for ``beats`` consecutive beats, then
+that many data beats, in the order of the requests of that port. Writes: a request, then its data
+beats on a stream of their own (they may come before, with or after the request), then one response
+when the memory has taken the last of them.
+"""
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+
+#: Longest request in beats.
+MAX_BEATS = 64
+
+
+def request_layout(parameters: DieParameters) -> data.StructLayout:
+    """Payload of a read or write request."""
+    beat_log2 = (parameters.beat_words - 1).bit_length()
+    return data.StructLayout({"address": unsigned(parameters.address_bits - beat_log2),
+                              "beats": unsigned(7)})
+
+
+def beat_layout(parameters: DieParameters) -> data.ArrayLayout:
+    """One beat: ``beat_words`` words, word 0 at the lowest address."""
+    return data.ArrayLayout(unsigned(32), parameters.beat_words)
+
+
+class ReadPort(wiring.Signature):
+    """Seen from the client (use ``In(ReadPort(...))`` on the memory's side).
+
+    Members: ``request`` Out stream of :func:`request_layout`; ``data`` In stream of
+    :func:`beat_layout`, in order.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        super().__init__({
+            "request": Out(stream.Signature(request_layout(parameters))),
+            "data": In(stream.Signature(beat_layout(parameters))),
+        })
+
+
+class WritePort(wiring.Signature):
+    """Seen from the client.
+
+    Members: ``request`` Out stream; ``data`` Out stream of ``{data, strobe}`` (a strobe bit a word);
+    ``response`` In: one pulse a request, in order, once memory holds it (no backpressure).
+    """
+
+    def __init__(self, parameters: DieParameters):
+        super().__init__({
+            "request": Out(stream.Signature(request_layout(parameters))),
+            "data": Out(stream.Signature(data.StructLayout({
+                "data": beat_layout(parameters), "strobe": unsigned(parameters.beat_words)}))),
+            "response": In(1),
+        })
