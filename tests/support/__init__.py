@@ -1,0 +1,1 @@
+"""Drivers, monitors and runners that the tests share."""
