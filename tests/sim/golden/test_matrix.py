@@ -1,0 +1,57 @@
+"""The matrix engine's golden model against a scalar loop and against float64."""
+
+import numpy as np
+import pytest
+
+from plinth_sim.golden.matrix import QUIET_NAN, gemm
+
+
+def scalar(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+    out = np.zeros((a.shape[0], b.shape[1]), np.float32) if c is None else c.copy()
+    for m in range(a.shape[0]):
+        for n in range(b.shape[1]):
+            total = np.float32(out[m, n])
+            for k in range(a.shape[1]):
+                total = np.float32(total + np.float32(np.float32(a[m, k]) * np.float32(b[k, n])))
+            out[m, n] = total
+    return out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_order(dtype: type, accumulate: bool) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(5, 17)).astype(dtype), rng.normal(size=(17, 6)).astype(dtype)
+    c = rng.normal(size=(5, 6)).astype(np.float32) if accumulate else None
+    result = gemm(a, b, c)
+    assert result.tobytes() == scalar(a, b, c).tobytes()
+    exact = a.astype(np.float64) @ b.astype(np.float64) + (0 if c is None else c)
+    np.testing.assert_allclose(result, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_transposes() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.normal(size=(4, 9)).astype(np.float32), rng.normal(size=(9, 3)).astype(np.float32)
+    plain = gemm(a, b).tobytes()
+    assert gemm(a.T.copy(), b, transpose_a=True).tobytes() == plain
+    assert gemm(a, b.T.copy(), transpose_b=True).tobytes() == plain
+
+
+def test_special_values() -> None:
+    a = np.array([[np.inf, 1.0], [-0.0, 1e-40], [np.nan, 1.0]], np.float32)
+    b = np.array([[0.0, 1.0], [1.0, 1.0]], np.float32)
+    bits = gemm(a, b).view(np.uint32)
+    assert bits[0, 0] == QUIET_NAN and bits[2, 0] == QUIET_NAN
+    assert bits[0, 1] == 0x7F800000
+    assert bits[1, 0] == np.float32(1e-40).view(np.uint32)
+    assert gemm(np.array([[-0.0]], np.float32), np.ones((1, 1), np.float32)).view(np.uint32)[0, 0] == 0
+
+
+def test_messages() -> None:
+    ones = np.ones((2, 3), np.float32)
+    with pytest.raises(ValueError, match="3 and 2"):
+        gemm(ones, ones)
+    with pytest.raises(TypeError, match="float64"):
+        gemm(ones.astype(np.float64), ones.T)
+    with pytest.raises(ValueError, match="shape"):
+        gemm(ones, ones.T.copy(), ones)
