@@ -13,6 +13,7 @@ all-gather, words are copied as they are.
 from collections.abc import Sequence
 
 import numpy as np
+
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.tasks import UpdateOperation
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from plinth_hw.isa.tasks import UpdateOperation
 from plinth_sim.golden.collective import all_gather, all_reduce, owners, reduce_scatter
 
