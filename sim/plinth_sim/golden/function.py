@@ -1,0 +1,120 @@
+"""Golden model of the vector engine's function unit: FP32 bits in, FP32 bits out, integers between.
+
+EXPONENTIAL, x = (-1)^s M 2^(E - 150)::
+
+    T = floor(M * LOG2E / 2^23 / 2^(133 - E)), n.f = (-1)^s T / 2^28    (n the floor, f in [0, 1))
+    exp(x) = round(Y(f) * 2^n)
+
+with |x| >= 128 taken as infinite. RECIPROCAL, x = (-1)^s 1.F 2^(E - 127)::
+
+    1 / x = (-1)^s round(Y(F) * 2^(126 - E))                            (Y(F) = 2 / 1.F)
+
+Y is the table's quadratic, see ``plinth_hw.isa.functions``. The rounding is to nearest even, of the
+interpolated value, and covers subnormal results. The errors against the exact function, found by
+sweeps, stand in ``docs/vector.md``.
+"""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth_hw.isa import functions
+from plinth_hw.isa.functions import (
+    LOG2E,
+    LOG2E_BITS,
+    OFFSET_BITS,
+    QUADRATIC_DROP,
+    QUADRATIC_SHIFT,
+    VALUE_BITS,
+)
+from plinth_hw.isa.tasks import VectorFunction
+
+Bits = NDArray[np.uint32]
+Integers = NDArray[np.int64]
+
+#: Bit patterns.
+QUIET_NAN, INFINITY, SIGN = 0x7FC00000, 0x7F800000, 0x80000000
+
+#: Biased exponent of the largest argument of EXPONENTIAL that is not taken as infinite.
+_EXPONENTIAL_LARGEST = 133
+#: Low bits of M * LOG2E that no argument needs.
+_PRODUCT_DROP = LOG2E_BITS - VALUE_BITS - (_EXPONENTIAL_LARGEST - 150)
+#: Bits of Y below the last one of a normal result.
+_GUARD_BITS = VALUE_BITS - 23
+#: Right shift that leaves nothing.
+_SHIFT_LARGEST = 31
+
+
+@cache
+def _columns(function: VectorFunction) -> tuple[Integers, Integers, Integers]:
+    table = np.array(functions.coefficients(function), dtype=np.int64)
+    return table[:, 0], table[:, 1], table[:, 2]
+
+
+def _interpolate(function: VectorFunction, argument: Integers) -> Integers:
+    """Y of an argument with VALUE_BITS fraction bits."""
+    c0, c1, c2 = _columns(function)
+    segment = argument >> OFFSET_BITS
+    offset = argument & ((1 << OFFSET_BITS) - 1)
+    slope = c1[segment] + ((c2[segment] * (offset >> QUADRATIC_DROP)) >> QUADRATIC_SHIFT)
+    return c0[segment] + ((slope * offset) >> OFFSET_BITS)
+
+
+def _round(value: Integers, exponent: Integers) -> Integers:
+    """``value * 2^-VALUE_BITS * 2^(exponent - 127)`` as positive FP32 bits."""
+    shift = np.clip(1 - exponent, 0, _SHIFT_LARGEST)
+    kept = value >> shift
+    sticky = (kept << shift) != value
+    mantissa = kept >> _GUARD_BITS
+    rest = kept & ((1 << _GUARD_BITS) - 1)
+    half = 1 << (_GUARD_BITS - 1)
+    up = (rest > half) | ((rest == half) & (sticky | (mantissa & 1 == 1)))
+    bits = (np.maximum(exponent, 1) - 1 << 23) + mantissa + up
+    return np.minimum(bits, INFINITY)
+
+
+def _exponential(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
+    mantissa = fraction + np.where(exponent > 0, 1 << 23, 0)
+    distance = np.clip(_EXPONENTIAL_LARGEST - np.maximum(exponent, 1), 0, 63)
+    turns = ((mantissa * LOG2E) >> _PRODUCT_DROP) >> distance
+    turns = np.where(sign == 1, -turns, turns)
+    result = _round(_interpolate(VectorFunction.EXPONENTIAL, turns & ((1 << VALUE_BITS) - 1)),
+                    (turns >> VALUE_BITS) + 127)
+    large = exponent > _EXPONENTIAL_LARGEST
+    result = np.where(large, np.where(sign == 1, 0, INFINITY), result)
+    return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
+
+
+def _reciprocal(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
+    # Of the subnormal arguments only the two upper binades have a finite reciprocal.
+    first, second = (fraction >> 22) == 1, (fraction >> 21) == 1
+    subnormal = exponent == 0
+    normal_fraction = np.where(subnormal, np.where(first, fraction << 1, fraction << 2), fraction)
+    normal_fraction &= (1 << 23) - 1
+    normal_exponent = np.where(subnormal, np.where(first, 0, -1), exponent)
+    result = _round(_interpolate(VectorFunction.RECIPROCAL, normal_fraction << (VALUE_BITS - 23)),
+                    253 - normal_exponent)
+    result = np.where(subnormal & ~first & ~second, INFINITY, result)
+    result = np.where(exponent == 255, 0, result) | (sign << 31)
+    return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
+
+
+_FUNCTIONS = {VectorFunction.EXPONENTIAL: _exponential, VectorFunction.RECIPROCAL: _reciprocal}
+
+
+def evaluate(function: VectorFunction, values: Bits) -> Bits:
+    """``function`` of every FP32 bit pattern of ``values``.
+
+    Raises
+    ------
+    TypeError
+        If ``values`` is not an array of uint32.
+    """
+    if values.dtype != np.uint32:
+        raise TypeError(f"Function arguments must be uint32 bit patterns, not {values.dtype}")
+    bits = values.astype(np.int64)
+    return _FUNCTIONS[function](bits >> 31, (bits >> 23) & 0xFF, bits & 0x7FFFFF).astype(np.uint32)
+
+
+__all__ = ["evaluate"]

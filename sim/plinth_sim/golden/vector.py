@@ -1,0 +1,371 @@
+"""Golden model of the vector engine: runs a task body on an image of die memory.
+
+Element-wise instructions round once per element. Reductions, for every index that dst keeps, over the
+index k that it lacks::
+
+    SUM:     acc_0 = x_0,  acc_k = acc_{k-1} + x_k              k = 1 .. K-1, each rounded
+    MAXIMUM: acc_0 = x_0,  acc_k = max(acc_{k-1}, x_k)
+
+Every NaN that an addition, multiplication, maximum, conversion or function produces is the quiet NaN;
+COPY, RELU, RELU_MASK and a reduction over a single element pass bits on as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth_hw.isa.tasks import (
+    BODY_WORDS,
+    VECTOR_INSTRUCTIONS,
+    VECTOR_LOADS,
+    VECTOR_REGIONS,
+    VECTOR_STORES,
+    VectorBody,
+    VectorFunction,
+    VectorOp,
+)
+from plinth_sim.golden import arithmetic, function
+
+Bits = NDArray[np.uint32]
+
+QUIET_NAN = 0x7FC00000
+
+_TWO_SOURCES = frozenset({VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK})
+_REDUCTIONS = frozenset({VectorOp.SUM, VectorOp.MAXIMUM})
+
+
+class BadOperandError(ValueError):
+    """The engine answers this body with ``ErrorCode.BAD_OPERAND``."""
+
+
+@dataclass(frozen=True)
+class Region:
+    """Place and shape of a region of the scratchpad; both flags make it a single word."""
+
+    line: int
+    is_row: bool = False
+    is_column: bool = False
+
+    def shape(self, rows: int, columns: int) -> tuple[int, int]:
+        """Rows and columns within a task of ``rows`` x ``columns``."""
+        return (1 if self.is_row else rows, 1 if self.is_column else columns)
+
+    def lines(self, rows: int, columns: int, beat_words: int) -> int:
+        """Lines that the region takes: a column lies in the scratchpad as a row does."""
+        if self.is_row or self.is_column:
+            return -(-(1 if self.is_row and self.is_column else
+                       columns if self.is_row else rows) // beat_words)
+        return rows * -(-columns // beat_words)
+
+
+@dataclass(frozen=True)
+class Move:
+    """One load or store."""
+
+    base: int
+    offset: int
+    stride: int
+    region: int
+    packed: bool
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One decoded instruction."""
+
+    op: VectorOp
+    dst: int
+    a: int
+    b: int
+    immediate: int
+    lanes_along_rows: bool
+
+
+@dataclass(frozen=True)
+class Program:
+    """A decoded body."""
+
+    rows: int
+    columns: int
+    regions: tuple[Region, ...]
+    loads: tuple[Move, ...]
+    stores: tuple[Move, ...]
+    immediates: tuple[int, ...]
+    instructions: tuple[Instruction, ...]
+
+
+def decode(body: Any) -> Program:
+    """A body as data: from a ``VectorBody`` constant, its 56 words, or a mapping of its fields.
+
+    Raises
+    ------
+    BadOperandError
+        If the engine would refuse the body, whatever its scratchpad's size.
+    """
+    if isinstance(body, Mapping):
+        body = VectorBody.const(body)
+    if hasattr(body, "as_bits"):
+        raw = body.as_bits().to_bytes(4 * BODY_WORDS, "little")
+    else:
+        raw = np.asarray(body, dtype="<u4").tobytes()
+        if len(raw) != 4 * BODY_WORDS:
+            raise ValueError(f"A body has {BODY_WORDS} words, not {len(raw) // 4}")
+    return _decode(raw)
+
+
+@lru_cache(maxsize=4096)
+def _decode(raw: bytes) -> Program:
+    body = VectorBody.from_bits(int.from_bytes(raw, "little"))
+    counts = (("loads", body.loads, VECTOR_LOADS), ("stores", body.stores, VECTOR_STORES),
+              ("instructions", body.instructions, VECTOR_INSTRUCTIONS))
+    for name, count, most in counts:
+        if count > most:
+            raise BadOperandError(f"{name} must be at most {most}, not {count}")
+    rows, columns = body.rows, body.columns
+    if rows == 0 or columns == 0:
+        raise BadOperandError(f"rows and columns must not be zero, not {rows} and {columns}")
+    regions = tuple(Region(r.line, bool(r.is_row), bool(r.is_column))
+                    for r in (body.regions[i] for i in range(VECTOR_REGIONS)))
+
+    def moves(array: Any, count: int) -> tuple[Move, ...]:
+        decoded = []
+        for move in (array[i] for i in range(count)):
+            if move.region >= VECTOR_REGIONS:
+                raise BadOperandError(f"a region number must be below {VECTOR_REGIONS}, "
+                                      f"not {move.region}")
+            decoded.append(Move(move.pointer.base, move.pointer.offset, move.stride, move.region,
+                                bool(move.packed)))
+        return tuple(decoded)
+
+    instructions = []
+    for word in (body.program[i] for i in range(body.instructions)):
+        try:
+            op = VectorOp(word.op)
+            if op is VectorOp.FUNCTION:
+                VectorFunction(word.b)
+        except ValueError as error:
+            raise BadOperandError(str(error)) from None
+        instruction = Instruction(op, word.dst, word.a, word.b, word.immediate,
+                                  bool(word.lanes_along_rows))
+        _check_shapes(instruction, regions)
+        instructions.append(instruction)
+    return Program(rows, columns, regions, moves(body.load, body.loads), moves(body.store, body.stores),
+                   tuple(body.immediates[i] for i in range(4)), tuple(instructions))
+
+
+def _check_shapes(instruction: Instruction, regions: Sequence[Region]) -> None:
+    dst, a, b = (regions[i] for i in (instruction.dst, instruction.a, instruction.b))
+    if instruction.op in _REDUCTIONS:
+        if (dst.is_row, dst.is_column) not in ((a.is_row, True), (True, a.is_column)) or dst == Region(
+                dst.line, a.is_row, a.is_column):
+            raise BadOperandError(f"{instruction.op.name} needs a destination with exactly one "
+                                  "dimension less than its source")
+        return
+    sources = (a, b) if instruction.op in _TWO_SOURCES else (a,)
+    if any((dst.is_row and not s.is_row) or (dst.is_column and not s.is_column) for s in sources):
+        raise BadOperandError(f"{instruction.op.name} has a destination without a dimension of a source")
+
+
+def check_fit(program: Program, beat_words: int, buffer_words: int) -> None:
+    """Refuse regions, used by a move or an instruction, that end beyond the scratchpad half.
+
+    Raises
+    ------
+    BadOperandError
+        If one does; the message names region and sizes.
+    """
+    used = {move.region for move in program.loads + program.stores}
+    for instruction in program.instructions:
+        used |= {instruction.dst, instruction.a}
+        if instruction.op in _TWO_SOURCES:
+            used.add(instruction.b)
+    capacity = buffer_words // beat_words
+    for number in sorted(used):
+        region = program.regions[number]
+        end = region.line + region.lines(program.rows, program.columns, beat_words)
+        if end > capacity:
+            raise BadOperandError(f"region {number} ends at line {end}, beyond {capacity}")
+
+
+def _floats(bits: Bits) -> NDArray[np.float32]:
+    return np.ascontiguousarray(bits).view(np.float32)
+
+
+def _is_nan(bits: Bits) -> NDArray[np.bool_]:
+    return (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+
+
+def _keys(bits: Bits) -> NDArray[np.int32]:
+    """Signed integers in the order of the numbers, -0 below +0."""
+    signed = bits.view(np.int32)
+    return signed ^ ((signed >> 31) & np.int32(0x7FFFFFFF))
+
+
+def maximum(a: Bits, b: Bits) -> Bits:
+    """Larger of two; a NaN in either gives the quiet NaN, max(-0, +0) = +0."""
+    larger = np.where(_keys(a) > _keys(b), a, b)
+    return np.where(_is_nan(a) | _is_nan(b), np.uint32(QUIET_NAN), larger)
+
+
+def _positive(bits: Bits) -> NDArray[np.bool_]:
+    return (bits > 0) & (bits <= np.uint32(0x7F800000))
+
+
+def to_fp16(bits: Bits) -> Bits:
+    """FP32 to FP16, to nearest even, in the low half of each word."""
+    return arithmetic.to_fp16(_floats(bits)).view(np.uint16).astype(np.uint32)
+
+
+def from_fp16(bits: Bits) -> Bits:
+    """FP16 in the low half of each word to FP32, exactly."""
+    return arithmetic.from_fp16((bits & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)).view(np.uint32)
+
+
+def _reduce(op: VectorOp, x: Bits, axis: int) -> Bits:
+    if x.shape[axis] == 1:
+        return x.copy()
+    if op is VectorOp.SUM:
+        total = np.add.accumulate(_floats(x), axis=axis)  # in order, each sum rounded to FP32
+        last = np.ascontiguousarray(np.take(total, [-1], axis=axis))
+        return arithmetic.canonical(last).view(np.uint32)
+    nan = _is_nan(x).any(axis=axis, keepdims=True)
+    keys = _keys(x).max(axis=axis, keepdims=True)
+    largest = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.uint32)
+    return np.where(nan, np.uint32(QUIET_NAN), largest)
+
+
+def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
+            shape: tuple[int, int], reduce_rows: bool) -> Bits:
+    """Result of one instruction; ``reduce_rows`` says which dimension a reduction takes away."""
+    op = instruction.op
+    if op in _REDUCTIONS:
+        return _reduce(op, a, 0 if reduce_rows else 1)
+    constant = np.uint32(immediate).reshape(1, 1)
+    other = constant if b is None else b
+    if op in (VectorOp.ADD, VectorOp.ADD_IMMEDIATE):
+        result = arithmetic.add(a, other)
+    elif op is VectorOp.SUB:
+        result = arithmetic.sub(a, other)
+    elif op in (VectorOp.MUL, VectorOp.SCALE):
+        result = arithmetic.multiply(a, other)
+    elif op is VectorOp.MAX:
+        result = maximum(a, other)
+    elif op is VectorOp.RELU:
+        result = np.where(_positive(a) | _is_nan(a), a, np.uint32(0))
+    elif op is VectorOp.RELU_MASK:
+        result = np.where(_positive(other), a, np.uint32(0))
+    elif op is VectorOp.COPY:
+        result = a
+    elif op is VectorOp.FUNCTION:
+        result = function.evaluate(VectorFunction(instruction.b), a)
+    elif op is VectorOp.TO_FP16:
+        result = to_fp16(a)
+    else:
+        result = from_fp16(a)
+    return np.ascontiguousarray(np.broadcast_to(result, shape))
+
+
+def run(program: Program, regions: dict[int, Bits]) -> None:
+    """Run the instructions on region contents, ``[rows, columns]`` bit patterns, in place.
+
+    Raises
+    ------
+    BadOperandError
+        If an instruction reads a region that nothing has written.
+    """
+    def source(number: int) -> Bits:
+        if number not in regions:
+            raise BadOperandError(f"region {number} is read before it is written")
+        return regions[number]
+
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for instruction in program.instructions:
+            dst = program.regions[instruction.dst]
+            a = source(instruction.a)
+            b = source(instruction.b) if instruction.op in _TWO_SOURCES else None
+            regions[instruction.dst] = compute(
+                instruction, a, b, program.immediates[instruction.immediate],
+                dst.shape(program.rows, program.columns),
+                dst.is_row and not program.regions[instruction.a].is_row)
+
+
+def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
+    """Rows and elements a row as the region lies in memory."""
+    region = program.regions[move.region]
+    rows, columns = region.shape(program.rows, program.columns)
+    return (1, rows) if region.is_column else (rows, columns)
+
+
+def _window(memory: Bits, start: int, stride: int, rows: int, words: int) -> Bits:
+    """View of a strided block.
+
+    Raises
+    ------
+    IndexError
+        If it does not lie within the memory.
+    """
+    end = start + (rows - 1) * stride + words
+    if end > memory.size:
+        raise IndexError(f"the block from {start} to {end} lies beyond the memory of {memory.size} words")
+    return np.lib.stride_tricks.as_strided(memory[start:], (rows, words),
+                                           (stride * memory.itemsize, memory.itemsize))
+
+
+def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
+            buffer_words: int | None = None) -> None:
+    """Run a task body on a die's memory, in place.
+
+    Parameters
+    ----------
+    memory : contiguous array of uint32
+        The die's memory.
+    body : data.Const of VectorBody, 56 words, or a mapping of fields
+        The task's body.
+    bases : sequence of 16 int
+        The base registers.
+    beat_words, buffer_words : int, optional
+        Size of the scratchpad; with both given, regions that do not fit are refused.
+
+    Raises
+    ------
+    BadOperandError
+        If the engine would refuse the body, or the program reads a region that nothing has written.
+    IndexError
+        If a move leaves the memory.
+    """
+    program = decode(body)
+    if beat_words is not None and buffer_words is not None:
+        check_fit(program, beat_words, buffer_words)
+    regions: dict[int, Bits] = {}
+    for move in program.loads:
+        shape = program.regions[move.region].shape(program.rows, program.columns)
+        rows, columns = _memory_rows(program, move)
+        start = bases[move.base] + move.offset
+        words = -(-columns // 2) if move.packed else columns
+        block = np.array(_window(memory, start, move.stride, rows, words))
+        if move.packed:
+            block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
+        regions[move.region] = block.reshape(shape)
+    run(program, regions)
+    for move in program.stores:
+        if move.region not in regions:
+            raise BadOperandError(f"region {move.region} is stored before it is written")
+        rows, columns = _memory_rows(program, move)
+        block = regions[move.region].reshape(rows, columns)
+        start = bases[move.base] + move.offset
+        words = -(-columns // 2) if move.packed else columns
+        if move.packed:
+            halves = np.zeros((rows, 2 * words), dtype="<u2")
+            halves[:, :columns] = block & np.uint32(0xFFFF)
+            block = halves.view("<u4")
+        window = _window(memory, start, move.stride, rows, words)
+        for row in range(rows):
+            window[row] = block[row]
+
+
+__all__ = ["BadOperandError", "Instruction", "Move", "Program", "Region", "check_fit", "compute", "decode",
+           "execute", "from_fp16", "maximum", "run", "to_fp16"]
