@@ -1,0 +1,181 @@
+"""Floating-point adder: one IEEE-754 sum a cycle, rounded to nearest even.
+
+::
+
+    a, b -> compare, swap -> exponent difference, -> fine align, -> normalise  -> normalise -> round, -> o
+                             coarse align            add            by 16, 8      by 4, 2, 1   pack
+
+Six register stages, no stall: the sum of the operands of cycle t is at ``o`` from cycle t + 6, and every
+cycle takes new operands. Subnormals are exact; every NaN is the format's quiet NaN. To subtract, flip the
+sign of ``b``. ``x + (-0)`` is ``x``, bit for bit, for every x but NaN.
+
+One path serves near and far operands. The sum is normalised by ``min(leading zeros, biased exponent)``, taken
+greedily, one power of two a step: with ``shift`` so limited, ``exponent - shift`` plus the leading bit is the
+result's exponent field for normal and subnormal numbers alike.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.common import normalise, powers_of_two, shift_right_sticky, special_or
+from plinth_hw.isa.formats import Float
+
+
+class FloatAdder(wiring.Component):
+    """``o = a + b``.
+
+    Parameters
+    ----------
+    format : Float
+        Format of operands and sum.
+
+    Members
+    -------
+    a, b : In
+        Operands, taken every cycle.
+    o : Out
+        Sum of the operands of ``latency`` cycles before.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from operands to sum: 6 for every format.
+
+    Raises
+    ------
+    TypeError
+        If ``format`` is not a :class:`Float`.
+    """
+
+    def __init__(self, format: Float):
+        if not isinstance(format, Float):
+            raise TypeError(f"Adder format must be a Float, not {format!r}")
+        self._format = format
+        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
+
+    @property
+    def format(self) -> Float:
+        """Format of operands and sum."""
+        return self._format
+
+    @property
+    def latency(self) -> int:
+        """Cycles from operands to sum."""
+        return 6
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        fmt = self._format
+        fraction, exponent = fmt.fraction_bits, fmt.exponent_bits
+        #: Guard, round and sticky below the significand.
+        aligned = fraction + 1 + 3
+        #: The carry above it.
+        total = aligned + 1
+
+        def register(width: int, name: str) -> Signal:
+            return Signal(width, name=name, reset_less=True)
+
+        # Stage 1: x has the larger magnitude.
+        x = register(fmt.bits, "x_1")
+        y = register(fmt.bits - 1, "y_1")
+        subtract = register(1, "subtract_1")
+        swap = Signal()
+        m.d.comb += swap.eq(self.a[:-1] < self.b[:-1])
+        m.d.sync += [
+            x.eq(Mux(swap, self.b, self.a)),
+            y.eq(Mux(swap, self.a, self.b)),
+            subtract.eq(self.a[-1] ^ self.b[-1]),
+        ]
+
+        # Stage 2: exponent difference, alignment by its higher bits.
+        x_exponent, y_exponent = x[fraction:-1], y[fraction:]
+        x_normal, y_normal = Signal(), Signal()
+        x_special, y_special = Signal(), Signal()
+        difference = Signal(exponent + 1)
+        m.d.comb += [
+            x_normal.eq(x_exponent.any()),
+            y_normal.eq(y_exponent.any()),
+            x_special.eq(x_exponent.all()),
+            y_special.eq(y_exponent.all()),
+            # A subnormal's exponent counts as 1: one less if only y is subnormal, brought in as a carry.
+            difference.eq(Cat(Const(1, 1), x_exponent) + Cat(y_normal | ~x_normal, ~y_exponent)),
+        ]
+        levels = min(exponent, (aligned - 1).bit_length())
+        amount = difference[1:]
+        fine_levels = min(3, levels)
+        y_significand = Cat(Const(0, 2), y[:fraction], y_normal)
+        coarse, lost = shift_right_sticky(m, "coarse", y_significand, amount[fine_levels:levels],
+                                          fraction + 3, unit_log2=fine_levels)
+        far = amount[levels:].any()
+
+        sign_2, subtract_2 = register(1, "sign_2"), register(1, "subtract_2")
+        nan_2, infinite_2 = register(1, "nan_2"), register(1, "infinite_2")
+        exponent_2 = register(exponent, "exponent_2")
+        x_2, y_2 = register(fraction + 1, "x_2"), register(fraction + 3, "y_2")
+        sticky_2, amount_2 = register(1, "sticky_2"), register(fine_levels, "amount_2")
+        m.d.sync += [
+            sign_2.eq(x[-1]),
+            subtract_2.eq(subtract),
+            nan_2.eq(x_special & (x[:fraction].any() | (y_special & subtract))),
+            infinite_2.eq(x_special),
+            exponent_2.eq(x_exponent | ~x_normal),
+            x_2.eq(Cat(x[:fraction], x_normal)),
+            y_2.eq(Mux(far, 0, coarse)),
+            sticky_2.eq(Mux(far, y.any(), lost)),
+            amount_2.eq(amount[:fine_levels]),
+        ]
+
+        # Stage 3: fine alignment, sum.
+        fine, lost = shift_right_sticky(m, "fine", y_2, amount_2, fraction + 3)
+        addend = Signal(total)
+        m.d.comb += addend.eq(Cat(sticky_2 | lost, fine) ^ subtract_2.replicate(total))
+        # The lowest place carries the 1 of a subtraction in.
+        total_sum = Cat(Const(1, 4), x_2) + Cat(subtract_2, addend)
+        sign_3, subtract_3 = register(1, "sign_3"), register(1, "subtract_3")
+        nan_3, infinite_3 = register(1, "nan_3"), register(1, "infinite_3")
+        exponent_3 = register(exponent, "exponent_3")
+        sum_3 = register(total, "sum_3")
+        m.d.sync += [
+            sign_3.eq(sign_2), subtract_3.eq(subtract_2), nan_3.eq(nan_2), infinite_3.eq(infinite_2),
+            exponent_3.eq(exponent_2),
+            sum_3.eq(total_sum[1:]),
+        ]
+
+        # Stages 4 and 5: normalise by min(leading zeros, exponent), limited so that subnormals stay.
+        steps = powers_of_two((total - 1).bit_length())
+        empty = Signal()
+        m.d.comb += empty.eq(~sum_3.any())
+        coarse_sum, coarse_exponent = normalise(m, "coarse", sum_3, exponent_3, steps[:-3])
+        sign_4 = register(1, "sign_4")
+        nan_4, infinite_4 = register(1, "nan_4"), register(1, "infinite_4")
+        exponent_4 = register(exponent, "exponent_4")
+        sum_4 = register(total, "sum_4")
+        m.d.sync += [
+            sign_4.eq(sign_3 & ~(empty & subtract_3)), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
+            exponent_4.eq(Mux(empty, 0, coarse_exponent)),
+            sum_4.eq(coarse_sum),
+        ]
+        fine_sum, fine_exponent = normalise(m, "fine", sum_4, exponent_4, steps[-3:])
+        sign_5 = register(1, "sign_5")
+        nan_5, infinite_5 = register(1, "nan_5"), register(1, "infinite_5")
+        exponent_5 = register(exponent, "exponent_5")
+        sum_5, sticky_5 = register(total - 3, "sum_5"), register(1, "sticky_5")
+        m.d.sync += [
+            sign_5.eq(sign_4), nan_5.eq(nan_4), infinite_5.eq(infinite_4),
+            exponent_5.eq(fine_exponent),
+            sum_5.eq(fine_sum[3:]),
+            sticky_5.eq(fine_sum[:3].any()),
+        ]
+
+        # Stage 6: round and pack. exponent_5 is one less than the field when the leading bit is set.
+        magnitude, overflow, carry = Signal(fmt.bits - 1), Signal(), Signal()
+        m.d.comb += [
+            carry.eq(sum_5[0] & (sum_5[1] | sticky_5)),
+            magnitude.eq(Cat(sum_5[1:-1], exponent_5) + Cat(carry, Const(0, fraction - 1), sum_5[-1])),
+            overflow.eq(exponent_5 == fmt.exponent_maximum - 1),
+        ]
+        m.d.sync += self.o.eq(special_or(fmt, nan_5, infinite_5 | overflow, sign_5, magnitude))
+        return m
