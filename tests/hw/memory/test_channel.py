@@ -1,0 +1,150 @@
+"""Strided loads and stores against numpy, over random alignments, strides and stalls."""
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import always, every, randomly, receive, send, simulate
+from tests.support.memory_model import MemoryModel
+
+from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.channel import StridedLoad, StridedStore
+
+PARAMETERS = preset("ndp-tiny")
+B = PARAMETERS.beat_words
+WORDS = 4096
+
+
+def _commands(rng, count, longest=40):
+    commands = []
+    for _ in range(count):
+        rows = int(rng.integers(1, 7))
+        columns = int(rng.integers(1, longest))
+        stride = columns + int(rng.integers(0, 9))
+        address = int(rng.integers(0, WORDS - rows * stride - B))
+        commands.append({"address": address, "stride": stride, "rows": rows, "columns": columns})
+    return commands
+
+
+def _beats(command):
+    """Reference walk: (row, column of lane 0, mask, words, row_last, last) of every beat."""
+    beats = []
+    for row in range(command["rows"]):
+        offset = (command["address"] + row * command["stride"]) % B
+        for column in range(-offset, command["columns"], B):
+            valid = [0 <= column + lane < command["columns"] for lane in range(B)]
+            beats.append([row, column, sum(bit << lane for lane, bit in enumerate(valid)), sum(valid),
+                          int(column + B >= command["columns"]), 0])
+    beats[-1][5] = 1
+    return [tuple(beat) for beat in beats]
+
+
+def _position(payload):
+    return (payload.row, payload.column, payload.mask, payload.words, payload.row_last, payload.last)
+
+
+PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(11, 0.6)}
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_load(pattern, seed):
+    rng = np.random.default_rng(1)
+    memory = MemoryModel(PARAMETERS, WORDS)
+    memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
+    dut = StridedLoad(PARAMETERS, row_bits=6, column_bits=11, row_depth=4)
+    commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203}, *_commands(rng, 12)]
+    expected = [beat for command in commands for beat in _beats(command)]
+
+    async def drive(ctx):
+        await send(ctx, dut.command, commands, PATTERNS[pattern]())
+
+    async def check(ctx):
+        got = await receive(ctx, dut.o, len(expected), PATTERNS[pattern](),
+                            lambda beat: (_position(beat), list(beat.data)))
+        assert [position for position, _ in got] == expected
+        beats = iter(got)
+        for command in commands:
+            for row in range(command["rows"]):
+                start = command["address"] + row * command["stride"]
+                words = []
+                for _ in range(-(-(start % B + command["columns"]) // B)):
+                    position, lanes = next(beats)
+                    words += [lanes[lane] for lane in range(B) if position[2] >> lane & 1]
+                assert words == memory.words[start:start + command["columns"]].tolist()
+
+    simulate(dut, drive, check, limit_cycles=20_000,
+             background=memory.benches([dut.port], seed=seed, latency=6))
+
+
+def test_load_rate():
+    """Rows of one beat each: no gap between rows or commands once data flow."""
+    memory = MemoryModel(PARAMETERS, WORDS)
+    dut = StridedLoad(PARAMETERS)
+    commands = [{"address": 0, "stride": 3 * B, "rows": 20, "columns": B}] * 2
+    cycles = []
+
+    async def drive(ctx):
+        await send(ctx, dut.command, commands)
+
+    async def check(ctx):
+        ctx.set(dut.o.ready, 1)
+        cycle = 0
+        while len(cycles) < 40:
+            *_, valid = await ctx.tick().sample(dut.o.valid)
+            if valid:
+                cycles.append(cycle)
+            cycle += 1
+
+    simulate(dut, drive, check, limit_cycles=500, background=memory.benches([dut.port], latency=5))
+    assert cycles[-1] - cycles[0] == 39
+
+
+@pytest.mark.parametrize("seed", [None, 6])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_store(pattern, seed):
+    rng = np.random.default_rng(2)
+    memory = MemoryModel(PARAMETERS, WORDS)
+    memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
+    reference = memory.words.copy()
+    dut = StridedStore(PARAMETERS, row_bits=6, column_bits=11, fetch_depth=4, request_depth=4)
+    commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203}, *_commands(rng, 12)]
+    sources = []
+    for command in commands:
+        source = rng.integers(0, 1 << 32, (command["rows"], command["columns"]), dtype=np.uint64)
+        sources.append(source)
+        for row in range(command["rows"]):
+            start = command["address"] + row * command["stride"]
+            reference[start:start + command["columns"]] = source[row]
+    total = sum(command["rows"] * command["columns"] for command in commands)
+    moved = []
+
+    async def drive(ctx):
+        await send(ctx, dut.command, commands, PATTERNS[pattern]())
+
+    async def client(ctx):
+        for command, source in zip(commands, sources, strict=True):
+            for expected in _beats(command):
+                (got,) = await receive(ctx, dut.fetch, 1, PATTERNS[pattern](), _position)
+                assert got == expected
+                row, column = expected[:2]
+                lanes = [int(source[row, column + lane]) if 0 <= column + lane < command["columns"]
+                         else int(rng.integers(1 << 32)) for lane in range(B)]
+                await send(ctx, dut.i, [lanes], PATTERNS[pattern]())
+
+    async def finish(ctx):
+        for _ in commands:
+            done = False
+            while not done:
+                *_, done, words = await ctx.tick().sample(dut.done, dut.words)
+                moved.append(words)
+        assert (memory.words == reference).all()
+        assert sum(moved) == total
+
+    simulate(dut, drive, client, finish, limit_cycles=30_000,
+             background=memory.benches([], [dut.port], seed=seed, response_delay=9))
+
+
+@pytest.mark.parametrize("channel", [StridedLoad, StridedStore])
+@pytest.mark.parametrize("beats", [0, 65])
+def test_bad_request_length(channel, beats):
+    with pytest.raises(ValueError, match=f"not {beats}"):
+        channel(PARAMETERS, max_beats=beats)
