@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from amaranth.back import verilog as amaranth_verilog
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal, Value
 from amaranth.lib import wiring
 
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
@@ -66,7 +66,7 @@ class Emission:
 
 
 def _ports(component: wiring.Component) -> list[tuple[str, Any, Any]]:
-    return [("__".join(str(part) for part in path), member, value)
+    return [("__".join(str(part) for part in path), member, Value.cast(value))
             for path, member, value in component.signature.flatten(component)]
 
 

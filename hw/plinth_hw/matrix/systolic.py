@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# Elements and rows that share a module are elaborated once, however often they are placed.
 """Output-stationary systolic array: R x C processing elements, I interleaved outputs in each.
 
 ::
@@ -39,12 +41,16 @@ without a pause if each has at least R k steps.
 Throughput: R C multiply-adds a cycle. Source: MPT, section VI.B.
 """
 
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw import emit
 from plinth_hw.isa.formats import Float
+from plinth_hw.matrix import systolic_loops
+from plinth_hw.matrix.pe import TOKEN, ProcessingElement, ProcessingRow, row_control, slot_shape
 
 
 class SystolicArray(wiring.Component):
@@ -108,11 +114,12 @@ class SystolicArray(wiring.Component):
         self.rows = rows
         self.columns = columns
         self.interleave = interleave
-        self.multiply_latency = FloatMultiplier(multiply_format, accumulate_format).latency
-        self.add_latency = FloatAdder(accumulate_format).latency
-        if interleave < self.add_latency:
-            raise ValueError(f"Interleave must be at least the adder's latency {self.add_latency}, "
-                             f"not {interleave!r}")
+        element = ProcessingElement(multiply_format, accumulate_format, interleave)
+        self.multiply_latency = element.multiply_latency
+        self.add_latency = element.add_latency
+        #: Cycles from the boundary until the starting value of a sum is chosen, and until the sum is captured.
+        self.start_delay = 1 + self.multiply_latency - element.start_lead
+        self.capture_delay = 1 + self.multiply_latency + self.add_latency
         self.compute_latency = 1 + self.multiply_latency + self.add_latency
         self.drain_latency = rows + columns
         self.load_delay = 1
@@ -123,7 +130,7 @@ class SystolicArray(wiring.Component):
         super().__init__({
             "a": In(data.ArrayLayout(operand, rows)),
             "b": In(data.ArrayLayout(operand, columns)),
-            "slot": In(range(interleave)),
+            "slot": In(slot_shape(interleave)),
             "valid": In(1),
             "first": In(1),
             "preload": In(1),
@@ -134,3 +141,63 @@ class SystolicArray(wiring.Component):
             "drain_data": Out(data.ArrayLayout(word, columns)),
             "drain_valid": Out(1),
         })
+
+    @property
+    def module_name(self) -> str:
+        """Name of the module that stands for the array when it is emitted in the ``loops`` form."""
+        return (f"plinth_systolic_{self.multiply_format}_{self.accumulate_format}_r{self.rows}"
+                f"_c{self.columns}_i{self.interleave}")
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        if isinstance(platform, emit.Emission) and platform.array_form == "loops":
+            platform.register(self.module_name, self, lambda: systolic_loops.text(self, self.module_name))
+            m.submodules.loops = emit.instance(self, self.module_name)
+        else:
+            self._cells(m, platform)
+        return m
+
+    def _cells(self, m: Module, platform: Any) -> None:
+        operand = self.multiply_format.bits
+        first, last = Signal(), Signal()
+        m.d.comb += [first.eq(self.valid & self.first), last.eq(self.valid & self.last)]
+
+        rows = [ProcessingRow(self.multiply_format, self.accumulate_format, self.columns, self.interleave)
+                for _ in range(self.rows)]
+        # A bubble multiplies -0 by +0: the product -0 leaves every sum as it is.
+        negative_zero = Const(1 << (operand - 1), operand)
+        for r, row in enumerate(rows):
+            emit.place(m, platform, row, name=f"row_{r}", module=row.module_name)
+            m.d.comb += row.a.eq(
+                _delay(m, f"a_{r}", Mux(self.valid, self.a[r], negative_zero), 1 + r, reset_less=True))
+        for c in range(self.columns):
+            m.d.comb += [
+                rows[0].b[c].eq(
+                    _delay(m, f"b_{c}", Mux(self.valid, self.b[c], 0), 1 + c, reset_less=True)),
+                rows[0].chain[c].eq(_delay(m, f"load_{c}", self.load_data[c], c, reset_less=True)),
+                self.drain_data[c].eq(_delay(m, f"drain_{c}", rows[-1].o_chain[c], self.columns - 1 - c,
+                                             reset_less=True)),
+            ]
+
+        start = _delay(m, "start", Cat(first & ~self.preload, first & self.preload, self.slot),
+                       self.start_delay)
+        capture = _delay(m, "capture", Cat(last, self.slot), self.capture_delay)
+        m.d.comb += [
+            rows[0].control.eq(data.View(row_control(self.interleave), Cat(start, capture))),
+            rows[0].token.eq(data.View(TOKEN, Cat(self.drain_start, self.load_start))),
+            self.drain_valid.eq(_delay(m, "valid", rows[-1].o_valid, self.columns - 1)),
+        ]
+        for above, below in zip(rows, rows[1:], strict=False):
+            m.d.comb += [
+                below.b.eq(above.o_b), below.chain.eq(above.o_chain), below.control.eq(above.o_control),
+                below.token.eq(above.o_token), below.valid.eq(above.o_valid),
+            ]
+
+
+def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = False) -> Value:
+    """``value`` of ``cycles`` cycles before."""
+    for i in range(cycles):
+        stage = Signal(len(value), name=f"{name}_delay_{i}", reset_less=reset_less)
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value
