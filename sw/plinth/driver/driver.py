@@ -1,0 +1,252 @@
+"""Runs lowered programs on an array of devices. Knows no back end: see :mod:`plinth.driver.device`."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plinth.driver.device import Array, Device, Words
+from plinth.errors import UserError
+from plinth.lower.builder import Buffer
+from plinth.lower.program import Graph, Program, descriptor_words
+from plinth_hw.isa import registers as regs
+from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, Record
+
+#: Cycles without progress after which a die reports a hang.
+WATCHDOG_CYCLES = 100_000
+#: Cycles after which the driver gives up on a graph that neither ends nor fails.
+GRAPH_LIMIT_CYCLES = 200_000_000
+
+CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
+STATUS_DONE, STATUS_ERROR = 2, 4
+
+
+class DieError(UserError):
+    """A die stopped with an error, or hangs; the message names the die, the task and the cause."""
+
+
+@dataclass(frozen=True)
+class EngineCounters:
+    """Counters of one engine since they were cleared; cycles but for the last four."""
+
+    busy: int
+    stall_input: int
+    stall_output: int
+    stall_memory: int
+    words: int
+    useful_macs: int
+    issued_macs: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class TaskRecord:
+    """One completion record: when a task ran, by the die's own cycle counter."""
+
+    task: str
+    engine: Engine
+    start: int
+    end: int
+    stall_cycles: int
+    payload_words: int
+    useful_macs: int
+
+
+def route_port(die: int, destination: int, dies: int) -> int:
+    """Output port of a ring: 0 leads to the next die, 1 to the previous; the shorter way, next on a tie."""
+    forward = (destination - die) % dies
+    return 0 if forward <= dies - forward else 1
+
+
+class Driver:
+    """The host's side of one program on one array.
+
+    Parameters
+    ----------
+    array : Array
+        As many dies as the program has.
+    program : Program
+        From :mod:`plinth.lower`.
+
+    Raises
+    ------
+    DieError
+        If a device is not a Plinth die of this version.
+    """
+
+    def __init__(self, array: Array, program: Program, *, memory_words: int,
+                 watchdog_cycles: int = WATCHDOG_CYCLES):
+        self.array = array
+        self.program = program
+        self.cycles = 0
+        self._epoch: list[dict[int, int]] = [{} for _ in array.dies]
+        self._written: list[dict[int, int]] = [{} for _ in array.dies]
+        if len(array.dies) != program.dies:
+            raise ValueError(f"The program is for {program.dies} dies, not {len(array.dies)}")
+        rate = program.parameters.link_rate
+        for number, die in enumerate(array.dies):
+            identity = die.read_register(Register.ID), die.read_register(Register.VERSION)
+            if identity != (regs.IDENTITY, regs.ISA_VERSION):
+                raise DieError(f"die {number}: identity {identity[0]:#x} version {identity[1]} is not a "
+                               f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
+            for register, value in ((Register.DIE, number), (Register.MEMORY_WORDS, memory_words),
+                                    (Register.WATCHDOG, watchdog_cycles),
+                                    (Register.LINK_RATE, rate.numerator | rate.denominator << 8)):
+                self._write(number, register, value)
+            for other in range(program.dies):
+                if other != number:
+                    self._write(number, regs.ROUTES + 4 * other, route_port(number, other, program.dies))
+            for graph in (program.setup[number], program.step[number]):
+                die.write_memory(graph.address, descriptor_words(graph.tasks))
+        self.run(program.setup, {})
+
+    def _write(self, number: int, register: int, value: int) -> None:
+        """Write a register unless it holds the value already."""
+        written = self._written[number]
+        if written.get(register) != value:
+            written[register] = value
+            self.array.dies[number].write_register(register, value & 0xFFFFFFFF)
+
+    def step(self, index: int) -> int:
+        """Run the training step on the batch at place ``index`` of the moving buffers; returns its cycles."""
+        bases = {base: first + index * words for base, (first, words) in self.program.moving.items()}
+        return self.run(self.program.step, bases)
+
+    def run(self, graphs: Sequence[Graph], bases: Mapping[int, int]) -> int:
+        """Run one graph on every die to its end; returns the cycles it took.
+
+        Raises
+        ------
+        DieError
+            If a die reports an error, or the graph does not end.
+        """
+        for number, (die, graph) in enumerate(zip(self.array.dies, graphs, strict=True)):
+            epoch = self._epoch[number]
+            for counter in graph.advances:
+                self._write(number, regs.COUNTER_BASES + 4 * counter, epoch.get(counter, 0))
+            for base, address in bases.items():
+                self._write(number, regs.BASES + 4 * base, address)
+            self._write(number, Register.TASK_BASE, graph.address)
+            self._write(number, Register.RECORD_BASE, self.program.records)
+            die.write_register(Register.RECORD_COUNT, 0)
+            die.write_register(Register.CONTROL, CONTROL_START)
+        cycles = self.array.wait(GRAPH_LIMIT_CYCLES)
+        self.cycles += cycles
+        states = [die.read_register(Register.STATUS) for die in self.array.dies]
+        if any(state & STATUS_ERROR for state in states):
+            raise DieError(self._explain_error(graphs, states))
+        if not all(state & STATUS_DONE for state in states):
+            raise DieError(self._explain_hang(graphs, states, cycles))
+        for number, graph in enumerate(graphs):
+            for counter, advance in graph.advances.items():
+                self._epoch[number][counter] = (self._epoch[number].get(counter, 0) + advance) & 0xFFFFFFFF
+        return cycles
+
+    def _explain_error(self, graphs: Sequence[Graph], states: Sequence[int]) -> str:
+        """The first cause, not the dies that were only told of it."""
+        found = []
+        for number, state in enumerate(states):
+            if state & STATUS_ERROR:
+                die = self.array.dies[number]
+                code = ErrorCode(die.read_register(Register.ERROR_CODE))
+                address = die.read_register(Register.ERROR_TASK)
+                task = graphs[number].task_at(address)
+                name = f"task {task.name!r}" if task else "a task"
+                name += f" at word {address:#x}"
+                text = f"die {number}: {name} stopped with {code.name}"
+                if code is ErrorCode.TIMEOUT:
+                    text += f"; {self._waiting(number, graphs[number]) or 'no engine waits'}"
+                found.append((code is ErrorCode.REMOTE, number, text))
+        return min(found)[2]
+
+    def _explain_hang(self, graphs: Sequence[Graph], states: Sequence[int], cycles: int) -> str:
+        stuck = [number for number, state in enumerate(states) if not state & STATUS_DONE]
+        waiting = "; ".join(text for number in stuck if (text := self._waiting(number, graphs[number])))
+        return f"die {stuck[0]}: the graph did not end within {cycles} cycles; {waiting or 'no engine waits'}"
+
+    def _waiting(self, number: int, graph: Graph) -> str:
+        """Which engine of a die waits for which counter."""
+        texts = []
+        for engine in Engine:
+            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
+            die = self.array.dies[number]
+            wait = die.read_register(block + EngineRegister.WAIT_COUNTER)
+            if wait >> 31:
+                counter = wait & 0xFF
+                task = graph.task_at(die.read_register(block + EngineRegister.TASK))
+                name = task.name if task else "unknown task"
+                texts.append(f"{engine.name.lower()} engine of die {number} ({name}) waits for counter "
+                             f"{counter} to reach "
+                             f"{die.read_register(block + EngineRegister.WAIT_VALUE)}, it is "
+                             f"{die.read_register(regs.COUNTERS + 4 * counter)}")
+        return "; ".join(texts)
+
+    def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
+        """The words of a buffer as ``[rows, columns]``."""
+        address = self._address(buffer, place)
+        count = (buffer.rows - 1) * buffer.stride + buffer.columns
+        words = self.array.dies[die].read_memory(address, count)
+        return _rows(words, buffer)
+
+    def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
+        """Store ``[rows, columns]`` words; the padding between rows is written as zeros."""
+        padded = np.zeros((buffer.rows, buffer.stride), dtype=np.uint32)
+        padded[:, :buffer.columns] = values
+        count = (buffer.rows - 1) * buffer.stride + buffer.columns
+        self.array.dies[die].write_memory(self._address(buffer, place), padded.reshape(-1)[:count])
+
+    def _address(self, buffer: Buffer, place: int) -> int:
+        if buffer.base in self.program.moving:
+            first, words = self.program.moving[buffer.base]
+            return first + place * words + buffer.address
+        return buffer.address
+
+    def records(self, die: int) -> list[TaskRecord]:
+        """Completion records of the last step."""
+        device: Device = self.array.dies[die]
+        count = device.read_register(Register.RECORD_COUNT)
+        words = device.read_memory(self.program.records, RECORD_WORDS * count).reshape(count, RECORD_WORDS)
+        found = []
+        for row in words:
+            bits = sum(int(word) << (32 * index) for index, word in enumerate(row))
+            record = Record.from_bits(bits)  # type: ignore[attr-defined]
+            task = self.program.step[die].task_at(record.task)
+            found.append(TaskRecord(task.name if task else hex(record.task), record.engine, record.start,
+                                    record.end, record.stall_cycles, record.payload_words,
+                                    record.useful_macs))
+        return found
+
+    def counters(self, die: int) -> dict[Engine, EngineCounters]:
+        """Performance counters of the engines."""
+        device = self.array.dies[die]
+
+        def wide(address: int) -> int:
+            return device.read_register(address) | device.read_register(address + 4) << 32
+
+        result = {}
+        for engine in sorted(self.program.parameters.engines, key=lambda engine: engine.value):
+            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
+            result[engine] = EngineCounters(*(wide(block + register) for register in (
+                EngineRegister.BUSY, EngineRegister.STALL_INPUT, EngineRegister.STALL_OUTPUT,
+                EngineRegister.STALL_MEMORY, EngineRegister.WORDS, EngineRegister.USEFUL_MACS,
+                EngineRegister.ISSUED_MACS, EngineRegister.TASKS)))
+        return result
+
+    def link_words(self, die: int) -> list[int]:
+        """Payload words sent on each port of a die."""
+        device = self.array.dies[die]
+        return [device.read_register(regs.LINK_WORDS + 8 * port)
+                | device.read_register(regs.LINK_WORDS + 8 * port + 4) << 32
+                for port in range(self.program.parameters.ports)]
+
+    def clear_counters(self) -> None:
+        """Clear performance counters on every die."""
+        for die in self.array.dies:
+            die.write_register(Register.CONTROL, CONTROL_CLEAR_COUNTERS)
+
+
+def _rows(words: Words, buffer: Buffer) -> Words:
+    padded = np.zeros(buffer.rows * buffer.stride, dtype=np.uint32)
+    padded[:len(words)] = words
+    return padded.reshape(buffer.rows, buffer.stride)[:, :buffer.columns].copy()

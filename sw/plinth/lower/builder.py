@@ -1,0 +1,160 @@
+"""Builds a task graph for one die: memory map, descriptors, dependencies.
+
+Every engine finishes its tasks in order, so one update counter per engine is enough: counter e counts the
+tasks that engine e has completed, and "task n of engine e is done" is ``counter[e] >= n + 1``. A task names
+the buffers that it reads and writes; from them the builder derives its waits (read after write, write after
+read, write after write), at most one for each engine.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from amaranth.lib import data
+
+from plinth.driver.device import Words
+from plinth.errors import UserError
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import BODIES, BODY_WORDS, DESCRIPTOR_WORDS, Engine, TaskHeader
+
+#: Base register of everything whose address does not change from step to step.
+STATIC_BASE = 0
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A named place in die memory: ``rows`` x ``columns`` words, ``stride`` words between rows.
+
+    ``address`` is an offset from base register ``base``.
+    """
+
+    name: str
+    address: int
+    rows: int
+    columns: int
+    stride: int
+    base: int = STATIC_BASE
+
+    @property
+    def pointer(self) -> dict[str, int]:
+        """As a descriptor names it."""
+        return {"offset": self.address, "base": self.base}
+
+    def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
+        """A piece of this buffer that starts ``offset`` words into it."""
+        return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
+                      self.base)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One descriptor with its name, for messages and records."""
+
+    name: str
+    engine: Engine
+    words: tuple[int, ...]
+
+
+@dataclass
+class GraphBuilder:
+    """Collects buffers and tasks of one die."""
+
+    parameters: DieParameters
+    tasks: list[Task] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    #: First free word.
+    end: int = 0
+    #: For each moving base register: its first place and the words from one place to the next.
+    moving: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _pending: list[tuple[str, Engine, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
+    _finished: dict[Engine, int] = field(default_factory=dict)
+    _writer: dict[str, tuple[Engine, int]] = field(default_factory=dict)
+    _readers: dict[str, dict[Engine, int]] = field(default_factory=dict)
+
+    def allocate(self, name: str, rows: int, columns: int, *, stride: int | None = None,
+                 base: int = STATIC_BASE, copies: int = 1) -> Buffer:
+        """Reserve beat-aligned memory; rows start on beats unless ``stride`` says otherwise.
+
+        With ``copies`` the place is followed by that many minus one more like it, which a moving base
+        register steps through; the buffer's address is then 0 from that base.
+        """
+        beat = self.parameters.beat_words
+        stride = -(-columns // beat) * beat if stride is None else stride
+        words = -(-((rows - 1) * stride + columns) // beat) * beat
+        place = Buffer(name, self.end if base == STATIC_BASE else 0, rows, columns, stride, base)
+        if base != STATIC_BASE:
+            self.moving[base] = (self.end, words)
+        self.buffers[name] = place
+        self.end += words * copies
+        return place
+
+    def add(self, name: str, engine: Engine, operation: Any, body: Mapping[str, Any], *,
+            reads: Iterable[Buffer] = (), writes: Iterable[Buffer] = ()) -> None:
+        """Append a task; its waits follow from the buffers it names."""
+        reads, writes = list(reads), list(writes)
+        needed: dict[Engine, int] = {}
+
+        def after(other: tuple[Engine, int]) -> None:
+            needed[other[0]] = max(needed.get(other[0], 0), other[1])
+
+        for buffer in reads:
+            if buffer.name in self._writer:
+                after(self._writer[buffer.name])
+        for buffer in writes:
+            if buffer.name in self._writer:
+                after(self._writer[buffer.name])
+            for other in self._readers.get(buffer.name, {}).items():
+                after(other)
+        number = self._finished.get(engine, 0) + 1
+        self._finished[engine] = number
+        for buffer in reads:
+            self._readers.setdefault(buffer.name, {})[engine] = number
+        for buffer in writes:
+            self._writer[buffer.name] = (engine, number)
+            self._readers.pop(buffer.name, None)
+        waits = sorted(needed.items(), key=lambda item: item[0].value)
+        header = {
+            "engine": engine, "operation": operation.value, "advance_enable": 1, "advance": engine.value,
+            "wait_enable": (1 << len(waits)) - 1,
+            "wait_counter": [other.value for other, _ in waits] + [0] * (4 - len(waits)),
+            "wait_value": [value for _, value in waits] + [0] * (4 - len(waits)),
+        }
+        self._pending.append((name, engine, header, dict(body)))
+
+    def finish(self, *, record: bool) -> list[Task]:
+        """Pack the descriptors; the last one ends the graph."""
+        if not self._pending:
+            raise ValueError("A graph needs at least one task")
+        tasks = []
+        for index, (name, engine, header, body) in enumerate(self._pending):
+            header.update(tag=index & 0xFFFF, record=int(record), last=int(index + 1 == len(self._pending)))
+            tasks.append(Task(name, engine, pack(engine, header, body)))
+        self.tasks = tasks
+        return tasks
+
+    @property
+    def advances(self) -> dict[int, int]:
+        """How far each update counter moves in one run of the graph."""
+        return {engine.value: count for engine, count in self._finished.items()}
+
+
+def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int, ...]:
+    """Header and body as descriptor words, low word first."""
+    bits = TaskHeader.const(header).as_bits()  # type: ignore[attr-defined]
+    layout = BODIES[engine]
+    bits |= layout.const(body).as_bits() << (32 * (DESCRIPTOR_WORDS - BODY_WORDS))  # type: ignore[attr-defined]
+    assert data.Layout.cast(layout).size <= 32 * BODY_WORDS
+    return tuple((bits >> (32 * word)) & 0xFFFFFFFF for word in range(DESCRIPTOR_WORDS))
+
+
+def require_memory(needed_words: int, available_words: int) -> None:
+    """Raise ``UserError`` if a graph does not fit the die's memory."""
+    if needed_words > available_words:
+        raise UserError(f"the network needs {4 * needed_words} bytes of die memory but a die has "
+                        f"{4 * available_words}; give --memory at least {-(-4 * needed_words // 2**20)} MiB")
+
+
+def descriptor_words(tasks: Iterable[Task]) -> Words:
+    """All descriptors as one array, ready to be written to memory."""
+    return np.array([word for task in tasks for word in task.words], dtype=np.uint32)

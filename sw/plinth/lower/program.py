@@ -1,0 +1,49 @@
+"""What lowering hands to the driver: graphs, memory map and array wiring, nothing of the network left."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from plinth.lower.builder import Buffer, Task, descriptor_words
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import DESCRIPTOR_WORDS
+
+__all__ = ["Graph", "Program", "descriptor_words"]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A task graph of one die: descriptors at a word address, and how far a run moves each counter."""
+
+    name: str
+    address: int
+    tasks: tuple[Task, ...]
+    advances: Mapping[int, int]
+
+    def task_at(self, address: int) -> Task | None:
+        """The task whose descriptor lies at a word address, if it belongs to this graph."""
+        index, rest = divmod(address - self.address, DESCRIPTOR_WORDS)
+        return self.tasks[index] if rest == 0 and 0 <= index < len(self.tasks) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A lowered plan: for each die its graphs and memory map."""
+
+    parameters: DieParameters
+    #: Run once before the first step, one a die.
+    setup: Sequence[Graph]
+    #: Run once a training step, one a die.
+    step: Sequence[Graph]
+    #: Named places, equal on all dies.
+    buffers: Mapping[str, Buffer]
+    #: Moving base registers: first place, words from one step's place to the next.
+    moving: Mapping[int, tuple[int, int]]
+    #: Word address of the completion records of one run.
+    records: int
+    #: Words of memory that a die needs.
+    memory_words: int
+
+    @property
+    def dies(self) -> int:
+        """Dies of the array."""
+        return len(self.step)

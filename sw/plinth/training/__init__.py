@@ -1,0 +1,1 @@
+"""The training job: data, the step loop over an array, checkpoints."""

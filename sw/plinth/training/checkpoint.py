@@ -1,0 +1,91 @@
+"""Weights on disk: a plain ``.npz`` of FP32 arrays and integers, read as untrusted."""
+
+import json
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.errors import UserError
+from plinth.model.network import Network
+
+#: Version of the checkpoint format.
+CHECKPOINT_VERSION = 1
+#: Largest checkpoint that is read, in bytes, also when unpacked.
+MAXIMUM_BYTES = 1 << 32
+
+Parameters = list[NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Parameters of each layer (weights, then bias, flat), and how far training had come."""
+
+    parameters: Parameters
+    epoch: int
+    seed: int
+
+
+def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint; a killed write leaves the former file as it was.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    arrays = {layer.name: values for layer, values in zip(network.layers, checkpoint.parameters, strict=True)}
+    header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
+                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.layers]})
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary.open("wb") as file:
+            np.savez(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+
+
+def load(path: Path, network: Network) -> Checkpoint:
+    """Read a checkpoint of ``network``.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, too large, damaged, or of another network.
+    """
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            raise UserError(f"{path}: larger than {MAXIMUM_BYTES} bytes; not a checkpoint of this program")
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAXIMUM_BYTES:
+                raise UserError(f"{path}: unpacks to more than {MAXIMUM_BYTES} bytes; not a checkpoint")
+        with np.load(path, allow_pickle=False) as file:
+            header = json.loads(bytes(file["header"]).decode())
+            if not isinstance(header, dict) or header.get("version") != CHECKPOINT_VERSION:
+                raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}")
+            if header.get("network") != network.name:
+                raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
+            parameters = []
+            for layer in network.layers:
+                values = file[layer.name]
+                if values.dtype != np.float32 or values.shape != (layer.parameters,):
+                    raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
+                                    f"{list(values.shape)}, not float32 [{layer.parameters}]")
+                parameters.append(values)
+            epoch, seed = header.get("epoch"), header.get("seed")
+            if not isinstance(epoch, int) or not isinstance(seed, int) or epoch < 0 or seed < 0:
+                raise UserError(f"{path}: epoch and seed must be integers from 0")
+            return Checkpoint(parameters, epoch, seed)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
+        raise UserError(f"{path}: damaged or not a checkpoint ({error}); give a file that "
+                        "`plinth train --save` wrote") from error
