@@ -1,0 +1,235 @@
+"""The internal memory ports as one or more AXI4 masters.
+
+Every beat is cut into P = ``axi_ports`` equal slices; slice p goes over port p at byte address
+``beat address * slice bytes``. All ports therefore run the same bursts, each at its own pace::
+
+    read.request -> split at 4 KB -> AR of each port;  R of all ports -> join -> reg -> read.data
+    write.request -> split at 4 KB -> AW of each port, FIFO of burst lengths
+    write.data -> reg -> W of each port (wlast by the FIFO)
+    B of all ports -> join -> FIFO of last bursts -> write.response
+
+Bursts are INCR, full width, one ID, at most 64 beats, and never cross a 4 KB boundary of a port; W
+follows its AW. Latency: a request appears on AR or AW one cycle after it is taken, data pass one
+register each way, a response none. Throughput: one beat a cycle each way. Reads in flight are limited
+by the memory alone, writes by ``outstanding`` bursts.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, request_layout
+
+#: An AXI4 burst stays within a page of this many bytes.
+PAGE_BYTES = 4096
+#: AxBURST: incrementing.
+BURST_INCR = 1
+#: AxCACHE: normal memory, non-cacheable, bufferable.
+CACHE_BUFFERABLE = 3
+
+
+class AXI4Signature(wiring.Signature):
+    """AXI4 seen from the master, with the specification's names; members left out are those that an
+    interconnect ties off (lock, qos, region, user).
+
+    Parameters
+    ----------
+    address_bits, data_bits, id_bits : int
+    """
+
+    def __init__(self, address_bits: int, data_bits: int, id_bits: int = 1):
+        members: dict[str, wiring.Member] = {}
+        for channel in ("aw", "ar"):
+            members |= {
+                f"{channel}id": Out(id_bits), f"{channel}addr": Out(address_bits),
+                f"{channel}len": Out(8), f"{channel}size": Out(3), f"{channel}burst": Out(2),
+                f"{channel}cache": Out(4), f"{channel}prot": Out(3),
+                f"{channel}valid": Out(1), f"{channel}ready": In(1),
+            }
+        super().__init__({
+            **members,
+            "wdata": Out(data_bits), "wstrb": Out(data_bits // 8), "wlast": Out(1),
+            "wvalid": Out(1), "wready": In(1),
+            "bid": In(id_bits), "bresp": In(2), "bvalid": In(1), "bready": Out(1),
+            "rid": In(id_bits), "rdata": In(data_bits), "rresp": In(2), "rlast": In(1),
+            "rvalid": In(1), "rready": Out(1),
+        })
+
+
+def axi_signature(parameters: DieParameters) -> AXI4Signature:
+    """Signature of each AXI4 port of a die."""
+    slice_log2 = (4 * parameters.beat_words // parameters.axi_ports - 1).bit_length()
+    beat_log2 = (parameters.beat_words - 1).bit_length()
+    return AXI4Signature(parameters.address_bits - beat_log2 + slice_log2,
+                         32 * parameters.beat_words // parameters.axi_ports)
+
+
+class AXIAdaptor(wiring.Component):
+    """Memory side of the crossbar to AXI4.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    outstanding : int
+        Write bursts a port that may wait for their response.
+
+    Members
+    -------
+    read : In(ReadPort)
+    write : In(WritePort)
+    axi_0, axi_1, ... : Out :class:`AXI4Signature`
+    fault : Out(1)
+        Pulse: a response was SLVERR or DECERR. Its data or response passes on all the same.
+    """
+
+    def __init__(self, parameters: DieParameters, outstanding: int = 32):
+        self.parameters = parameters
+        self.outstanding = outstanding
+        super().__init__({
+            "read": In(ReadPort(parameters)), "write": In(WritePort(parameters)),
+            "fault": Out(1),
+            **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        ports = [getattr(self, f"axi_{port}") for port in range(self.parameters.axi_ports)]
+        slice_bits = len(ports[0].wdata)
+        slice_log2 = (slice_bits // 8 - 1).bit_length()
+        read_error = Signal()
+        write_error = Signal()
+        m.d.sync += self.fault.eq(read_error | write_error)
+
+        for channel, client in (("ar", self.read), ("aw", self.write)):
+            m.submodules[f"{channel}_split"] = split = _PageSplit(self.parameters, len(ports))
+            wiring.connect(m, wiring.flipped(client.request), split.i)
+            for index, port in enumerate(ports):
+                m.d.comb += [
+                    getattr(port, f"{channel}addr").eq(split.address << slice_log2),
+                    getattr(port, f"{channel}len").eq(split.beats - 1),
+                    getattr(port, f"{channel}size").eq(slice_log2),
+                    getattr(port, f"{channel}burst").eq(BURST_INCR),
+                    getattr(port, f"{channel}cache").eq(CACHE_BUFFERABLE),
+                    getattr(port, f"{channel}valid").eq(split.valid[index]),
+                    split.ready[index].eq(getattr(port, f"{channel}ready")),
+                ]
+            if channel == "aw":
+                self._write(m, ports, split, write_error)
+            else:
+                m.d.comb += split.permit.eq(1)
+                self._read(m, ports, read_error)
+        return m
+
+    def _read(self, m: Module, ports: list, error: Signal) -> None:
+        """All ports' R to one beat, through a register."""
+        arrived = Signal()
+        step = Signal()
+        m.d.comb += [
+            arrived.eq(Cat(port.rvalid for port in ports).all()),
+            step.eq(arrived & (~self.read.data.valid | self.read.data.ready)),
+            error.eq(step & Cat(port.rresp[1] for port in ports).any()),
+        ]
+        for port in ports:
+            m.d.comb += port.rready.eq(step)
+        beat = Signal.like(self.read.data.payload.as_value())
+        valid = Signal()
+        m.d.comb += [self.read.data.payload.eq(beat), self.read.data.valid.eq(valid)]
+        with m.If(step):
+            m.d.sync += [beat.eq(Cat(port.rdata for port in ports)), valid.eq(1)]
+        with m.Elif(self.read.data.ready):
+            m.d.sync += valid.eq(0)
+
+    def _write(self, m: Module, ports: list, split: "_PageSplit", error: Signal) -> None:
+        """Beats to W of each port, and B of all ports to responses."""
+        count = len(ports)
+        m.submodules.lengths = lengths = SyncFIFO(width=7, depth=self.outstanding)
+        m.submodules.lasts = lasts = SyncFIFO(width=1, depth=self.outstanding)
+        m.d.comb += [
+            split.permit.eq(lengths.w_rdy & lasts.w_rdy),
+            lengths.w_data.eq(split.beats), lengths.w_en.eq(split.step),
+            lasts.w_data.eq(split.last), lasts.w_en.eq(split.step),
+        ]
+
+        held = Signal.like(self.write.data.payload)
+        held_last = Signal()
+        pending = Signal(count)
+        taken = Signal(7)
+        step = Signal()
+        last = Signal()
+        m.d.comb += [
+            last.eq(taken + 1 == lengths.r_data),
+            self.write.data.ready.eq(
+                lengths.r_rdy & ~(pending & ~Cat(port.wready for port in ports)).any()),
+            step.eq(self.write.data.valid & self.write.data.ready),
+            lengths.r_en.eq(step & last),
+        ]
+        m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))
+        with m.If(step):
+            m.d.sync += [held.eq(self.write.data.payload), held_last.eq(last),
+                         pending.eq((1 << count) - 1), taken.eq(Mux(last, 0, taken + 1))]
+        words = self.parameters.beat_words // count
+        for index, port in enumerate(ports):
+            strobe = held.strobe[index * words:(index + 1) * words]
+            m.d.comb += [
+                port.wdata.eq(held.data.as_value()[index * 32 * words:(index + 1) * 32 * words]),
+                port.wstrb.eq(Cat(bit.replicate(4) for bit in strobe)),
+                port.wlast.eq(held_last),
+                port.wvalid.eq(pending[index]),
+            ]
+
+        answered = Signal()
+        m.d.comb += [
+            answered.eq(Cat(port.bvalid for port in ports).all()),
+            lasts.r_en.eq(answered),
+            self.write.response.eq(answered & lasts.r_data),
+            error.eq(answered & Cat(port.bresp[1] for port in ports).any()),
+        ]
+        for port in ports:
+            m.d.comb += port.bready.eq(answered)
+
+
+class _PageSplit(wiring.Component):
+    """Cuts requests at the ports' 4 KB boundaries and offers each burst to all ports.
+
+    ``step`` pulses when the last port takes a burst, with ``beats`` and ``last`` (of its request);
+    bursts are offered only under ``permit``, which holds until a step.
+    """
+
+    def __init__(self, parameters: DieParameters, ports: int):
+        self.ports = ports
+        layout = request_layout(parameters)
+        slice_bytes = 4 * parameters.beat_words // ports
+        self.page_log2 = (PAGE_BYTES // slice_bytes - 1).bit_length()
+        super().__init__({
+            "i": In(stream.Signature(layout)),
+            "address": Out(layout["address"].width), "beats": Out(layout["beats"].width),
+            "last": Out(1), "permit": In(1), "valid": Out(ports), "ready": In(ports), "step": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        left = Signal(len(self.beats))
+        sent = Signal(self.ports)
+        address = Signal(len(self.address))
+        room = Signal(self.page_log2 + 1)
+        m.d.comb += [
+            room.eq((1 << self.page_log2) - address[:self.page_log2]),
+            self.last.eq(left <= room),
+            self.beats.eq(Mux(self.last, left, room)),
+            self.address.eq(address),
+            self.valid.eq(Mux((left != 0) & self.permit, ~sent, 0)),
+            self.step.eq((left != 0) & self.permit & (sent | self.ready).all()),
+            self.i.ready.eq((left == 0) | (self.step & self.last)),
+        ]
+        with m.If(self.step):
+            m.d.sync += [sent.eq(0), left.eq(left - self.beats), address.eq(address + self.beats)]
+        with m.Else():
+            m.d.sync += sent.eq(sent | (self.valid & self.ready))
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [left.eq(self.i.payload.beats), address.eq(self.i.payload.address)]
+        return m
+
+
+assert MAX_BEATS <= 256, MAX_BEATS  # AXI4's longest INCR burst

@@ -1,0 +1,102 @@
+"""On-chip block RAM behind the internal memory ports.
+
+::
+
+    read.request -> burst counter -> RAM (one cycle) -> read.data
+    write.request -> burst counter -\\
+    write.data ---------------------+-> RAM with an enable a word -> read-visible; response
+
+Latency: first read beat two cycles after its request; a write's response one cycle after its last
+beat. Throughput: one beat a cycle each way, requests back to back without gaps. Reads see every
+write whose beat was taken in an earlier cycle.
+"""
+
+from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort, WritePort
+
+
+class BlockMemory(wiring.Component):
+    """Memory of ``beats`` beats. Addresses count modulo its size rounded up to a power of two.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    beats : int
+        Size.
+    init : iterable of int
+        First contents, one integer a beat (word 0 in the low bits).
+
+    Members
+    -------
+    read : In(ReadPort)
+    write : In(WritePort)
+
+    Raises
+    ------
+    TypeError
+        If ``beats`` is not an integer.
+    ValueError
+        If ``beats`` is not positive.
+    """
+
+    def __init__(self, parameters: DieParameters, beats: int, init: tuple[int, ...] | list[int] = ()):
+        if not isinstance(beats, int) or isinstance(beats, bool):
+            raise TypeError(f"Beats must be an integer, not {beats!r}")
+        if beats < 1:
+            raise ValueError(f"Beats must be positive, not {beats!r}")
+        self.parameters = parameters
+        self.beats = beats
+        self.init = list(init)
+        super().__init__({"read": In(ReadPort(parameters)), "write": In(WritePort(parameters))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        width = 32 * self.parameters.beat_words
+        m.submodules.memory = memory = Memory(shape=unsigned(width), depth=self.beats, init=self.init)
+        read_port = memory.read_port()
+        write_port = memory.write_port(granularity=32)
+        address_bits = len(read_port.addr)
+
+        read_step = Signal()
+        read_left = Signal(7)
+        read_valid = Signal()
+        m.d.comb += [
+            read_step.eq((read_left != 0) & (~read_valid | self.read.data.ready)),
+            self.read.request.ready.eq((read_left == 0) | (read_step & (read_left == 1))),
+            read_port.en.eq(read_step),
+            self.read.data.valid.eq(read_valid),
+            self.read.data.payload.eq(read_port.data),
+        ]
+        read_address = Signal(address_bits)
+        m.d.comb += read_port.addr.eq(read_address)
+        with m.If(read_step):
+            m.d.sync += [read_valid.eq(1), read_left.eq(read_left - 1), read_address.eq(read_address + 1)]
+        with m.Elif(self.read.data.ready):
+            m.d.sync += read_valid.eq(0)
+        with m.If(self.read.request.valid & self.read.request.ready):
+            m.d.sync += [read_left.eq(self.read.request.payload.beats),
+                         read_address.eq(self.read.request.payload.address)]
+
+        write_step = Signal()
+        write_left = Signal(7)
+        write_address = Signal(address_bits)
+        m.d.comb += [
+            self.write.data.ready.eq(write_left != 0),
+            write_step.eq(self.write.data.valid & self.write.data.ready),
+            self.write.request.ready.eq((write_left == 0) | (write_step & (write_left == 1))),
+            write_port.addr.eq(write_address),
+            write_port.data.eq(Cat(self.write.data.payload.data)),
+            write_port.en.eq(self.write.data.payload.strobe & write_step.replicate(len(write_port.en))),
+        ]
+        m.d.sync += self.write.response.eq(write_step & (write_left == 1))
+        with m.If(write_step):
+            m.d.sync += [write_left.eq(write_left - 1), write_address.eq(write_address + 1)]
+        with m.If(self.write.request.valid & self.write.request.ready):
+            m.d.sync += [write_left.eq(self.write.request.payload.beats),
+                         write_address.eq(self.write.request.payload.address)]
+        return m

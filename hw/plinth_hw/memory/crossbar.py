@@ -1,0 +1,248 @@
+"""Joins the engines' memory ports to one read port and one write port.
+
+::
+
+    readers --request--> round robin -> reg -> address check -> memory.request
+                                              -> FIFO of (reader, beats)
+    memory.data (one stream) -> to the reader at the FIFO's head
+    writers --request--> round robin -> reg -> address check -> memory.request
+                                              -> FIFO of (writer, beats), FIFO of writers
+    data of the writer at the FIFO's head -> memory.data; memory.response -> writer of the oldest request
+
+Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request, none for data
+and responses. Throughput: one beat a cycle each way, one request a cycle each way.
+
+There is no data storage here, so two rules keep the clients from stopping each other for good:
+
+* A reader takes every beat it has asked for within a bounded time that depends on nothing but itself:
+  it asks only when it has room for all of it.
+* A writer that has made a request supplies its data within a bounded time that depends on nothing but
+  itself and its own reads. It offers the request without waiting for its data to be taken.
+
+By the first rule the read side always flows; by the second the write side waits for nothing but the
+read side. So neither can deadlock.
+
+Reads and writes are not ordered against each other: who reads what another engine wrote waits for
+the write response, which task dependences do.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort, WritePort, request_layout
+
+
+def fault_layout(clients: int) -> data.StructLayout:
+    """``valid``, and the index of the client whose request lay outside the memory."""
+    return data.StructLayout({"valid": unsigned(1), "index": unsigned(max(1, (clients - 1).bit_length()))})
+
+
+class MemoryCrossbar(wiring.Component):
+    """Round-robin crossbar of named clients onto one memory.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    readers, writers : sequence of str
+        Names of the clients; each gives a member ``<name>``.
+    outstanding : int
+        Requests each way that may wait for data or a response.
+
+    Members
+    -------
+    <reader> : In(ReadPort)
+    <writer> : In(WritePort)
+    memory_read : Out(ReadPort)
+    memory_write : Out(WritePort)
+    limit : In
+        Size of the memory in beats. A request that passes it goes nowhere.
+    read_fault, write_fault : Out :func:`fault_layout`
+        ``valid`` pulses for one cycle when a request passed ``limit``. The client that made it gets
+        no more grants until reset.
+    words_read, words_written : Out
+        Words that crossed in this cycle: all words of a read beat, the strobed words of a written one.
+
+    Raises
+    ------
+    ValueError
+        If a side has no client, a name occurs twice, or ``outstanding`` is not positive.
+    """
+
+    def __init__(self, parameters: DieParameters, readers: Sequence[str], writers: Sequence[str],
+                 outstanding: int = 32):
+        names = [*readers, *writers]
+        if not readers or not writers:
+            raise ValueError(f"A crossbar needs readers and writers, not {readers!r} and {writers!r}")
+        if len(set(names)) != len(names):
+            raise ValueError(f"Names of clients must differ, not {names!r}")
+        if outstanding < 1:
+            raise ValueError(f"Outstanding requests must be positive, not {outstanding!r}")
+        self.parameters = parameters
+        self.readers = tuple(readers)
+        self.writers = tuple(writers)
+        self.outstanding = outstanding
+        words = parameters.beat_words.bit_length()
+        super().__init__({
+            **{name: In(ReadPort(parameters)) for name in readers},
+            **{name: In(WritePort(parameters)) for name in writers},
+            "memory_read": Out(ReadPort(parameters)),
+            "memory_write": Out(WritePort(parameters)),
+            "limit": In(parameters.address_bits - words + 2),
+            "read_fault": Out(fault_layout(len(readers))),
+            "write_fault": Out(fault_layout(len(writers))),
+            "words_read": Out(words),
+            "words_written": Out(words),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        readers = [getattr(self, name) for name in self.readers]
+        writers = [getattr(self, name) for name in self.writers]
+        m.submodules.read = read = _Grant(self.parameters, len(readers), self.outstanding)
+        m.submodules.write = write = _Grant(self.parameters, len(writers), self.outstanding)
+        for grant, clients, memory, fault in ((read, readers, self.memory_read, self.read_fault),
+                                              (write, writers, self.memory_write, self.write_fault)):
+            for index, client in enumerate(clients):
+                m.d.comb += [
+                    grant.valid[index].eq(client.request.valid),
+                    grant.payload[index].eq(client.request.payload),
+                    client.request.ready.eq(grant.ready[index]),
+                ]
+            m.d.comb += [
+                grant.limit.eq(self.limit),
+                memory.request.payload.eq(grant.request.payload),
+                memory.request.valid.eq(grant.request.valid & grant.permit),
+                grant.request.ready.eq(memory.request.ready & grant.permit),
+                fault.eq(grant.fault),
+            ]
+
+        words = self.parameters.beat_words
+        m.d.comb += [
+            read.permit.eq(1),
+            self.memory_read.data.ready.eq(
+                read.data_valid & Array(client.data.ready for client in readers)[read.data_index]),
+            read.data_step.eq(self.memory_read.data.valid & self.memory_read.data.ready),
+            self.words_read.eq(Mux(read.data_step, words, 0)),
+        ]
+        for index, client in enumerate(readers):
+            m.d.comb += [
+                client.data.payload.eq(self.memory_read.data.payload),
+                client.data.valid.eq(self.memory_read.data.valid & read.data_valid
+                                     & (read.data_index == index)),
+            ]
+
+        m.submodules.unanswered = unanswered = SyncFIFO(width=len(write.data_index), depth=self.outstanding)
+        m.d.comb += [
+            write.permit.eq(unanswered.w_rdy),
+            unanswered.w_data.eq(write.request_index),
+            unanswered.w_en.eq(self.memory_write.request.valid & self.memory_write.request.ready),
+            unanswered.r_en.eq(self.memory_write.response),
+            self.memory_write.data.payload.eq(
+                _select(write.data_index, [Value.cast(client.data.payload) for client in writers])),
+            self.memory_write.data.valid.eq(
+                write.data_valid & Array(client.data.valid for client in writers)[write.data_index]),
+            write.data_step.eq(self.memory_write.data.valid & self.memory_write.data.ready),
+            self.words_written.eq(
+                Mux(write.data_step, sum(self.memory_write.data.payload.strobe), 0)),
+        ]
+        for index, client in enumerate(writers):
+            m.d.comb += [
+                client.data.ready.eq(self.memory_write.data.ready & write.data_valid
+                                     & (write.data_index == index)),
+                client.response.eq(self.memory_write.response & (unanswered.r_data == index)),
+            ]
+        return m
+
+
+def _select(index: Value, choices: list[Value]) -> Value:
+    """``choices[index]`` as a tree of two-way multiplexers."""
+    bit = 0
+    while len(choices) > 1:
+        choices = [Mux(index[bit], choices[at + 1], choices[at]) if at + 1 < len(choices) else choices[at]
+                   for at in range(0, len(choices), 2)]
+        bit += 1
+    return choices[0]
+
+
+class _Grant(wiring.Component):
+    """One side's arbiter, address check, and queue of whose data come next."""
+
+    def __init__(self, parameters: DieParameters, clients: int, outstanding: int):
+        self.parameters = parameters
+        self.clients = clients
+        self.outstanding = outstanding
+        self.layout = request_layout(parameters)
+        index_bits = max(1, (clients - 1).bit_length())
+        super().__init__({
+            "valid": In(1).array(clients), "payload": In(self.layout).array(clients),
+            "ready": Out(1).array(clients),
+            "limit": In(self.layout["address"].width + 1),
+            "request": Out(stream.Signature(self.layout)), "request_index": Out(index_bits),
+            "permit": In(1),
+            "fault": Out(fault_layout(clients)),
+            "data_valid": Out(1), "data_index": Out(index_bits), "data_step": In(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        index_bits = len(self.request_index)
+        held = Signal(self.layout)
+        held_valid = Signal()
+        held_index = Signal(index_bits)
+        blocked = Signal(self.clients)
+        wanting = Signal(self.clients)
+        above = Signal(self.clients)
+        chosen = Signal(index_bits)
+        free = Signal()
+        inside = Signal()
+        queue_width = index_bits + self.layout["beats"].width
+        m.submodules.queue = queue = SyncFIFO(width=queue_width, depth=self.outstanding)
+
+        # Round robin: the lowest wanting client above the last granted one, or else the lowest.
+        m.d.comb += [
+            wanting.eq(Cat(self.valid[index] for index in range(self.clients)) & ~blocked),
+            above.eq(wanting & Cat(held_index < index for index in range(self.clients))),
+        ]
+        for group in (wanting, above):
+            for index in reversed(range(self.clients)):
+                with m.If(group[index]):
+                    m.d.comb += chosen.eq(index)
+        for index in range(self.clients):
+            m.d.comb += self.ready[index].eq(free & wanting[index] & (chosen == index))
+        m.d.comb += [
+            inside.eq(held.address + held.beats <= self.limit),
+            self.request.payload.eq(held),
+            self.request_index.eq(held_index),
+            self.request.valid.eq(held_valid & inside & queue.w_rdy),
+            queue.w_data.eq(Cat(held.beats, held_index)),
+            queue.w_en.eq(self.request.valid & self.request.ready),
+            free.eq(~held_valid | queue.w_en),
+        ]
+        m.d.sync += [self.fault.valid.eq(0)]
+        with m.If(queue.w_en):
+            m.d.sync += held_valid.eq(0)
+        with m.If(held_valid & ~inside):
+            m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
+                         blocked.eq(blocked | (1 << held_index))]
+        with m.If(free & wanting.any()):
+            m.d.sync += [
+                held_valid.eq(1), held_index.eq(chosen),
+                held.eq(_select(chosen, [Value.cast(payload) for payload in self.payload])),
+            ]
+
+        head_beats = Signal(self.layout["beats"].width)
+        taken = Signal.like(head_beats)
+        m.d.comb += [
+            Cat(head_beats, self.data_index).eq(queue.r_data),
+            self.data_valid.eq(queue.r_rdy),
+            queue.r_en.eq(self.data_step & (taken + 1 == head_beats)),
+        ]
+        with m.If(self.data_step):
+            m.d.sync += taken.eq(Mux(queue.r_en, 0, taken + 1))
+        return m
+

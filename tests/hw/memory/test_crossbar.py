@@ -1,0 +1,136 @@
+"""Crossbar: routing, fairness, faults, word counts."""
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import always, every, randomly, send, simulate
+from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
+from tests.support.memory_model import MemoryModel
+from tests.support.refusal import refused
+
+from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.crossbar import MemoryCrossbar
+
+PARAMETERS = preset("ndp-tiny", address_bits=20)
+B = PARAMETERS.beat_words
+BEATS = 256
+READERS, WRITERS = ("a", "b", "c"), ("x", "y")
+PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(12, 0.6)}
+
+
+def _limit(dut, beats):
+    async def bench(ctx):
+        ctx.set(dut.limit, beats)
+    return bench
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_routing(pattern, seed):
+    """Readers read the upper half, writers write a part each of the lower half."""
+    rng = np.random.default_rng(3)
+    memory = MemoryModel(PARAMETERS, BEATS * B)
+    memory.words[:] = rng.integers(0, 1 << 32, BEATS * B, dtype=np.uint64).astype(np.uint32)
+    reference = memory.words.copy()
+    dut = MemoryCrossbar(PARAMETERS, READERS, WRITERS, outstanding=4)
+    make = PATTERNS[pattern]
+    benches, got, asked = [_limit(dut, BEATS)], {}, {}
+    for name in READERS:
+        asked[name] = random_requests(rng, 25, BEATS // 2, BEATS, 9)
+        got[name] = []
+        benches += reader(getattr(dut, name), asked[name], got[name], make, make)
+    strobes = 0
+    for index, name in enumerate(WRITERS):
+        requests = random_requests(rng, 25, 64 * index, 64 * index + 64, 9)
+        beats = random_beats(rng, requests, reference, B)
+        strobes += sum(strobe.bit_count() for _, strobe in beats)
+        benches += writer(getattr(dut, name), requests, beats, make, make)
+    moved = [0, 0]
+
+    async def count(ctx):
+        while True:
+            _, _, read, written, *faults = await ctx.tick().sample(
+                dut.words_read, dut.words_written, dut.read_fault.valid, dut.write_fault.valid)
+            moved[0] += read
+            moved[1] += written
+            assert not any(faults)
+
+    simulate(dut, *benches, limit_cycles=10_000, background=[count, *memory.benches(
+        [dut.memory_read], [dut.memory_write], seed=seed)])
+    for name in READERS:
+        assert got[name] == [beat_words(memory.words, address + beat, B)
+                             for address, beats in asked[name] for beat in range(beats)], name
+    assert (memory.words == reference).all()
+    assert moved == [B * sum(len(beats) for beats in got.values()), strobes]
+
+
+def test_round_robin_and_rate():
+    """Two greedy readers alternate, and single-beat requests flow one a cycle."""
+    memory = MemoryModel(PARAMETERS, BEATS * B)
+    dut = MemoryCrossbar(PARAMETERS, READERS, WRITERS)
+    times = []
+    benches = [_limit(dut, BEATS)]
+    for index, name in enumerate(("a", "c")):
+        port = getattr(dut, name)
+
+        async def ask(ctx, port=port, index=index):
+            ctx.set(port.data.ready, 1)
+            await send(ctx, port.request, [{"address": 100 * index + at, "beats": 1} for at in range(20)])
+        benches.append(ask)
+
+    async def watch(ctx):
+        cycle = 0
+        while len(times) < 40:
+            *_, a_valid, c_valid = await ctx.tick().sample(dut.a.data.valid, dut.c.data.valid)
+            if a_valid or c_valid:
+                times.append(cycle)
+            cycle += 1
+
+    simulate(dut, *benches, watch, limit_cycles=500,
+             background=memory.benches([dut.memory_read], [dut.memory_write]))
+    order = [address // 100 for _, address, _ in memory.reads]
+    assert order[1:39] == [1 - order[0], order[0]] * 19
+    assert times[-1] - times[0] == 39
+
+
+@pytest.mark.parametrize(("address", "beats", "bad"), [(BEATS - 4, 4, False), (BEATS - 4, 5, True),
+                                                       (BEATS, 1, True), ((1 << 17) - 1, 1, True)])
+def test_limit(address, beats, bad):
+    """A request beyond the limit faults, never reaches memory, and blocks only its own client."""
+    memory = MemoryModel(PARAMETERS, BEATS * B)
+    dut = MemoryCrossbar(PARAMETERS, READERS, WRITERS)
+    got, faults = [], []
+    benches = [_limit(dut, BEATS), *reader(dut.a, [(0, 3), (5, 2)], got, always, always)]
+
+    async def offend(ctx):
+        ctx.set(dut.b.data.ready, 1)
+        request = {"address": address, "beats": beats}
+        await send(ctx, dut.b.request, [request])
+        await send(ctx, dut.y.request, [request])
+        for port in (dut.b, dut.y):
+            ctx.set(port.request.payload, {"address": 0, "beats": 1})
+            ctx.set(port.request.valid, 1)
+        await ctx.tick().repeat(30)
+
+    async def watch(ctx):
+        while True:
+            *_, read, write = await ctx.tick().sample(dut.read_fault, dut.write_fault)
+            if read.valid:
+                faults.append(("read", read.index))
+            if write.valid:
+                faults.append(("write", write.index))
+
+    simulate(dut, *benches, offend, limit_cycles=1000, background=[watch, *memory.benches(
+        [dut.memory_read], [dut.memory_write])])
+    assert faults == ([("read", 1), ("write", 1)] if bad else [])
+    assert len(got) == 5
+    starts = [start for _, start, _ in memory.reads]
+    assert (address in starts) == (not bad)
+    assert (memory.writes[:1] == [(0, address, beats)]) == (not bad)
+    assert bool(memory.writes) == (not bad)
+
+
+@pytest.mark.parametrize(("readers", "writers", "outstanding"), [
+    ((), ("x",), 4), (("a",), (), 4), (("a", "a"), ("x",), 4), (("a",), ("a",), 4), (("a",), ("x",), 0)])
+def test_bad_parameters(readers, writers, outstanding):
+    with refused(ValueError, "not"):
+        MemoryCrossbar(PARAMETERS, readers, writers, outstanding)

@@ -1,0 +1,22 @@
+"""Constructors that must refuse their parameters."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from amaranth.hdl import Elaboratable
+
+
+@contextmanager
+def refused(error: type[Exception], match: str) -> Iterator[Any]:
+    """``pytest.raises`` for a component's constructor; the half-made component does not complain
+    afterwards that nobody elaborated it."""
+    with pytest.raises(error, match=match) as info:
+        yield info
+    traceback = info.tb
+    while traceback is not None:
+        made = traceback.tb_frame.f_locals.get("self")
+        if isinstance(made, Elaboratable):
+            made._MustUse__used = True  # what Amaranth sets when a fragment is made
+        traceback = traceback.tb_next
