@@ -41,6 +41,7 @@ without a pause if each has at least R k steps.
 Throughput: R C multiply-adds a cycle. Source: MPT, section VI.B.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -166,18 +167,22 @@ class SystolicArray(wiring.Component):
                 for _ in range(self.rows)]
         # A bubble multiplies -0 by +0: the product -0 leaves every sum as it is.
         negative_zero = Const(1 << (operand - 1), operand)
+        a_1, b_1 = (Signal(self.signature.members[name].shape, name=f"{name}_1", reset_less=True)
+                    for name in ("a", "b"))
+        for r in range(self.rows):
+            m.d.sync += a_1[r].eq(Mux(self.valid, self.a[r], negative_zero))
+        for c in range(self.columns):
+            m.d.sync += b_1[c].eq(Mux(self.valid, self.b[c], 0))
+        for row, a in zip(rows, _skew(m, "a", a_1), strict=True):
+            m.d.comb += row.a.eq(a)
         for r, row in enumerate(rows):
             emit.place(m, platform, row, name=f"row_{r}", module=row.module_name)
-            m.d.comb += row.a.eq(
-                _delay(m, f"a_{r}", Mux(self.valid, self.a[r], negative_zero), 1 + r, reset_less=True))
-        for c in range(self.columns):
-            m.d.comb += [
-                rows[0].b[c].eq(
-                    _delay(m, f"b_{c}", Mux(self.valid, self.b[c], 0), 1 + c, reset_less=True)),
-                rows[0].chain[c].eq(_delay(m, f"load_{c}", self.load_data[c], c, reset_less=True)),
-                self.drain_data[c].eq(_delay(m, f"drain_{c}", rows[-1].o_chain[c], self.columns - 1 - c,
-                                             reset_less=True)),
-            ]
+        for c, (b, word) in enumerate(zip(_skew(m, "b", b_1), _skew(m, "load", self.load_data),
+                                          strict=True)):
+            m.d.comb += [rows[0].b[c].eq(b), rows[0].chain[c].eq(word)]
+        results = [rows[-1].o_chain[c] for c in reversed(range(self.columns))]
+        for c, word in enumerate(reversed(_skew(m, "drain", results))):
+            m.d.comb += self.drain_data[c].eq(word)
 
         start = _delay(m, "start", Cat(first & ~self.preload, first & self.preload, self.slot),
                        self.start_delay)
@@ -194,10 +199,23 @@ class SystolicArray(wiring.Component):
             ]
 
 
-def _delay(m: Module, name: str, value: Value, cycles: int, *, reset_less: bool = False) -> Value:
+def _delay(m: Module, name: str, value: Value, cycles: int) -> Value:
     """``value`` of ``cycles`` cycles before."""
     for i in range(cycles):
-        stage = Signal(len(value), name=f"{name}_delay_{i}", reset_less=reset_less)
+        stage = Signal(len(value), name=f"{name}_delay_{i}")
         m.d.sync += stage.eq(value)
         value = stage
     return value
+
+
+def _skew(m: Module, name: str, lanes: Iterable[Value]) -> list[Value]:
+    """Lane i delayed by i cycles. Stage i is one register for all lanes that still have to wait."""
+    waiting, done = list(lanes), []
+    bits = len(waiting[0])
+    while True:
+        done.append(waiting[0])
+        if len(waiting) == 1:
+            return done
+        stage = Signal(bits * (len(waiting) - 1), name=f"{name}_skew_{len(done)}", reset_less=True)
+        m.d.sync += stage.eq(Cat(*waiting[1:]))
+        waiting = [stage.word_select(i, bits) for i in range(len(waiting) - 1)]
