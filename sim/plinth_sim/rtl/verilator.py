@@ -266,7 +266,7 @@ def _units(folder: Path, include: Sequence[Path]) -> list[tuple[str, tuple[str, 
     files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
     once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name]
     often = [name for name in files if name not in once]
-    result = [(name, FAST_COMPILE) for name in often]
+    result: list[tuple[str, tuple[str, ...]]] = [(name, FAST_COMPILE) for name in often]
     if once:
         (folder / "once.cpp").write_text("".join(f'#include "{name}"\n' for name in once))
         result.append(("once.cpp", ONCE_COMPILE))

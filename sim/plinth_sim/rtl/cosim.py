@@ -1,0 +1,345 @@
+"""Compiled co-simulation: N Verilated dies with memories and links, as an array of devices.
+
+The harness (``harness.cpp``) is compiled with the Verilated die into one shared library; Python moves
+memory without copies (each die's memory is a numpy array that the harness works on), queues register
+accesses and asks for runs. Time stands still between calls. Results, cycle counts included, do not
+depend on the number of threads.
+"""
+
+import ctypes
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
+from plinth_sim.rtl import pins, verilator
+from plinth_sim.rtl.elaborate import die_verilog, module_name
+
+Words = npt.NDArray[np.uint32]
+#: A link: (die, its output port, other die, its input port).
+Link = tuple[int, int, int, int]
+
+#: Cycles between looks at pending signals (Ctrl-C).
+SLICE_CYCLES = 100_000
+_HARNESS = Path(__file__).with_name("harness.cpp")
+_HEADERS = ("memory_model.h", "pins.h", "register_master.h")
+_CYCLES, _FINISHED, _ACCESSED = range(3)
+
+
+class CosimError(Exception):
+    """The die broke a protocol (AXI4, AXI4-Lite), or answered a register access with an error."""
+
+
+@dataclass(frozen=True)
+class Waves:
+    """A window of one die's signals, written as VCD."""
+
+    die: int
+    #: First cycle, and the cycle after the last.
+    start: int
+    stop: int
+    path: Path
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.start < self.stop:
+            raise ValueError(f"waves need 0 <= start < stop, not start = {self.start}, stop = {self.stop}")
+
+
+class _Config(ctypes.Structure):
+    """``Config`` of harness.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_uint32) for name in ("dies", "threads", "link_latency", "link_count")),
+        ("links", ctypes.c_void_p), ("memories", ctypes.c_void_p), ("memory_words", ctypes.c_uint64),
+        *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
+                                               "rate_denominator", "outstanding", "status_register",
+                                               "settle", "wave_die")),
+        ("wave_start", ctypes.c_uint64), ("wave_stop", ctypes.c_uint64), ("wave_path", ctypes.c_char_p),
+    ]
+
+
+def ring(dies: int) -> list[Link]:
+    """Links of a ring: port 0 leads to the next die's port 1, port 1 to the previous die's port 0."""
+    if dies < 2:
+        return []
+    return ([(die, 0, (die + 1) % dies, 1) for die in range(dies)]
+            + [(die, 1, (die - 1) % dies, 0) for die in range(dies)])
+
+
+def build(verilog: Mapping[str, str], top: str, *, trace: bool = False) -> Path:
+    """The harness compiled with a die (cached).
+
+    Raises
+    ------
+    ToolError
+        If a tool is missing or fails.
+    ValueError
+        If the die lacks a port that the harness needs.
+    """
+    headers = {name: _HARNESS.with_name(name).read_text() for name in _HEADERS}
+    headers["ports.h"] = pins.accessors(pins.module_ports("\n".join(verilog.values()), top))
+    return verilator.build_library(verilog, top, cpp=[_HARNESS], headers=headers, trace=trace)
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    library = ctypes.CDLL(str(path))
+    u32, u64, array = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+    for name, result, arguments in (
+            ("plinth_new", array, [ctypes.POINTER(_Config)]), ("plinth_free", None, [array]),
+            ("plinth_run", ctypes.c_int, [array, u64, u32]), ("plinth_arm", None, [array, ctypes.c_char_p]),
+            ("plinth_now", u64, [array]), ("plinth_finished_at", u64, [array, u32]),
+            ("plinth_failed", ctypes.c_int, [array, u32]), ("plinth_fault", ctypes.c_char_p, [array]),
+            ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
+            ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
+            ("plinth_bare", ctypes.c_double, [ctypes.POINTER(_Config), u64])):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class CosimDevice:
+    """One die of a :class:`CosimArray`; see ``plinth.driver.device.Device``.
+
+    Members: ``memory``, the die's memory as a numpy array, shared with the simulation.
+    """
+
+    def __init__(self, array: "CosimArray", die: int, memory: Words):
+        self._array = array
+        self._die = die
+        self.memory = memory
+
+    def _window(self, address: int, count: int) -> Words:
+        if address < 0 or count < 0 or address + count > len(self.memory):
+            raise ValueError(f"words {address} to {address + count} are outside die {self._die}'s memory of "
+                             f"{len(self.memory)} words")
+        return self.memory[address:address + count]
+
+    def read_memory(self, address: int, count: int) -> Words:
+        """``count`` words from word address ``address``; a copy."""
+        return self._window(address, count).copy()
+
+    def write_memory(self, address: int, words: Words) -> None:
+        """Store words at word address ``address``."""
+        flat = np.asarray(words).reshape(-1)
+        self._window(address, flat.size)[:] = flat.view(np.uint32) if flat.itemsize == 4 else flat
+
+    def read_register(self, address: int) -> int:
+        """Value of the register at a byte address; runs the array until the die has answered."""
+        return self._array.read_registers(self._die, [address])[0]
+
+    def write_register(self, address: int, value: int) -> None:
+        """Queue a register write; it is played when the array runs next."""
+        self._array.queue_write(self._die, address, value)
+
+
+class CosimArray:
+    """N dies, their memories and the links between them.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        Of every die.
+    dies : int
+        Number of dies.
+    memory_words : int
+        Memory of each die; pages that are never touched cost nothing.
+    links : iterable of (die, port out, die, port in) or None
+        Default: a ring.
+    memory_latency, write_latency : int
+        Cycles from an accepted read to its first beat; from a burst's last write to its response.
+    memory_rate : Fraction or None
+        Words a cycle, reads and writes together; default from ``parameters``.
+    link_latency : int
+        Cycles from a die's pins to the other's, for flits and for credits.
+    outstanding : int
+        Bursts that each AXI4 port takes before the first is answered, reads and writes each.
+    threads : int or None
+        Default: as many as there are processors, at most one a die.
+    verilog : mapping of file name to text, or None
+        The die; default: elaborated from ``parameters`` (cached).
+    top : str or None
+        Its top module.
+    waves : Waves or None
+        Makes a build with tracing.
+
+    Raises
+    ------
+    ToolError
+        If the build fails.
+    ValueError
+        If a size or a link is impossible.
+    """
+
+    def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
+                 links: Iterable[Link] | None = None, memory_latency: int = 50, write_latency: int = 20,
+                 memory_rate: Fraction | None = None, link_latency: int = 5, outstanding: int = 64,
+                 threads: int | None = None, verilog: Mapping[str, str] | None = None,
+                 top: str | None = None, waves: Waves | None = None):
+        links = ring(dies) if links is None else list(links)
+        rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
+        for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
+                            ("memory_latency", memory_latency), ("link_latency", link_latency),
+                            ("outstanding", outstanding), ("threads", 1 if threads is None else threads)):
+            if value <= 0:
+                raise ValueError(f"{name} must be positive, not {value!r}")
+        _check_links(links, dies, parameters.ports)
+        if waves and not waves.die < dies:
+            raise ValueError(f"waves.die must be below dies = {dies}, not {waves.die}")
+        if verilog is None:
+            verilog = die_verilog(parameters)
+        library = build(verilog, top or module_name(parameters), trace=waves is not None)
+        self.parameters = parameters
+        self.threads = min(dies, threads or len(os.sched_getaffinity(0)))
+        self._seconds = 0.0
+        self._handle: int | None = None
+        self._library = _load(library)
+        self._memories = [np.zeros(memory_words, dtype=np.uint32) for _ in range(dies)]
+        self._queued: list[list[int]] = [[] for _ in range(dies)]
+        pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
+        flat = (ctypes.c_uint32 * max(1, 4 * len(links)))(*(number for link in links for number in link))
+        if waves:
+            waves.path.parent.mkdir(parents=True, exist_ok=True)
+        self._config = _Config(
+            dies, self.threads, link_latency, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
+            memory_words, memory_latency, write_latency, rate.numerator, rate.denominator, outstanding,
+            Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
+            waves.stop if waves else 0, str(waves.path).encode() if waves else None)
+        # The structure holds plain addresses: keep what they point to.
+        self._pointees = (flat, pointers)
+        self._handle = self._library.plinth_new(ctypes.byref(self._config))
+        self._dies = [CosimDevice(self, die, memory) for die, memory in enumerate(self._memories)]
+
+    @property
+    def dies(self) -> Sequence[CosimDevice]:
+        """The dies, in order of their numbers."""
+        return self._dies
+
+    @property
+    def cycle(self) -> int:
+        """Cycles since reset."""
+        return int(self._library.plinth_now(self._open()))
+
+    def close(self) -> None:
+        """Free the dies and close the waves."""
+        if self._handle is not None:
+            self._library.plinth_free(self._handle)
+            self._handle = None
+
+    def __enter__(self) -> "CosimArray":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None) is not None:
+            self.close()
+
+    def _open(self) -> int:
+        if self._handle is None:
+            raise ValueError("the array is closed")
+        return self._handle
+
+    def queue_write(self, die: int, address: int, value: int) -> None:
+        """Queue a register write of a die."""
+        self._queued[die].append(address)
+        self._library.plinth_access(self._open(), die, 1, address, value & 0xFFFFFFFF)
+
+    def read_registers(self, die: int, addresses: Iterable[int]) -> list[int]:
+        """Values of several registers, after all queued writes; cheaper than one by one.
+
+        Raises
+        ------
+        CosimError
+            If the die answers an access with an error.
+        """
+        addresses = list(addresses)
+        for address in addresses:
+            self._queued[die].append(address)
+            self._library.plinth_access(self._open(), die, 0, address, 0)
+        while not self._run(SLICE_CYCLES, _ACCESSED):
+            pass
+        values = self._collect(die)
+        return values[len(values) - len(addresses):] if addresses else []
+
+    def run(self, cycles: int) -> None:
+        """Run for so many cycles."""
+        while cycles > 0:
+            self._run(min(cycles, SLICE_CYCLES), _CYCLES)
+            cycles -= SLICE_CYCLES
+
+    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
+        """Run until every die (or each of ``dies``) raises its interrupt, or one of them reports an error
+        and the others have had time to hear of it, or ``limit_cycles`` have passed; returns the cycles run.
+
+        Raises
+        ------
+        CosimError
+            If a die breaks a protocol.
+        """
+        watched = set(range(len(self._dies)) if dies is None else dies)
+        self._library.plinth_arm(self._open(), bytes(die in watched for die in range(len(self._dies))))
+        start = self.cycle
+        while (left := start + limit_cycles - self.cycle) > 0:
+            if self._run(min(left, SLICE_CYCLES), _FINISHED):
+                break
+        for die in range(len(self._dies)):
+            self._collect(die)
+        return self.cycle - start
+
+    def finished_at(self, die: int) -> int:
+        """Cycle in which a die's interrupt ended the last :meth:`wait`; 0 if it has not."""
+        return int(self._library.plinth_finished_at(self._open(), die))
+
+    def stats(self) -> dict[str, float]:
+        """``die_cycles``, ``seconds`` spent in the harness, ``die_cycles_per_second``."""
+        die_cycles = self.cycle * len(self._dies)
+        return {"die_cycles": die_cycles, "seconds": self._seconds,
+                "die_cycles_per_second": die_cycles / self._seconds if self._seconds else 0.0}
+
+    def bare_eval(self, cycles: int) -> float:
+        """Cycles a second of one fresh die with constant inputs and nothing around it."""
+        return cycles / float(self._library.plinth_bare(ctypes.byref(self._config), cycles))
+
+    def _run(self, cycles: int, until: int) -> bool:
+        start = time.perf_counter()
+        met = self._library.plinth_run(self._open(), cycles, until)
+        self._seconds += time.perf_counter() - start
+        fault = self._library.plinth_fault(self._open()).decode()
+        if fault:
+            raise CosimError(fault)
+        return bool(met)
+
+    def _collect(self, die: int) -> list[int]:
+        """Answers of the accesses that have been played, oldest first."""
+        data, response = ctypes.c_uint32(), ctypes.c_uint32()
+        values = []
+        while self._library.plinth_answer(self._open(), die, ctypes.byref(data), ctypes.byref(response)):
+            address = self._queued[die].pop(0)
+            if response.value:
+                raise CosimError(f"die {die}: the access of register {address:#x} was answered with response "
+                                 f"{response.value}")
+            values.append(data.value)
+        return values
+
+
+def _check_links(links: Sequence[Link], dies: int, ports: int) -> None:
+    outs: set[tuple[int, int]] = set()
+    ins: set[tuple[int, int]] = set()
+    for link in links:
+        from_die, from_port, to_die, to_port = link
+        if not (0 <= from_die < dies and 0 <= to_die < dies and 0 <= from_port < ports
+                and 0 <= to_port < ports):
+            raise ValueError(f"link {link} names a die or port that does not exist: there are {dies} dies "
+                             f"with {ports} ports")
+        if (from_die, from_port) in outs or (to_die, to_port) in ins:
+            raise ValueError(f"link {link} uses a port that is already taken")
+        outs.add((from_die, from_port))
+        ins.add((to_die, to_port))

@@ -1,0 +1,51 @@
+"""Verilog of a die, cached by the hardware's sources and the die's parameters."""
+
+import dataclasses
+from pathlib import Path
+from typing import Literal
+
+import amaranth
+
+import plinth_hw
+from plinth_hw.isa.parameters import DieParameters
+from plinth_sim.rtl import verilator
+
+
+def module_name(parameters: DieParameters) -> str:
+    """Top module of a die: the preset's name with underscores."""
+    return parameters.name.replace("-", "_")
+
+
+def _sources_digest() -> str:
+    folder = Path(plinth_hw.__file__).parent
+    files = sorted(folder.rglob("*.py"))
+    return verilator.digest(*(part for path in files
+                              for part in (str(path.relative_to(folder)), path.read_bytes())))
+
+
+def _parameters_text(parameters: DieParameters) -> str:
+    """All fields; sets in order, for their own order changes from run to run."""
+    fields = ((field.name, getattr(parameters, field.name)) for field in dataclasses.fields(parameters))
+    return repr([(name, sorted(map(repr, value)) if isinstance(value, frozenset) else value)
+                 for name, value in fields])
+
+
+def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"] = "loops") -> dict[str, str]:
+    """File name to text of a die's Verilog; elaborated only when sources or parameters have changed.
+
+    Parameters
+    ----------
+    array_form : "loops" or "cells"
+        ``loops`` for fast simulation, ``cells`` for synthesis.
+    """
+    name = module_name(parameters)
+    key = verilator.digest(_sources_digest(), amaranth.__version__, _parameters_text(parameters), array_form)
+    folder = verilator.build_root() / "verilog" / f"{name}-{array_form}-{key}"
+    with verilator.cached_folder(folder) as scratch:
+        if scratch is not None:
+            # Loading the generator takes longer than reading a cached result.
+            from plinth_hw.die import Die
+
+            from plinth_hw import emit
+            (scratch / f"{name}.sv").write_text(emit.verilog(Die(parameters), name, array_form))
+    return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

@@ -1,0 +1,416 @@
+// Steps N Verilated dies, their memories, their register masters and the links between them.
+//
+//   thread 0:  die 0, die T, ...    thread 1:  die 1, die T + 1, ...
+//      |  every die runs E cycles by itself      |
+//      +----------- barrier, stop? --------------+      E = link latency: nothing that a die sends
+//      |  the next E cycles ...                  |      within them can arrive within them
+//
+// What a die puts on a link in cycle t is at the other die's pins in cycle t + latency. A link is an array of
+// slots, one a cycle; sender and receiver never touch the same slot within an epoch, so that slots need
+// no locks and results do not depend on the number of threads.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "Vmodel.h"
+#include "memory_model.h"
+#include "ports.h"
+#include "register_master.h"
+#if VM_TRACE
+#include "verilated_vcd_c.h"
+#endif
+
+namespace plinth {
+
+constexpr uint32_t STATUS_ERROR = 4;
+constexpr uint64_t RESET_CYCLES = 4;
+// Cycles after the last register access before irq counts: a start clears it within them.
+constexpr uint64_t IRQ_GRACE = 8;
+
+struct Config {
+    uint32_t dies, threads, link_latency, link_count;
+    // link_count times: die, port out, die, port in
+    const uint32_t* links;
+    // One array of words a die.
+    uint32_t* const* memories;
+    uint64_t memory_words;
+    uint32_t read_latency, write_latency, rate_numerator, rate_denominator, outstanding;
+    uint32_t status_register;
+    // Cycles that the others get after a die has stopped with an error.
+    uint32_t settle;
+    // Waves of one die (tracing builds only).
+    uint32_t wave_die;
+    uint64_t wave_start, wave_stop;
+    const char* wave_path;
+};
+
+enum Until : uint32_t { CYCLES = 0, FINISHED = 1, ACCESSED = 2 };
+
+using Flit = std::remove_reference_t<decltype(LinkOut<0>::flit(std::declval<Vmodel&>()))>;
+using Credit = std::remove_reference_t<decltype(LinkOut<0>::credit(std::declval<Vmodel&>()))>;
+
+// One link: flits one way, credits back.
+class Link {
+  public:
+    explicit Link(uint32_t latency) : latency_(latency) {
+        size_t size = 1;
+        while (size < 2 * size_t{latency}) size *= 2;
+        flits_.resize(size);
+        credits_.resize(size);
+        mask_ = size - 1;
+    }
+    struct FlitSlot {
+        bool valid = false;
+        Flit flit;
+    };
+    FlitSlot& flit_now(uint64_t now) { return flits_[now & mask_]; }
+    FlitSlot& flit_later(uint64_t now) { return flits_[(now + latency_) & mask_]; }
+    Credit& credit_now(uint64_t now) { return credits_[now & mask_]; }
+    Credit& credit_later(uint64_t now) { return credits_[(now + latency_) & mask_]; }
+
+  private:
+    uint32_t latency_;
+    uint64_t mask_;
+    std::vector<FlitSlot> flits_;
+    std::vector<Credit> credits_;
+};
+
+template <size_t... P>
+std::tuple<AxiPort<AxiPins<P>>...> make_ports(Vmodel& model, const MemoryConfig& memory, std::string& fault,
+                                              std::index_sequence<P...>) {
+    return {AxiPort<AxiPins<P>>(model, memory, P, AXI_PORTS, fault)...};
+}
+
+class Die {
+  public:
+    Die(const Config& config, uint32_t number)
+        : memory_{config.memories[number], config.memory_words,     config.read_latency, config.write_latency,
+                  config.rate_numerator,   config.rate_denominator, config.outstanding},
+          model_(traced(config, number), "die"),
+          bucket_(memory_, AXI_PORTS * AxiPort<AxiPins<0>>::SLICE_WORDS),
+          ports_(make_ports(model_, memory_, fault_, std::make_index_sequence<AXI_PORTS>())),
+          registers_(model_, fault_),
+          status_register_(config.status_register),
+          wave_start_(config.wave_start),
+          wave_stop_(config.wave_stop) {
+#if VM_TRACE
+        if (config.wave_path && config.wave_die == number) {
+            vcd_ = std::make_unique<VerilatedVcdC>();
+            model_.trace(vcd_.get(), 99);
+            vcd_->open(config.wave_path);
+        }
+#endif
+        model_.rst = 1;
+        for (uint64_t i = 0; i < RESET_CYCLES; i++) toggle();
+        model_.rst = 0;
+    }
+    ~Die() {
+#if VM_TRACE
+        if (vcd_) vcd_->close();
+#endif
+        model_.final();
+    }
+    Die(const Die&) = delete;
+
+    void connect_out(uint32_t port, Link* link) { out_[port] = link; }
+    void connect_in(uint32_t port, Link* link) { in_[port] = link; }
+    RegisterMaster& registers() { return registers_; }
+    const std::string& fault() const { return fault_; }
+
+    void arm(bool watched) {
+        finished_ = !watched;
+        failed_ = false;
+        finished_at_ = 0;
+        polling_ = false;
+    }
+    bool finished() const { return finished_; }
+    bool failed() const { return failed_; }
+    uint64_t finished_at() const { return finished_at_; }
+
+    void run(uint64_t now, uint64_t cycles) {
+        for (const uint64_t end = now + cycles; now < end; now++) cycle(now);
+    }
+
+    // The clock alone.
+    void toggle() {
+        model_.clk = 0;
+        model_.eval();
+        model_.clk = 1;
+        model_.eval();
+    }
+
+    void flush_waves() {
+#if VM_TRACE
+        if (vcd_) vcd_->flush();
+#endif
+    }
+
+  private:
+    VerilatedContext* traced(const Config& config, uint32_t number) {
+        context_.traceEverOn(VM_TRACE && config.wave_path && config.wave_die == number);
+        return &context_;
+    }
+
+    void cycle(uint64_t now) {
+        drive_links(now, std::make_index_sequence<LINKS>());
+        bucket_.tick();
+        serve(now);
+        std::apply([&](auto&... port) { (port.drive(now), ...); }, ports_);
+        registers_.drive(now);
+        model_.clk = 0;
+        model_.eval();
+        dump(now, 0);
+        sample_links(now, std::make_index_sequence<LINKS>());
+        std::apply([&](auto&... port) { (port.sample(now), ...); }, ports_);
+        registers_.sample();
+        const bool irq = model_.irq;
+        model_.clk = 1;
+        model_.eval();
+        dump(now, 1);
+        registers_.step(now);
+        if (!finished_) watch(now, irq);
+    }
+
+    // Reads and writes take turns in going first; within a kind, ports go in order.
+    void serve(uint64_t now) {
+        bool served;
+        if (write_first_) {
+            served = serve_writes(now);
+            serve_reads(now);
+            if (served) write_first_ = false;
+        } else {
+            served = serve_reads(now);
+            serve_writes(now);
+            if (served) write_first_ = true;
+        }
+    }
+    bool serve_reads(uint64_t now) {
+        bool served = false;
+        std::apply([&](auto&... port) { ((served |= port.serve_read(now, bucket_)), ...); }, ports_);
+        return served;
+    }
+    bool serve_writes(uint64_t now) {
+        bool served = false;
+        std::apply([&](auto&... port) { ((served |= port.serve_write(now, bucket_)), ...); }, ports_);
+        return served;
+    }
+
+    // irq says that the die has ended its graph; STATUS says how.
+    void watch(uint64_t now, bool irq) {
+        if (polling_) {
+            if (!registers_.polled()) return;
+            polling_ = false;
+            failed_ = registers_.take_poll() & STATUS_ERROR;
+            finished_ = true;
+        } else if (irq && registers_.idle() && now >= registers_.idle_since() + IRQ_GRACE) {
+            finished_at_ = now;
+            polling_ = true;
+            registers_.take_poll();
+            registers_.push({false, status_register_, 0, true});
+        }
+    }
+
+    template <size_t... P>
+    void drive_links(uint64_t now, std::index_sequence<P...>) {
+        (drive_link<P>(now), ...);
+    }
+    template <size_t P>
+    void drive_link(uint64_t now) {
+        if (Link* link = in_[P]) {
+            const Link::FlitSlot& slot = link->flit_now(now);
+            LinkIn<P>::valid(model_) = slot.valid;
+            if (slot.valid) LinkIn<P>::flit(model_) = slot.flit;
+        }
+        if (Link* link = out_[P]) LinkOut<P>::credit(model_) = link->credit_now(now);
+    }
+    template <size_t... P>
+    void sample_links(uint64_t now, std::index_sequence<P...>) {
+        (sample_link<P>(now), ...);
+    }
+    template <size_t P>
+    void sample_link(uint64_t now) {
+        if (Link* link = out_[P]) {
+            Link::FlitSlot& slot = link->flit_later(now);
+            slot.valid = LinkOut<P>::valid(model_);
+            if (slot.valid) slot.flit = LinkOut<P>::flit(model_);
+        }
+        if (Link* link = in_[P]) link->credit_later(now) = LinkIn<P>::credit(model_);
+    }
+
+    void dump(uint64_t now, int half) {
+#if VM_TRACE
+        if (vcd_ && now >= wave_start_ && now < wave_stop_) vcd_->dump(2 * now + half);
+#endif
+    }
+
+    MemoryConfig memory_;
+    std::string fault_;
+    VerilatedContext context_;
+    Vmodel model_;
+    Bucket bucket_;
+    decltype(make_ports(std::declval<Vmodel&>(), std::declval<MemoryConfig&>(), std::declval<std::string&>(),
+                        std::make_index_sequence<AXI_PORTS>())) ports_;
+    RegisterMaster registers_;
+    Link* out_[LINKS ? LINKS : 1] = {};
+    Link* in_[LINKS ? LINKS : 1] = {};
+    uint32_t status_register_;
+    uint64_t wave_start_, wave_stop_, finished_at_ = 0;
+    bool write_first_ = false, finished_ = true, failed_ = false, polling_ = false;
+#if VM_TRACE
+    std::unique_ptr<VerilatedVcdC> vcd_;
+#endif
+};
+
+// Spins for a while, then lets others run: with more threads than processors the spinning is wasted.
+class Barrier {
+  public:
+    explicit Barrier(uint32_t threads) : threads_(threads) {}
+    // The last thread to arrive runs ``serial`` before the others go on.
+    template <class Serial>
+    void wait(Serial serial) {
+        const uint32_t round = round_.load(std::memory_order_relaxed);
+        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
+            serial();
+            arrived_.store(0, std::memory_order_relaxed);
+            round_.store(round + 1, std::memory_order_release);
+            return;
+        }
+        for (uint32_t spins = 0; round_.load(std::memory_order_acquire) == round; spins++) {
+            if (spins < 4000) {
+#if defined(__x86_64__)
+                __builtin_ia32_pause();
+#endif
+            } else {
+                std::this_thread::yield();
+            }
+        }
+    }
+
+  private:
+    const uint32_t threads_;
+    std::atomic<uint32_t> arrived_{0}, round_{0};
+};
+
+class Array {
+  public:
+    explicit Array(const Config& config) : config_(config) {
+        for (uint32_t i = 0; i < config.dies; i++) dies_.push_back(std::make_unique<Die>(config, i));
+        for (uint32_t i = 0; i < config.link_count; i++) {
+            const uint32_t* link = config.links + 4 * i;
+            links_.push_back(std::make_unique<Link>(config.link_latency));
+            dies_[link[0]]->connect_out(link[1], links_.back().get());
+            dies_[link[2]]->connect_in(link[3], links_.back().get());
+        }
+    }
+
+    Die& die(uint32_t number) { return *dies_[number]; }
+    uint64_t now() const { return now_; }
+    const std::string& fault() const { return fault_; }
+
+    // Run until the condition holds (tested at the end of each epoch) or ``cycles`` have passed; true if it
+    // holds.
+    bool run(uint64_t cycles, Until until) {
+        end_ = now_ + cycles;
+        stop_ = met_ = until != CYCLES && holds(until);
+        if (cycles == 0) stop_ = true;
+        const uint32_t threads = std::min<uint32_t>(config_.threads, dies_.size());
+        Barrier barrier(threads);
+        auto work = [&](uint32_t thread) {
+            while (!stop_) {
+                const uint64_t length = std::min<uint64_t>(config_.link_latency, end_ - now_);
+                for (uint32_t i = thread; i < dies_.size(); i += threads) dies_[i]->run(now_, length);
+                barrier.wait([&] {
+                    now_ += length;
+                    met_ = until != CYCLES && holds(until);
+                    stop_ = met_ || now_ >= end_ || faulty();
+                });
+            }
+        };
+        std::vector<std::thread> others;
+        for (uint32_t thread = 1; thread < threads && !stop_; thread++) others.emplace_back(work, thread);
+        work(0);
+        for (std::thread& thread : others) thread.join();
+        for (auto& die : dies_) die->flush_waves();
+        return met_;
+    }
+
+    void arm(const uint8_t* watched) {
+        failed_at_ = 0;
+        for (uint32_t i = 0; i < dies_.size(); i++) dies_[i]->arm(watched[i]);
+    }
+
+  private:
+    bool holds(Until until) {
+        bool all = true, failed = false;
+        for (auto& die : dies_) {
+            all &= until == ACCESSED ? die->registers().idle() : die->finished();
+            failed |= die->failed();
+        }
+        if (until == FINISHED && failed && !failed_at_) failed_at_ = now_;
+        return all || (until == FINISHED && failed && now_ >= failed_at_ + config_.settle);
+    }
+
+    bool faulty() {
+        for (uint32_t i = 0; i < dies_.size(); i++) {
+            if (!dies_[i]->fault().empty()) {
+                fault_ = "die " + std::to_string(i) + ", " + dies_[i]->fault();
+                return true;
+            }
+        }
+        return false;
+    }
+
+    const Config config_;
+    std::vector<std::unique_ptr<Die>> dies_;
+    std::vector<std::unique_ptr<Link>> links_;
+    std::string fault_;
+    uint64_t now_ = 0, end_ = 0, failed_at_ = 0;
+    // Written only in the barrier's serial part or before the threads start.
+    bool stop_ = false, met_ = false;
+};
+
+}  // namespace plinth
+
+using plinth::Array, plinth::Config, plinth::Die, plinth::Until;
+
+extern "C" {
+
+Array* plinth_new(const Config* config) { return new Array(*config); }
+void plinth_free(Array* array) { delete array; }
+int plinth_run(Array* array, uint64_t cycles, uint32_t until) { return array->run(cycles, Until(until)); }
+void plinth_arm(Array* array, const uint8_t* watched) { array->arm(watched); }
+uint64_t plinth_now(Array* array) { return array->now(); }
+// Cycle in which a die's irq was seen to end the last wait; 0 if it has not been.
+uint64_t plinth_finished_at(Array* array, uint32_t die) { return array->die(die).finished_at(); }
+int plinth_failed(Array* array, uint32_t die) { return array->die(die).failed(); }
+const char* plinth_fault(Array* array) { return array->fault().c_str(); }
+
+void plinth_access(Array* array, uint32_t die, int write, uint32_t address, uint32_t data) {
+    array->die(die).registers().push({write != 0, address, data});
+}
+
+// Oldest answer of a die: 0 if there is none, else 1.
+int plinth_answer(Array* array, uint32_t die, uint32_t* data, uint32_t* response) {
+    auto& answers = array->die(die).registers().answers();
+    if (answers.empty()) return 0;
+    *data = answers.front().data;
+    *response = answers.front().response;
+    answers.pop_front();
+    return 1;
+}
+
+// Seconds for ``cycles`` of one fresh die with constant inputs and nothing around it.
+double plinth_bare(const Config* config, uint64_t cycles) {
+    Die die(*config, 0);
+    const auto start = std::chrono::steady_clock::now();
+    for (uint64_t i = 0; i < cycles; i++) die.toggle();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+}

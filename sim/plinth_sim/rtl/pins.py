@@ -1,0 +1,89 @@
+"""From the port list of a Verilated die to the C++ accessors that the harness is compiled with.
+
+The harness works for every die whose top-level ports follow docs/architecture.md, whatever their widths;
+pins that the protocol allows to leave out (``arid``, ``arburst`` ...) may be absent.
+"""
+
+import re
+from collections.abc import Mapping
+
+#: Pins of an AXI4 port: those that must exist, then those that may be absent.
+_AXI_NEEDED = ("awaddr", "awlen", "awvalid", "awready", "wdata", "wlast", "wvalid", "wready", "bresp",
+               "bvalid", "bready", "araddr", "arlen", "arvalid", "arready", "rdata", "rresp", "rlast",
+               "rvalid", "rready")
+_AXI_OPTIONAL = ("awid", "awsize", "awburst", "wstrb", "bid", "arid", "arsize", "arburst", "rid")
+_LITE_NEEDED = ("awaddr", "awvalid", "awready", "wdata", "wvalid", "wready", "bresp", "bvalid", "bready",
+                "araddr", "arvalid", "arready", "rdata", "rresp", "rvalid", "rready")
+_LITE_OPTIONAL = ("wstrb",)
+_LINK = ("valid", "flit", "credit")
+
+
+def module_ports(verilog: str, top: str) -> dict[str, tuple[str, int]]:
+    """Ports of module ``top``: name to (``input`` or ``output``, bits).
+
+    Raises
+    ------
+    ValueError
+        If the text has no such module.
+    """
+    match = re.search(rf"\bmodule\s+{re.escape(top)}\b(.*?)\bendmodule\b", verilog, re.DOTALL)
+    if not match:
+        raise ValueError(f"the Verilog has no module {top!r}")
+    body = re.sub(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", " ", match[1], flags=re.DOTALL)
+    ports: dict[str, tuple[str, int]] = {}
+    pattern = re.compile(r"\b(input|output)\s+(?:wire\s+|reg\s+|logic\s+)?(?:signed\s+)?"
+                         r"(?:\[\s*(\d+)\s*:\s*(\d+)\s*\]\s*)?((?:\w+)(?:\s*,\s*(?!input\b|output\b)\w+)*)")
+    for direction, high, low, names in pattern.findall(body):
+        bits = int(high) - int(low) + 1 if high else 1
+        for name in names.split(","):
+            ports[name.strip()] = (direction, bits)
+    return ports
+
+
+def member(port: str) -> str:
+    """Verilator's C++ name of a port: the second of two underscores is escaped."""
+    return port.replace("__", "___05F")
+
+
+def _struct(head: str, ports: Mapping[str, tuple[str, int]], prefix: str, pins: tuple[str, ...],
+            extra: str = "") -> str:
+    lines = [f"{head} {{", extra] if extra else [f"{head} {{"]
+    for pin in pins:
+        name = f"{prefix}__{pin}"
+        target = f"model.{member(name)}" if name in ports else "absent"
+        lines.append(f"    static auto& {pin}([[maybe_unused]] Vmodel& model) {{ return {target}; }}")
+    return "\n".join([*lines, "};", ""])
+
+
+def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
+    """Text of ``ports.h``.
+
+    Raises
+    ------
+    ValueError
+        If a port that the harness needs is missing.
+    """
+    axi_ports = len({name.split("__")[0] for name in ports if re.fullmatch(r"axi_\d+__arvalid", name)})
+    links = len({name.split("__")[0] for name in ports if re.fullmatch(r"link_out_\d+__valid", name)})
+    needed = ["clk", "rst", "irq", *(f"axil__{pin}" for pin in _LITE_NEEDED),
+              *(f"axi_{p}__{pin}" for p in range(max(1, axi_ports)) for pin in _AXI_NEEDED),
+              *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links) for pin in _LINK)]
+    missing = [name for name in needed if name not in ports]
+    if missing:
+        raise ValueError(f"the die has no port {missing[0]}" +
+                         (f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 else ""))
+    parts = ["// Made from the port list of the die.", "#pragma once", '#include "pins.h"', "",
+             "inline Absent absent;", f"constexpr size_t AXI_PORTS = {axi_ports};",
+             f"constexpr size_t LINKS = {links};", "",
+             _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
+             "template <size_t P> struct AxiPins;", "template <size_t P> struct LinkOut;",
+             "template <size_t P> struct LinkIn;"]
+    for p in range(axi_ports):
+        bits = ports[f"axi_{p}__rdata"][1]
+        parts.append(_struct(f"template <> struct AxiPins<{p}>", ports, f"axi_{p}",
+                             (*_AXI_NEEDED, *_AXI_OPTIONAL),
+                             f"    static constexpr size_t DATA_BITS = {bits};"))
+    for q in range(max(1, links)):
+        parts.append(_struct(f"template <> struct LinkOut<{q}>", ports, f"link_out_{q}", _LINK))
+        parts.append(_struct(f"template <> struct LinkIn<{q}>", ports, f"link_in_{q}", _LINK))
+    return "\n".join(parts)
