@@ -6,8 +6,7 @@ index k that it lacks::
     SUM:     acc_0 = x_0,  acc_k = acc_{k-1} + x_k              k = 1 .. K-1, each rounded
     MAXIMUM: acc_0 = x_0,  acc_k = max(acc_{k-1}, x_k)
 
-Every NaN that an addition, multiplication, maximum, conversion or function produces is the quiet NaN;
-COPY, RELU, RELU_MASK and a reduction over a single element pass bits on as they are.
+Every NaN that an instruction writes is the quiet NaN, also that of COPY; loads and stores keep all bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -211,6 +210,10 @@ def maximum(a: Bits, b: Bits) -> Bits:
     return np.where(_is_nan(a) | _is_nan(b), np.uint32(QUIET_NAN), larger)
 
 
+def _canonical(bits: Bits) -> Bits:
+    return arithmetic.canonical(_floats(bits)).view(np.uint32)
+
+
 def _positive(bits: Bits) -> NDArray[np.bool_]:
     return (bits > 0) & (bits <= np.uint32(0x7F800000))
 
@@ -226,12 +229,9 @@ def from_fp16(bits: Bits) -> Bits:
 
 
 def _reduce(op: VectorOp, x: Bits, axis: int) -> Bits:
-    if x.shape[axis] == 1:
-        return x.copy()
     if op is VectorOp.SUM:
         total = np.add.accumulate(_floats(x), axis=axis)  # in order, each sum rounded to FP32
-        last = np.ascontiguousarray(np.take(total, [-1], axis=axis))
-        return arithmetic.canonical(last).view(np.uint32)
+        return _canonical(np.take(total, [-1], axis=axis).view(np.uint32))
     nan = _is_nan(x).any(axis=axis, keepdims=True)
     keys = _keys(x).max(axis=axis, keepdims=True)
     largest = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.uint32)
@@ -255,11 +255,11 @@ def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
     elif op is VectorOp.MAX:
         result = maximum(a, other)
     elif op is VectorOp.RELU:
-        result = np.where(_positive(a) | _is_nan(a), a, np.uint32(0))
+        result = _canonical(np.where(_positive(a) | _is_nan(a), a, np.uint32(0)))
     elif op is VectorOp.RELU_MASK:
-        result = np.where(_positive(other), a, np.uint32(0))
+        result = _canonical(np.where(_positive(other), a, np.uint32(0)))
     elif op is VectorOp.COPY:
-        result = a
+        result = _canonical(a)
     elif op is VectorOp.FUNCTION:
         result = function.evaluate(VectorFunction(instruction.b), a)
     elif op is VectorOp.TO_FP16:

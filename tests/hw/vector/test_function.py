@@ -1,0 +1,98 @@
+"""Function unit: bit-exact against the golden model, and the golden model's error against numpy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import simulate
+
+from plinth_hw.isa import functions
+from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.vector.function import FunctionUnit
+from plinth_sim.golden.function import evaluate
+
+DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001, 0x1FFFFF, 0x3FFFFF, 0x600000,
+            0x800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001, 0x3F7FFFFF, 0x40000000, 0x7F7FFFFF,
+            0x7F000000, 0x7E800000, 0x7E800001, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000,
+            0xFFC12345, 0x42B17217, 0x42B17218, 0x42B17219, 0xC2AEAC50, 0xC2AEAC4F, 0xC2CFF1B4, 0xC2CFF1B5,
+            0xC2CFF1B6, 0x42FFFFFF, 0xC2FFFFFF, 0x43000000, 0xC3000000, 0x33800000, 0xB3800000, 0x31000000]
+
+
+def arguments(function: VectorFunction, count: int) -> np.ndarray:
+    rng = np.random.default_rng(17 + function.value)
+    any_bits = rng.integers(0, 1 << 32, count // 2, dtype=np.uint32)
+    if function is VectorFunction.EXPONENTIAL:
+        near = rng.uniform(-105, 90, count // 2).astype(np.float32).view(np.uint32)
+    else:
+        near = rng.integers(0, 1 << 25, count // 2, dtype=np.uint32) | (
+            rng.integers(0, 128, count // 2).astype(np.uint32) << 25)
+    return np.concatenate([np.array(DIRECTED, dtype=np.uint32), any_bits, near])
+
+
+def test_unit_equals_golden_bit_for_bit() -> None:
+    words = [(function, int(bits)) for function in functions.TABLES for bits in arguments(function, 3000)]
+    np.random.default_rng(5).shuffle(words)
+    expected = [int(evaluate(VectorFunction(f), np.array([bits], dtype=np.uint32))[0]) for f, bits in words]
+    dut = FunctionUnit()
+    got: list[int] = []
+
+    async def bench(ctx: Any) -> None:
+        for function, bits in words + [words[0]] * dut.latency:
+            ctx.set(dut.function, function)
+            ctx.set(dut.i, bits)
+            await ctx.tick()
+            got.append(ctx.get(dut.o))
+
+    simulate(dut, bench)
+    for (function, bits), want, seen in zip(words, expected, got[dut.latency - 1:], strict=False):
+        assert want == seen, f"{VectorFunction(function).name}({bits:#010x}): {seen:#010x}, not {want:#010x}"
+
+
+def ulps(function: VectorFunction, argument: np.ndarray) -> float:
+    """Largest error in units of the last place of the exact value, over finite results."""
+    bits = argument.astype(np.float32).view(np.uint32)
+    wide = bits.view(np.float32).astype(np.float64)
+    with np.errstate(all="ignore"):
+        exact = np.exp(wide) if function is VectorFunction.EXPONENTIAL else 1 / wide
+        got = evaluate(function, bits).view(np.float32).astype(np.float64)
+        place = np.maximum(np.exp2(np.floor(np.log2(np.abs(exact))) - 23), 2.0**-149)
+        error = np.abs(got - exact) / place
+    finite = np.isfinite(got) & (np.abs(exact) < 3.4e38)
+    return float(error[finite].max())
+
+
+@pytest.mark.parametrize(("low", "high"), [(-104, 88.7), (-1, 1), (-104, -87), (-1e-3, 1e-3)])
+def test_error_of_exponential(low: float, high: float) -> None:
+    assert ulps(VectorFunction.EXPONENTIAL, np.linspace(low, high, 400_001)) < 0.65
+
+
+@pytest.mark.parametrize(("low", "high"), [(0x3F800000, 0x40000000), (0x00200001, 0x01000000),
+                                           (0x7E000000, 0x7F7FFFFF), (0xBF800000, 0xC0000000)])
+def test_error_of_reciprocal(low: int, high: int) -> None:
+    bits = np.linspace(low, high, 400_001).astype(np.uint32)
+    assert ulps(VectorFunction.RECIPROCAL, bits.view(np.float32)) < 0.8
+
+
+def test_special_values() -> None:
+    def value(function: VectorFunction, *floats: float) -> list[float]:
+        return evaluate(function, np.array(floats, dtype=np.float32).view(np.uint32)).view(np.float32).tolist()
+
+    inf = float("inf")
+    assert value(VectorFunction.EXPONENTIAL, 0.0, -0.0, inf, -inf, 89.0, -104.0, 1e-40) == [
+        1, 1, inf, 0, inf, 0, 1]
+    assert str(value(VectorFunction.RECIPROCAL, 0.0, -0.0, inf, -inf, 2.0, -0.25)) == str(
+        [inf, -inf, 0.0, -0.0, 0.5, -4.0])
+    for function in functions.TABLES:
+        assert evaluate(VectorFunction(function), np.array([0xFF812345], np.uint32))[0] == 0x7FC00000
+    powers = np.exp2(np.arange(-126, 127)).astype(np.float32)
+    assert (evaluate(VectorFunction.RECIPROCAL, powers.view(np.uint32)).view(np.float32) == 1 / powers).all()
+
+
+def test_tables_are_what_they_were() -> None:
+    """The tables are part of the contract: a change must be meant."""
+    check = 0
+    for function in functions.TABLES:
+        for entry in functions.coefficients(function):
+            for number in entry:
+                check = (check * 1_000_003 + number) % (1 << 61)
+    assert check == 1261823928145652208
