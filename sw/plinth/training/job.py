@@ -1,0 +1,203 @@
+"""The training job from network to report: plan, lower, run on an array, compare, save."""
+
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from plinth import backends
+from plinth.driver.driver import Driver
+from plinth.errors import UserError
+from plinth.lower.training import lower_training
+from plinth.model.network import Network
+from plinth.plan.plan import Plan, data_parallel
+from plinth.training import checkpoint
+from plinth.training.data import Dataset, digits
+from plinth.training.session import Session, StepResult, accuracy, initial_parameters
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """What the command line asks for."""
+
+    network: Network
+    parameters: DieParameters
+    dies: int
+    epochs: int
+    batch: int
+    rate: float
+    seed: int
+    device: str
+    memory_words: int
+    threads: int | None
+    save: Path | None
+    resume: Path | None
+    steps: int | None
+    window: backends.Window | None
+    out: Path
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """The report and what its picture needs."""
+
+    report: dict[str, Any]
+    plan: Plan
+    losses: list[float]
+
+
+#: Called before the first step with the number of steps, and after every step.
+Progress = Callable[[StepResult | None, int], None]
+
+
+def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
+    """Train and report; ``report.json`` in ``options.out`` is written last, and only then.
+
+    Raises
+    ------
+    UserError
+        For whatever the user can mend.
+    """
+    started = time.perf_counter()
+    network, parameters, dies = options.network, options.parameters, options.dies
+    dataset = digits()
+    if network.inputs != dataset.train_x.shape[1] or network.classes != dataset.classes:
+        raise UserError(f"network {network.name!r} takes {network.inputs} inputs and gives {network.classes} "
+                        f"classes; the digits have {dataset.train_x.shape[1]} and {dataset.classes}")
+    steps_per_epoch = len(dataset.train_x) // options.batch
+    if steps_per_epoch < 1:
+        raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
+                        "samples; give a smaller --batch")
+    plan = data_parallel(network, dies=dies, batch=options.batch, chunk_words=parameters.chunk_words)
+    program = lower_training(network, plan, parameters, rate=options.rate, steps=steps_per_epoch,
+                             memory_words=options.memory_words)
+    first_epoch, seed, start = _start(options)
+    report_path = prepare_output(options.out)
+    golden = Driver(backends.golden_array(parameters, dies, options.memory_words), program,
+                    memory_words=options.memory_words)
+    digest = None
+    if options.device == "cosim":
+        say(f"building {dies} x {parameters.name} (cached after the first time)")
+        array, digest = backends.cosim_array(parameters, dies, options.memory_words,
+                                             threads=options.threads, window=options.window)
+        driver = Driver(array, program, memory_words=options.memory_words)
+        golden_driver: Driver | None = golden
+    else:
+        driver, golden_driver = golden, None
+    session = Session(network, dataset, program, driver, golden_driver,
+                      backends.float64_reference(network), options.batch, seed)
+    session.load_parameters(start)
+    driver.clear_counters()
+    setup_seconds = time.perf_counter() - started
+    before = driver.cycles
+    total = max(0, options.epochs - first_epoch) * steps_per_epoch
+    total = total if options.steps is None else min(total, options.steps)
+    progress(None, total)
+    training_started = time.perf_counter()
+    done = 0
+    for epoch in range(first_epoch, options.epochs):
+        for result in session.epoch(epoch):
+            done += 1
+            progress(result, total)
+            if done == total:
+                break
+        if options.save and done % steps_per_epoch == 0:
+            checkpoint.save(options.save, network,
+                            checkpoint.Checkpoint(session.parameters(driver, 0), epoch + 1, seed))
+        if done == total:
+            break
+    wall = time.perf_counter() - training_started
+    report = _report(options, session, driver, plan, dataset, digest, seed=seed, wall=wall,
+                     setup=setup_seconds, cycles=driver.cycles - before)
+    write_json(report_path, report)
+    return JobResult(report, plan, session.losses)
+
+
+def _start(options: JobOptions) -> tuple[int, int, checkpoint.Parameters]:
+    """First epoch, seed and weights: fresh, or those of a checkpoint."""
+    if options.resume is None:
+        return 0, options.seed, initial_parameters(options.network, options.seed)
+    found = checkpoint.load(options.resume, options.network)
+    if found.epoch >= options.epochs:
+        raise UserError(f"{options.resume}: has {found.epoch} epochs already; give --epochs above that")
+    return found.epoch, found.seed, found.parameters
+
+
+def prepare_output(folder: Path) -> Path:
+    """The report's path, with an earlier report removed, so that a failed run leaves none.
+
+    Raises
+    ------
+    UserError
+        If the folder cannot be written.
+    """
+    path = folder / "report.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        probe = folder / f".{os.getpid()}.part"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({error.strerror}); choose another --out") from error
+    return path
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write JSON in one step: readers see the old file or the whole new one."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, dataset: Dataset,
+            digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
+    """Everything measured; from counters and comparisons, never from estimates."""
+    dies, parameters = options.dies, options.parameters
+    steps = len(session.losses)
+    weights = session.parameters(driver, 0)
+    engines: dict[str, dict[str, int]] = {}
+    for die in range(dies):
+        for engine, counters in driver.counters(die).items():
+            total = engines.setdefault(engine.name.lower(), dict.fromkeys(asdict(counters), 0))
+            for key, value in asdict(counters).items():
+                total[key] += value
+    links = [driver.link_words(die) for die in range(dies)]
+    macs = engines[Engine.MATRIX.name.lower()]["useful_macs"]
+    pes = parameters.rows * parameters.columns
+    cosim = options.device == "cosim"
+    return {
+        "network": options.network.name, "parameters": options.network.parameters,
+        "preset": parameters.name, "device": options.device, "planner": plan.planner,
+        "dies": dies, "batch": options.batch, "rate": options.rate, "seed": seed, "epochs": options.epochs,
+        "steps": steps,
+        "train_loss": session.losses[-1] if steps else None,
+        "test_accuracy": accuracy(options.network, weights, dataset.test_x, dataset.test_y),
+        "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
+        "compared_steps": session.compared_steps,
+        "gradient_error": session.gradient_error, "relu_kinks": session.kinks,
+        "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
+        "wall_seconds": wall, "setup_seconds": setup,
+        "die_cycles_per_second": cycles * dies / wall if cosim and wall else None,
+        "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
+        "engines": engines,
+        "link_bytes": [[4 * words for words in ports] for ports in links],
+        "link_bytes_predicted": 4 * steps * sum(reduction.link_words for reduction in plan.reductions),
+        "verilog_sha256": digest,
+        "losses": session.losses, "timeline": _timeline(driver) if cosim else [],
+    }
+
+
+def _timeline(driver: Driver) -> list[dict[str, Any]]:
+    """Tasks of the last step on die 0, in cycles from the step's first start."""
+    records = driver.records(0)
+    if not records:
+        return []
+    zero = min(record.start for record in records)
+    return [{"task": record.task, "engine": record.engine.name.lower(), "start": record.start - zero,
+             "end": record.end - zero} for record in records]
