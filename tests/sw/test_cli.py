@@ -1,0 +1,111 @@
+"""The command line: the golden device trains, and what is wrong ends in one line and exit code 2."""
+
+import json
+
+import numpy as np
+import pytest
+
+from plinth import cli
+
+
+def run(capsys, *arguments: str) -> tuple[int, str, str]:
+    code = 0
+    try:
+        cli.main(arguments)
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    output = capsys.readouterr()
+    return code, output.out, output.err
+
+
+def golden(tmp_path, *more: str) -> list[str]:
+    return ["train", "--device", "golden", "--dies", "2", "--out", str(tmp_path), "--json", *more]
+
+
+def test_equal_seeds_give_equal_reports_but_for_times(tmp_path, capsys) -> None:
+    reports = []
+    for place in ("one", "two"):
+        code, out, _ = run(capsys, *golden(tmp_path / place, "--steps", "4", "--seed", "7"))
+        assert code == 0
+        report = json.loads(out)
+        assert report == json.loads((tmp_path / place / "report.json").read_text())
+        for key in ("wall_seconds", "setup_seconds"):
+            report.pop(key)
+        reports.append(report)
+    assert reports[0] == reports[1]
+    assert reports[0]["gradient_error"] < 1e-4
+    assert reports[0]["steps"] == 4
+
+
+def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None:
+    whole, part, rest = (str(tmp_path / f"{name}.npz") for name in ("whole", "part", "rest"))
+    assert run(capsys, *golden(tmp_path, "--epochs", "2", "--save", whole))[0] == 0
+    assert run(capsys, *golden(tmp_path, "--epochs", "1", "--save", part))[0] == 0
+    assert run(capsys, *golden(tmp_path, "--epochs", "2", "--resume", part, "--save", rest))[0] == 0
+    with np.load(whole) as one, np.load(rest) as two:
+        for layer in ("fc1", "fc2", "fc3"):
+            assert np.array_equal(one[layer].view(np.uint32), two[layer].view(np.uint32))
+    code, out, _ = run(capsys, "eval", whole, "--json")
+    assert code == 0
+    assert json.loads(out)["epochs"] == 2
+
+
+@pytest.mark.parametrize(("arguments", "needle"), [
+    (["train", "nope"], "digits-mlp"),
+    (["train", "--dies", "3000"], "--dies must be one of 1, 2, 4, 8"),
+    (["train", "--dies", "0"], "--dies must be one of"),
+    (["train", "--frobnicate"], "--frobnicate"),
+    (["train", "--format", "fp8"], "fp32"),
+    (["train", "--preset", "nope"], "ndp-demo"),
+    (["train", "--preset", "ndp-demo", "--format", "mixed"], "does not compute"),
+    (["train", "--waves", "here"], "die=0,from=1000,to=2000"),
+    (["train", "--waves", "die=9,from=1,to=2"], "below 4"),
+    (["train", "--batch", "130", "--device", "golden"], "multiple of 4"),
+    (["train", "--batch", "4000", "--device", "golden"], "smaller --batch"),
+    (["train", "--memory", "1", "--dies", "1", "--batch", "1437", "--device", "golden"], "--memory at least"),
+    (["train", "--out", "/proc/none", "--device", "golden"], "choose another --out"),
+    (["train", "--resume", "nowhere.npz", "--device", "golden"], "cannot be read"),
+    (["eval", "nowhere.npz"], "cannot be read"),
+    (["frobnicate"], "frobnicate"),
+])
+def test_bad_input_gives_one_line_and_code_two(capsys, tmp_path, monkeypatch, arguments, needle) -> None:
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
+    code, _, err = run(capsys, *arguments)
+    assert code == 2
+    assert needle in err
+    assert err.startswith("plinth: error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 not a zip", b"\x93NUMPY"])
+def test_a_damaged_checkpoint_is_named(capsys, tmp_path, content: bytes) -> None:
+    path = tmp_path / "w.npz"
+    path.write_bytes(content)
+    code, _, err = run(capsys, "eval", str(path))
+    assert code == 2
+    assert str(path) in err
+    assert err.count("\n") == 1
+
+
+def test_a_checkpoint_with_pickled_objects_is_refused(capsys, tmp_path) -> None:
+    path = tmp_path / "w.npz"
+    header = json.dumps({"version": 1, "network": "digits-mlp", "epoch": 1, "seed": 0})
+    np.savez(path, header=np.frombuffer(header.encode(), dtype=np.uint8), fc1=np.array([{}], dtype=object))
+    code, _, err = run(capsys, "eval", str(path))
+    assert code == 2
+    assert "damaged or not a checkpoint" in err
+
+
+def test_a_failed_run_leaves_no_report_of_an_earlier_one(capsys, tmp_path) -> None:
+    assert run(capsys, *golden(tmp_path, "--steps", "1"))[0] == 0
+    assert (tmp_path / "report.json").exists()
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plinth.training.session.Session.epoch", interrupted)
+        code, _, err = run(capsys, *golden(tmp_path, "--steps", "1"))
+    assert code == 130
+    assert "interrupted" in err
+    assert not (tmp_path / "report.json").exists()

@@ -1,0 +1,115 @@
+"""The graph builder's dependencies, and the lowered training step."""
+
+import numpy as np
+import pytest
+
+from plinth.driver.driver import route_port
+from plinth.errors import UserError
+from plinth.lower.builder import GraphBuilder
+from plinth.lower.training import interleave_m_log2, lower_training
+from plinth.model.network import ZOO, perceptron
+from plinth.plan.plan import data_parallel
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation
+
+DEMO = preset("ndp-demo")
+
+
+def header(task):
+    bits = sum(word << (32 * index) for index, word in enumerate(task.words[:8]))
+    return TaskHeader.from_bits(bits)
+
+
+def waits(task) -> dict[int, int]:
+    found = header(task)
+    return {found.wait_counter[index]: found.wait_value[index] for index in range(4)
+            if found.wait_enable >> index & 1}
+
+
+def test_waits_follow_from_reads_and_writes() -> None:
+    builder = GraphBuilder(DEMO)
+    a, b, c = (builder.allocate(name, 1, 8) for name in "abc")
+    body = {"columns": 8, "rows": 1, "planes": 1}
+
+    def add(name, engine, reads, writes):
+        builder.add(name, engine, TransferOperation.COPY, body if engine is Engine.TRANSFER else {},
+                    reads=reads, writes=writes)
+
+    add("first", Engine.TRANSFER, [a], [b])
+    add("read after write", Engine.MATRIX, [b], [c])
+    add("write after read", Engine.VECTOR, [], [b])
+    add("write after write", Engine.TRANSFER, [], [c])
+    add("independent", Engine.MATRIX, [a], [])
+    tasks = builder.finish(record=False)
+    assert waits(tasks[0]) == {}
+    assert waits(tasks[1]) == {Engine.TRANSFER.value: 1}
+    assert waits(tasks[2]) == {Engine.TRANSFER.value: 1, Engine.MATRIX.value: 1}
+    assert waits(tasks[3]) == {Engine.MATRIX.value: 1}
+    assert waits(tasks[4]) == {}
+    assert [header(task).last for task in tasks] == [0, 0, 0, 0, 1]
+    assert builder.advances == {Engine.TRANSFER.value: 2, Engine.MATRIX.value: 2, Engine.VECTOR.value: 1}
+
+
+def test_allocated_buffers_are_aligned_and_apart() -> None:
+    builder = GraphBuilder(DEMO)
+    one, two = builder.allocate("one", 3, 10), builder.allocate("two", 1, 1)
+    assert one.stride == 16
+    assert one.address % 16 == two.address % 16 == 0
+    assert two.address >= one.address + 2 * one.stride + one.columns
+
+
+@pytest.mark.parametrize("dies", [1, 2, 4, 8])
+def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -> None:
+    network = ZOO["digits-mlp"]
+    plan = data_parallel(network, dies=dies, batch=128, chunk_words=64)
+    program = lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1 << 20)
+    assert len({graph.tasks for graph in program.step}) == 1
+    assert len({graph.tasks for graph in program.setup}) == dies
+    names = [task.name for task in program.step[0].tasks]
+    assert len(set(names)) == len(names)
+    assert [name for name in names if name.endswith("all_reduce")] == [
+        "fc3.all_reduce", "fc2.all_reduce", "fc1.all_reduce"]
+    places = sorted((buffer.address, buffer.rows * buffer.stride) for buffer in program.buffers.values()
+                    if buffer.base == 0)
+    for (address, words), (following, _) in zip(places, places[1:], strict=False):
+        assert address + words - 16 < following
+
+
+def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
+    network = perceptron("two", (8, 8, 8))
+    plan = data_parallel(network, dies=2, batch=16, chunk_words=64)
+    program = lower_training(network, plan, DEMO, rate=0.1, steps=1, memory_words=1 << 20)
+    tasks = program.step[0].tasks
+    matrix = [task.name for task in tasks if task.engine is Engine.MATRIX]
+    reduce = next(task for task in tasks if task.name == "fc2.all_reduce")
+    readers = max(matrix.index(name) for name in matrix if name.startswith(("fc1.bprop", "fc2.update")))
+    assert waits(reduce)[Engine.MATRIX.value] >= readers + 1
+
+
+def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
+    network = ZOO["digits-mlp"]
+    plan = data_parallel(network, dies=1, batch=128, chunk_words=64)
+    with pytest.raises(UserError, match=r"--memory at least \d+ MiB"):
+        lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1000)
+
+
+@pytest.mark.parametrize(("dies", "batch"), [(0, 128), (2000, 128), (3, 128), (4, 0)])
+def test_a_plan_needs_sizes_that_divide(dies: int, batch: int) -> None:
+    with pytest.raises(UserError):
+        data_parallel(ZOO["digits-mlp"], dies=dies, batch=batch, chunk_words=64)
+
+
+@pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])
+def test_interleave_shape_needs_the_fewest_tiles(m: int, n: int, expected: int) -> None:
+    assert interleave_m_log2(DEMO, m, n) == expected
+
+
+def test_routes_take_the_shorter_way_round() -> None:
+    assert [route_port(0, other, 8) for other in range(1, 8)] == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_plans_are_plain_data() -> None:
+    data = data_parallel(ZOO["digits-mlp"], dies=4, batch=128, chunk_words=64).to_data()
+    assert data["reductions"][0]["members"] == [0, 1, 2, 3]
+    assert {split["split"] for split in data["splits"]} == {"dp"}
+    assert np.sum([reduction["words"] for reduction in data["reductions"]]) == ZOO["digits-mlp"].parameters
