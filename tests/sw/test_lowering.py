@@ -1,5 +1,7 @@
 """The graph builder's dependencies, and the lowered training step."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -71,7 +73,7 @@ def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -
         "fc3.all_reduce", "fc2.all_reduce", "fc1.all_reduce"]
     places = sorted((buffer.address, buffer.rows * buffer.stride) for buffer in program.buffers.values()
                     if buffer.base == 0)
-    for (address, words), (following, _) in zip(places, places[1:], strict=False):
+    for (address, words), (following, _) in itertools.pairwise(places):
         assert address + words - 16 < following
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
 from plinth.errors import UserError
@@ -12,6 +13,8 @@ from plinth.lower.program import Graph, Program, descriptor_words
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, Record
+
+Floats = NDArray[np.float32]
 
 #: Cycles without progress after which a die reports a hang.
 WATCHDOG_CYCLES = 100_000
@@ -183,18 +186,32 @@ class Driver:
         return "; ".join(texts)
 
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
-        """The words of a buffer as ``[rows, columns]``."""
-        address = self._address(buffer, place)
-        count = (buffer.rows - 1) * buffer.stride + buffer.columns
-        words = self.array.dies[die].read_memory(address, count)
-        return _rows(words, buffer)
+        """The words of a buffer as ``[rows, row_words]``."""
+        words = np.zeros(buffer.rows * buffer.stride, dtype=np.uint32)
+        words[:buffer.words] = self.array.dies[die].read_memory(self._address(buffer, place), buffer.words)
+        return words.reshape(buffer.rows, buffer.stride)[:, :buffer.row_words].copy()
+
+    def read_floats(self, die: int, buffer: Buffer, place: int = 0) -> Floats:
+        """The elements of a buffer as FP32 ``[rows, columns]``."""
+        words = self.read(die, buffer, place)
+        if buffer.packed:
+            return words.view(np.float16)[:, :buffer.columns].astype(np.float32)
+        return words.view(np.float32)
 
     def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
-        """Store ``[rows, columns]`` words; the padding between rows is written as zeros."""
+        """Store ``[rows, row_words]`` words; the padding between rows is written as zeros."""
         padded = np.zeros((buffer.rows, buffer.stride), dtype=np.uint32)
-        padded[:, :buffer.columns] = values
-        count = (buffer.rows - 1) * buffer.stride + buffer.columns
-        self.array.dies[die].write_memory(self._address(buffer, place), padded.reshape(-1)[:count])
+        padded[:, :buffer.row_words] = values
+        self.array.dies[die].write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
+
+    def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
+        """Store FP32 ``[rows, columns]``; a packed buffer takes them rounded to FP16."""
+        if buffer.packed:
+            halves = np.zeros((buffer.rows, 2 * buffer.row_words), dtype=np.float16)
+            halves[:, :buffer.columns] = values
+            self.write(die, buffer, halves.view(np.uint32), place)
+        else:
+            self.write(die, buffer, np.ascontiguousarray(values).view(np.uint32), place)
 
     def _address(self, buffer: Buffer, place: int) -> int:
         if buffer.base in self.program.moving:
@@ -244,9 +261,3 @@ class Driver:
         """Clear performance counters on every die."""
         for die in self.array.dies:
             die.write_register(Register.CONTROL, CONTROL_CLEAR_COUNTERS)
-
-
-def _rows(words: Words, buffer: Buffer) -> Words:
-    padded = np.zeros(buffer.rows * buffer.stride, dtype=np.uint32)
-    padded[:len(words)] = words
-    return padded.reshape(buffer.rows, buffer.stride)[:, :buffer.columns].copy()

@@ -24,9 +24,10 @@ STATIC_BASE = 0
 
 @dataclass(frozen=True)
 class Buffer:
-    """A named place in die memory: ``rows`` x ``columns`` words, ``stride`` words between rows.
+    """A named place in die memory: ``rows`` x ``columns`` elements, ``stride`` words between rows.
 
-    ``address`` is an offset from base register ``base``.
+    ``address`` is an offset from base register ``base``. Elements are FP32, or FP16 two to a word where
+    ``packed`` is set; a row of those starts on a word.
     """
 
     name: str
@@ -35,6 +36,17 @@ class Buffer:
     columns: int
     stride: int
     base: int = STATIC_BASE
+    packed: bool = False
+
+    @property
+    def row_words(self) -> int:
+        """Words of a row."""
+        return -(-self.columns // 2) if self.packed else self.columns
+
+    @property
+    def words(self) -> int:
+        """Words from the first to the last."""
+        return (self.rows - 1) * self.stride + self.row_words
 
     @property
     def pointer(self) -> dict[str, int]:
@@ -44,7 +56,7 @@ class Buffer:
     def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
         """A piece of this buffer that starts ``offset`` words into it."""
         return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
-                      self.base)
+                      self.base, self.packed)
 
 
 @dataclass(frozen=True)
@@ -72,17 +84,17 @@ class GraphBuilder:
     _writer: dict[str, tuple[Engine, int]] = field(default_factory=dict)
     _readers: dict[str, dict[Engine, int]] = field(default_factory=dict)
 
-    def allocate(self, name: str, rows: int, columns: int, *, stride: int | None = None,
-                 base: int = STATIC_BASE, copies: int = 1) -> Buffer:
-        """Reserve beat-aligned memory; rows start on beats unless ``stride`` says otherwise.
+    def allocate(self, name: str, rows: int, columns: int, *, base: int = STATIC_BASE, copies: int = 1,
+                 packed: bool = False) -> Buffer:
+        """Reserve beat-aligned memory; rows start on beats.
 
         With ``copies`` the place is followed by that many minus one more like it, which a moving base
         register steps through; the buffer's address is then 0 from that base.
         """
         beat = self.parameters.beat_words
-        stride = -(-columns // beat) * beat if stride is None else stride
-        words = -(-((rows - 1) * stride + columns) // beat) * beat
-        place = Buffer(name, self.end if base == STATIC_BASE else 0, rows, columns, stride, base)
+        stride = -(-(-(-columns // 2) if packed else columns) // beat) * beat
+        words = rows * stride
+        place = Buffer(name, self.end if base == STATIC_BASE else 0, rows, columns, stride, base, packed)
         if base != STATIC_BASE:
             self.moving[base] = (self.end, words)
         self.buffers[name] = place

@@ -11,6 +11,11 @@ engine strip by strip::
     update  dW[l] = A[l-1]^T d[l]         matrix, whole share at once
             W[l], b[l] -= rate * sum over dies of dW[l], db[l]        collective, one message a layer
 
+With FP16 operands (a mixed-precision die) the matrix engine reads X, A, d and a copy of W in FP16; weights
+and gradients stay FP32, and errors are scaled up by :data:`LOSS_SCALE`, which the learning rate takes back::
+
+    copy    H[l] = FP16(W[l])             vector, before fprop
+
 Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both.
 Column sums add strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each strip.
 """
@@ -25,6 +30,7 @@ from plinth.lower.program import Graph, Program
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.network import Dense, Network
 from plinth.plan.plan import Plan
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     DESCRIPTOR_WORDS,
@@ -41,6 +47,8 @@ from plinth_hw.isa.tasks import (
 #: Base registers that move from step to step.
 INPUT_BASE = 1
 TARGET_BASE = 2
+#: Factor on errors in mixed precision; a power of two, so that it rounds nothing.
+LOSS_SCALE = 1024.0
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
@@ -68,18 +76,25 @@ class _StepBuilder:
     builder: GraphBuilder
 
     def __post_init__(self) -> None:
+        half = self.half = self.parameters.multiply_format == FP16
+        self.scale = LOSS_SCALE if half else 1.0
         for layer in self.network.layers:
             self.builder.allocate(f"{layer.name}.parameters", 1, layer.parameters)
         for layer in self.network.layers:
             self.builder.allocate(f"{layer.name}.gradients", 1, layer.parameters)
-            self.builder.allocate(f"{layer.name}.output", self.samples, layer.outputs)
-            self.builder.allocate(f"{layer.name}.error", self.samples, layer.outputs)
+            self.builder.allocate(f"{layer.name}.product", self.samples, layer.outputs)
+            self.builder.allocate(f"{layer.name}.output", self.samples, layer.outputs, packed=half)
+            self.builder.allocate(f"{layer.name}.error", self.samples, layer.outputs, packed=half)
+            if half:
+                self.builder.allocate(f"{layer.name}.operand", layer.inputs, layer.outputs, packed=True)
         self.builder.allocate("probabilities", self.samples, self.network.classes)
-        self.builder.allocate("input", self.samples, self.network.inputs, base=INPUT_BASE, copies=self.steps)
+        self.builder.allocate("input", self.samples, self.network.inputs, base=INPUT_BASE, copies=self.steps,
+                              packed=half)
         self.builder.allocate("target", self.samples, self.network.classes, base=TARGET_BASE,
                               copies=self.steps)
         beat = self.parameters.beat_words
         widest = max(layer.outputs for layer in self.network.layers)
+        # The largest program (bprop) holds two full regions and two rows.
         room = scratchpad_lines(self.parameters) - 4 * -(-widest // beat)
         self.strip = min(self.samples, 2 * self.parameters.rows,
                          room // (2 * region_lines(self.parameters, 1, widest, "full")))
@@ -135,19 +150,40 @@ class _StepBuilder:
             program.run(VectorOp.ADD, "db", "db", "part")
         program.store("db", bias)
 
+    def operand(self, layer: Dense) -> Buffer:
+        """A layer's weights as the matrix engine reads them."""
+        return self.builder.buffers[f"{layer.name}.operand"] if self.half else self.weights(layer,
+                                                                                           "parameters")
+
+    def copy_weights(self) -> None:
+        """FP16 copies of the weights, in pieces that fit the vector scratchpad."""
+        for layer in self.network.layers:
+            weights, operand = self.weights(layer, "parameters"), self.operand(layer)
+            row_lines = region_lines(self.parameters, 1, layer.outputs, "full")
+            rows = scratchpad_lines(self.parameters) // row_lines
+            for start in range(0, layer.inputs, rows):
+                count = min(rows, layer.inputs - start)
+                program = VectorProgram(self.parameters, count, layer.outputs)
+                program.load("w", weights.part(weights.name, start * weights.stride, count, layer.outputs))
+                program.store("w", operand.part(operand.name, start * operand.stride, count, layer.outputs,
+                                                operand.stride))
+                self.vector(f"{layer.name}.to_fp16[{start}]", program)
+
     def forward(self) -> None:
         """fprop, and the loss with its gradient."""
+        if self.half:
+            self.copy_weights()
         previous = self.strips("input")
         for layer in self.network.layers:
             last = layer is self.network.layers[-1]
-            outputs = self.strips(f"{layer.name}.output")
-            for index, (x, y) in enumerate(zip(previous, outputs, strict=True)):
-                self.gemm(f"{layer.name}.fprop[{index}]", x, self.weights(layer, "parameters"), y)
+            products, outputs = self.strips(f"{layer.name}.product"), self.strips(f"{layer.name}.output")
+            for index, (x, z, y) in enumerate(zip(previous, products, outputs, strict=True)):
+                self.gemm(f"{layer.name}.fprop[{index}]", x, self.operand(layer), z)
                 if last:
-                    self.loss(layer, index, y)
+                    self.loss(layer, index, z)
                 else:
                     program = self.program(y)
-                    program.load("z", y)
+                    program.load("z", z)
                     program.load("b", self.bias(layer, "parameters"), "row")
                     program.run(VectorOp.ADD, "z", "z", "b")
                     program.run(VectorOp.RELU, "z", "z")
@@ -169,10 +205,10 @@ class _StepBuilder:
         program.run(VectorOp.FUNCTION, "m", "m", VectorFunction.RECIPROCAL)
         program.run(VectorOp.MUL, "z", "z", "m")
         program.run(VectorOp.SUB, "d", "z", "t")
-        program.run(VectorOp.SCALE, "d", "d", immediate=1.0 / self.batch)
+        program.run(VectorOp.SCALE, "d", "d", immediate=self.scale / self.batch)
         program.store("z", self.strips("probabilities")[index])
-        program.store("d", self.strips(f"{layer.name}.error")[index])
         self.column_sum(program, layer, first=index == 0)
+        program.store("d", self.strips(f"{layer.name}.error")[index])
         self.vector(f"{layer.name}.loss[{index}]", program)
 
     def backward(self) -> None:
@@ -182,15 +218,16 @@ class _StepBuilder:
             errors = self.strips(f"{layer.name}.error")
             below = self.network.layers[number - 1] if number else None
             if below:
-                for index, (d, e) in enumerate(zip(errors, self.strips(f"{below.name}.error"), strict=True)):
-                    self.gemm(f"{below.name}.bprop[{index}]", d, self.weights(layer, "parameters"), e,
-                              transpose_b=True)
+                products = self.strips(f"{below.name}.product")
+                for index, (d, z, e) in enumerate(zip(errors, products, self.strips(f"{below.name}.error"),
+                                                      strict=True)):
+                    self.gemm(f"{below.name}.bprop[{index}]", d, self.operand(layer), z, transpose_b=True)
                     program = self.program(e)
-                    program.load("d", e)
+                    program.load("d", z)
                     program.load("a", self.strips(f"{below.name}.output")[index])
                     program.run(VectorOp.RELU_MASK, "d", "d", "a")
-                    program.store("d", e)
                     self.column_sum(program, below, first=index == 0)
+                    program.store("d", e)
                     self.vector(f"{below.name}.relu_backward[{index}]", program)
             source = f"{below.name}.output" if below else "input"
             self.gemm(f"{layer.name}.update_grad", self.builder.buffers[source],
@@ -201,7 +238,7 @@ class _StepBuilder:
                 "source": self.builder.buffers[f"{layer.name}.gradients"].pointer,
                 "destination": parameters.pointer, "words": layer.parameters, "group": 0,
                 "update": UpdateOperation.SGD, "message": number,
-                "rate": int(np.float32(self.rate).view(np.uint32)),
+                "rate": int(np.float32(self.rate / self.scale).view(np.uint32)),
             }, reads=[self.weights(layer, "gradients"), self.bias(layer, "gradients")],
                 writes=[self.weights(layer, "parameters"), self.bias(layer, "parameters")])
 
@@ -248,4 +285,4 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         setup.append(Graph("setup", first, tuple(setup_tasks), setup_advances))
         step.append(Graph("step", second, tuple(tasks), builder.advances))
     return Program(parameters=parameters, setup=setup, step=step, buffers=builder.buffers,
-                   moving=builder.moving, records=records, memory_words=end)
+                   moving=builder.moving, gradient_scale=stage.scale, records=records, memory_words=end)

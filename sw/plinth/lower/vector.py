@@ -47,16 +47,20 @@ class VectorProgram:
             self.lines += region_lines(self.parameters, self.rows, self.columns, shape)
         return list(self.regions).index(name)
 
-    def load(self, name: str, buffer: Buffer, shape: str = "full", *, packed: bool = False) -> None:
-        """Bring a buffer into a region; ``shape`` is "full", "row" or "column"."""
+    def load(self, name: str, buffer: Buffer, shape: str = "full") -> None:
+        """Bring a buffer into a region; ``shape`` is "full", "row" or "column". FP16 becomes FP32 there."""
         self.loads.append({"pointer": buffer.pointer, "stride": buffer.stride,
-                           "region": self._region(name, shape), "packed": int(packed)})
+                           "region": self._region(name, shape), "packed": int(buffer.packed)})
         self.reads.append(buffer)
+        if buffer.packed:
+            self.run(VectorOp.FROM_FP16, name, name)
 
-    def store(self, name: str, buffer: Buffer, *, packed: bool = False) -> None:
-        """Write a region back."""
+    def store(self, name: str, buffer: Buffer) -> None:
+        """Write a region back; for an FP16 buffer it is rounded first and must not be used again."""
+        if buffer.packed:
+            self.run(VectorOp.TO_FP16, name, name)
         self.stores.append({"pointer": buffer.pointer, "stride": buffer.stride,
-                            "region": self._region(name), "packed": int(packed)})
+                            "region": self._region(name), "packed": int(buffer.packed)})
         self.writes.append(buffer)
 
     def run(self, op: VectorOp, dst: str, a: str, b: str | VectorFunction | None = None, *,

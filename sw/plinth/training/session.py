@@ -112,11 +112,11 @@ class Session:
             for die in range(self.program.dies):
                 for layer, values in zip(self.network.layers, parameters, strict=True):
                     buffer = self.program.buffers[f"{layer.name}.parameters"]
-                    driver.write(die, buffer, values.view(np.uint32))
+                    driver.write_floats(die, buffer, values)
 
     def parameters(self, driver: Driver, die: int) -> Parameters:
         """A die's weights, flat per layer."""
-        return [driver.read(die, self.program.buffers[f"{layer.name}.parameters"])[0].view(np.float32)
+        return [driver.read_floats(die, self.program.buffers[f"{layer.name}.parameters"])[0]
                 for layer in self.network.layers]
 
     def _load_epoch(self, order: NDArray[np.int64]) -> None:
@@ -128,8 +128,8 @@ class Session:
                 samples = batch[die * share:(die + 1) * share]
                 x, t = self.dataset.train_x[samples], targets[self.dataset.train_y[samples]]
                 for driver in self.drivers:
-                    driver.write(die, self.program.buffers["input"], x.view(np.uint32), place)
-                    driver.write(die, self.program.buffers["target"], t.view(np.uint32), place)
+                    driver.write_floats(die, self.program.buffers["input"], x, place)
+                    driver.write_floats(die, self.program.buffers["target"], t, place)
 
     def epoch(self, epoch: int) -> Iterator[StepResult]:
         """Run one epoch step by step."""
@@ -145,7 +145,7 @@ class Session:
                 self._check_gradients(before, batch)
             labels = self.dataset.train_y[batch]
             probabilities = np.concatenate([
-                self.driver.read(die, self.program.buffers["probabilities"]).view(np.float32)
+                self.driver.read_floats(die, self.program.buffers["probabilities"])
                 for die in range(self.program.dies)])
             picked = probabilities[np.arange(len(batch)), labels].astype(np.float64)
             loss = float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean())
@@ -166,14 +166,14 @@ class Session:
         """Largest relative error of a layer's gradient, summed over dies, against the reference."""
         assert self.reference is not None
         passed = [np.concatenate([
-            self.driver.read(die, self.program.buffers[f"{layer.name}.output"]).view(np.float32) > 0
+            self.driver.read_floats(die, self.program.buffers[f"{layer.name}.output"]) > 0
             for die in range(self.program.dies)]) for layer in self.network.layers[:-1]]
         expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch],
                                          passed)
         self.kinks += kinks
         for layer, wanted in zip(self.network.layers, expected, strict=True):
             buffer = self.program.buffers[f"{layer.name}.gradients"]
-            found = sum(self.driver.read(die, buffer)[0].view(np.float32).astype(np.float64)
-                        for die in range(self.program.dies))
+            found = sum(self.driver.read_floats(die, buffer)[0].astype(np.float64)
+                        for die in range(self.program.dies)) / self.program.gradient_scale
             error = float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), np.finfo(float).tiny))
             self.gradient_error = max(self.gradient_error, error if np.isfinite(error) else float("inf"))

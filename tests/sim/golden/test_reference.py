@@ -1,5 +1,7 @@
 """The float64 reference against finite differences."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from plinth_sim.golden import reference
 def network(seed: int):
     rng = np.random.default_rng(seed)
     widths = [5, 7, 6, 4]
-    weights = [rng.standard_normal((a, b)) for a, b in zip(widths, widths[1:], strict=False)]
+    weights = [rng.standard_normal((a, b)) for a, b in itertools.pairwise(widths)]
     biases = [rng.standard_normal(b) * 0.1 for b in widths[1:]]
     return weights, biases, rng.standard_normal((9, 5)), rng.integers(0, 4, 9)
 
