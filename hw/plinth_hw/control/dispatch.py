@@ -1,0 +1,162 @@
+"""Dispatch: checks each fetched descriptor and parts it into header words and body words.
+
+::
+
+    i --> engine, operation, counters valid?  --+-- words 0 to 7, address as word 8 --> header store
+                                                +-- words 8 to 63 --> body queue of the engine
+          otherwise one ``error`` pulse, and all that follows is dropped
+
+Combinational but for the remembered engine and wait counters. A descriptor waits at word 0 until its engine has
+room for it; later descriptors wait behind it (program order is a valid serial order, so the engine's earlier
+tasks cannot depend on them).
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.control.errors import Cause
+from plinth_hw.control.fetch import DescriptorWord, header_word
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode
+
+#: Words that the header store keeps for a task: the header, then these two.
+STORED_WORDS = 16
+#: Index of the task's address, and of the cycle in which it started.
+ADDRESS_WORD = HEADER_WORDS
+STARTED_WORD = HEADER_WORDS + 1
+
+
+def engine_order(parameters: DieParameters) -> list[Engine]:
+    """The engines of a die; inside the control block an engine goes by its position in this list."""
+    return sorted(parameters.engines, key=lambda engine: engine.value)
+
+
+def select(values: list[Value], position: Value) -> Value:
+    """``values[position]``; the first for positions that do not exist."""
+    result = values[0]
+    for i in range(1, len(values)):
+        result = Mux(position == i, values[i], result)
+    return result
+
+
+class Dispatch(wiring.Component):
+    """Routes descriptors.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        Engines present, and how many update counters there are.
+
+    Members
+    -------
+    i : In(stream of DescriptorWord)
+        From the fetch.
+    address : In(address_bits)
+        Address of the descriptor at ``i``.
+    room : In(engines)
+        That engine can take one more descriptor.
+    halted : In(1)
+        Drop what comes.
+    position : Out
+        Engine of the word at ``i``.
+    header_valid, header_ready, header_index, header_word : Out, In, Out, Out
+        Write to the header store, in the slot that the next descriptor of ``position`` gets.
+    commit : Out(1)
+        With the last write to the slot: it belongs to a task now.
+    body_valid, body_word : Out
+        A body word for ``position``.
+    error : Out(Cause)
+        The descriptor cannot be run.
+    """
+
+    def __init__(self, parameters: DieParameters) -> None:
+        self.parameters = parameters
+        self.engines = engine_order(parameters)
+        super().__init__({
+            "i": In(stream.Signature(DescriptorWord)),
+            "address": In(parameters.address_bits),
+            "room": In(len(self.engines)),
+            "halted": In(1),
+            "position": Out(range(max(2, len(self.engines)))),
+            "header_valid": Out(1),
+            "header_ready": In(1),
+            "header_index": Out(range(STORED_WORDS)),
+            "header_word": Out(32),
+            "commit": Out(1),
+            "body_valid": Out(1),
+            "body_word": Out(32),
+            "error": Out(Cause),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        counters = self.parameters.counters
+        index, word = self.i.payload.index, self.i.payload.word
+        engine_number = Signal(4)
+        position = Signal.like(self.position)
+        wait_counters = Signal(32)
+
+        first = header_word(word, 0)
+        is_first = Signal()
+        m.d.comb += [
+            is_first.eq(index == 0),
+            self.position.eq(position),
+            self.header_index.eq(index),
+            self.header_word.eq(Mux(index == ADDRESS_WORD, self.address, word)),
+            self.body_word.eq(word),
+            self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number)),
+            self.error.task.eq(self.address),
+        ]
+        known, operations = Signal(), Signal(range(17))
+        with m.If(is_first):
+            for i, engine in enumerate(self.engines):
+                with m.If(first.as_value()[:4] == engine.value):
+                    m.d.comb += [known.eq(1), self.position.eq(i), operations.eq(len(OPERATIONS[engine]))]
+
+        def bad(code: ErrorCode, counter: Value) -> list:
+            return [self.error.valid.eq(1), self.error.code.eq(code), self.error.counter.eq(counter)]
+
+        def beyond(counter: Value) -> Value:
+            return counter >= counters if counters < 256 else Const(0)
+
+        with m.If(self.halted):
+            m.d.comb += self.i.ready.eq(1)
+        with m.Elif(self.i.valid):
+            with m.If(is_first):
+                m.d.sync += [position.eq(self.position), engine_number.eq(first.as_value()[:4])]
+                with m.If(~known):
+                    m.d.comb += bad(ErrorCode.BAD_ENGINE, Const(0))
+                with m.Elif(first.operation >= operations):
+                    m.d.comb += bad(ErrorCode.BAD_OPERATION, Const(0))
+                with m.Elif(first.advance_enable & beyond(first.advance)):
+                    m.d.comb += bad(ErrorCode.BAD_COUNTER, first.advance)
+            with m.If(index == 1):
+                second = header_word(word, 1)
+                remote = Signal()  # word 0 asked for a remote advance
+                with m.If(remote & beyond(second.remote_counter)):
+                    m.d.comb += bad(ErrorCode.BAD_COUNTER, second.remote_counter)
+            with m.If(is_first):
+                m.d.sync += remote.eq(first.remote_enable)
+            with m.If(index == 2):
+                m.d.sync += wait_counters.eq(word)
+            with m.If(index == 3):
+                enables = header_word(word, 3).wait_enable
+                for wait in reversed(range(WAITS)):
+                    counter = header_word(wait_counters, 2).wait_counter[wait]
+                    with m.If(enables[wait] & beyond(counter)):
+                        m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
+            with m.If(self.error.valid):
+                m.d.comb += self.i.ready.eq(1)
+            with m.Elif(index > ADDRESS_WORD):
+                m.d.comb += [self.body_valid.eq(1), self.i.ready.eq(1)]
+            with m.Else():
+                granted = Signal()
+                m.d.comb += [
+                    self.header_valid.eq(~is_first | (Cat(self.room) >> self.position)[0]),
+                    granted.eq(self.header_valid & self.header_ready),
+                    self.i.ready.eq(granted),
+                    self.commit.eq(granted & (index == ADDRESS_WORD)),
+                    self.body_valid.eq(granted & (index == ADDRESS_WORD)),
+                ]
+        return m

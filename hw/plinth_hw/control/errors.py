@@ -1,0 +1,136 @@
+"""Sticky error of a die: the first cause, its task, and the watchdog.
+
+The first cause wins; of causes in one cycle, the first in the order of the members. When the cause is a
+task in an engine, whose address lies in the scheduler's header store, the address is looked up, and only
+then does ``error`` rise (``halted`` rises at once).
+"""
+
+from amaranth.hdl import Module, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import ErrorCode
+
+#: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
+SCHEDULER = 0xFF
+
+
+class ErrorInfo(data.Struct):
+    """Register ERROR_INFO."""
+
+    engine: unsigned(8)
+    counter: unsigned(8)
+    die: unsigned(10)
+    reserved: unsigned(6)
+
+
+class Cause(data.Struct):
+    """A pulse that stops the die."""
+
+    valid: unsigned(1)
+    code: ErrorCode
+    engine: unsigned(8)
+    counter: unsigned(8)
+    die: unsigned(10)
+    #: The task is the oldest unfinished one of ``engine``; otherwise it lies at ``task``.
+    lookup: unsigned(1)
+    task: unsigned(32)
+
+
+class Errors(wiring.Component):
+    """Keeps the first cause until cleared.
+
+    Parameters
+    ----------
+    causes : int
+        How many inputs.
+
+    Members
+    -------
+    cause_0 ... : In(Cause)
+        Inputs, the first has the highest priority.
+    clear : In(1)
+        Pulse: forget the error.
+    code, task, info : Out
+        The registers; valid while ``error``.
+    halted : Out(1)
+        From the cycle after the cause.
+    error : Out(1)
+        As ``halted``, once ``task`` is known.
+    lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32)
+        Request for the address of the oldest unfinished task of engine ``info.engine``.
+    raised : Out(1)
+        Pulse when ``halted`` rises for a cause other than REMOTE: the other dies are to be told.
+    """
+
+    def __init__(self, causes: int) -> None:
+        self.causes = causes
+        super().__init__({
+            **{f"cause_{i}": In(Cause) for i in range(causes)},
+            "clear": In(1),
+            "code": Out(ErrorCode),
+            "task": Out(32),
+            "info": Out(ErrorInfo),
+            "halted": Out(1),
+            "error": Out(1),
+            "lookup_valid": Out(1),
+            "lookup_done": In(1),
+            "lookup_task": In(32),
+            "raised": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        chosen = Signal(Cause)
+        for i in reversed(range(self.causes)):
+            with m.If(getattr(self, f"cause_{i}").valid):
+                m.d.comb += chosen.eq(getattr(self, f"cause_{i}"))
+        with m.If(self.clear):
+            m.d.sync += [self.halted.eq(0), self.error.eq(0), self.code.eq(ErrorCode.NONE),
+                         self.task.eq(0), self.info.eq(0)]
+        with m.Elif(~self.halted & chosen.valid):
+            m.d.comb += self.raised.eq(chosen.code != ErrorCode.REMOTE)
+            m.d.sync += [
+                self.halted.eq(1),
+                self.error.eq(~chosen.lookup),
+                self.lookup_valid.eq(chosen.lookup),
+                self.code.eq(chosen.code),
+                self.task.eq(chosen.task),
+                self.info.engine.eq(chosen.engine),
+                self.info.counter.eq(chosen.counter),
+                self.info.die.eq(chosen.die),
+            ]
+        with m.If(self.lookup_valid & self.lookup_done):
+            m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1), self.task.eq(self.lookup_task)]
+        return m
+
+
+class Watchdog(wiring.Component):
+    """Counts cycles without progress.
+
+    Members
+    -------
+    limit : In(32)
+        Cycles without progress before ``expired``; 0 switches it off.
+    active, progress : In(1)
+        Counting; starting again.
+    expired : Out(1)
+        Pulse.
+    """
+
+    limit: In(32)
+    active: In(1)
+    progress: In(1)
+    expired: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        idle_cycles = Signal(32)
+        with m.If(~self.active | self.progress | (self.limit == 0)):
+            m.d.sync += idle_cycles.eq(0)
+        with m.Else():
+            m.d.sync += idle_cycles.eq(idle_cycles + 1)
+            with m.If(idle_cycles == self.limit - 1):
+                m.d.comb += self.expired.eq(1)
+                m.d.sync += idle_cycles.eq(0)
+        return m

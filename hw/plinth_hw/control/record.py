@@ -1,0 +1,129 @@
+"""Record writer: collects a completion record word by word and writes it to memory.
+
+::
+
+    word (8 times) --> shift register of 8 words --> request and beat(s) --> write port
+                                                                   responses --> count
+
+A record takes 8 cycles to collect and at least two to hand over. Several may await their responses.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import RECORD_WORDS
+from plinth_hw.memory.port import WritePort
+
+_RECORD_LOG2 = (RECORD_WORDS - 1).bit_length()
+#: Records whose write responses may be outstanding.
+OUTSTANDING = 8
+
+
+class RecordWriter(wiring.Component):
+    """Writes records one after another.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        Gives the size of a beat and of an address.
+
+    Members
+    -------
+    base : In(address_bits)
+        Word address of record 0; taken as a multiple of 8.
+    count : Out(32)
+        Records that memory has acknowledged.
+    count_write, count_data : In
+        Pulse and value: set ``count``; only while ``idle``.
+    idle : Out(1)
+        Nothing collected, nothing outstanding.
+    ready : Out(1)
+        A new record may be collected.
+    word_valid, word : In
+        The next of the 8 words of a record, word 0 first, begun while ``ready``.
+    memory : Out(WritePort)
+        Where records go.
+    """
+
+    def __init__(self, parameters: DieParameters) -> None:
+        self.parameters = parameters
+        super().__init__({
+            "base": In(parameters.address_bits),
+            "count": Out(32),
+            "count_write": In(1),
+            "count_data": In(32),
+            "idle": Out(1),
+            "ready": Out(1),
+            "word_valid": In(1),
+            "word": In(32),
+            "memory": Out(WritePort(parameters)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        beat_words = self.parameters.beat_words
+        beat_log2 = (beat_words - 1).bit_length()
+        words = [Signal(32, name=f"word_{i}") for i in range(RECORD_WORDS)]
+        collected = Signal(range(RECORD_WORDS))
+        outstanding = Signal(range(OUTSTANDING + 1))
+        request_valid, data_valid = Signal(), Signal()
+        record_number = Signal(self.parameters.address_bits - _RECORD_LOG2)
+        beats = max(1, RECORD_WORDS // beat_words)
+        beat = Signal(range(max(2, beats)))
+        request, beat_data = self.memory.request, self.memory.data
+
+        m.d.comb += [
+            self.idle.eq((collected == 0) & ~request_valid & ~data_valid & (outstanding == 0)),
+            self.ready.eq(~request_valid & ~data_valid & (outstanding != OUTSTANDING)),
+            request.valid.eq(request_valid),
+            request.payload.beats.eq(beats),
+            beat_data.valid.eq(data_valid),
+        ]
+        position = record_number
+        if beat_words >= RECORD_WORDS:
+            places_log2 = beat_log2 - _RECORD_LOG2
+            m.d.comb += request.payload.address.eq(position >> places_log2)
+            place = position[:places_log2]
+            for lane in range(beat_words):
+                m.d.comb += [
+                    beat_data.payload.data[lane].eq(words[lane % RECORD_WORDS]),
+                    beat_data.payload.strobe[lane].eq(
+                        (place == lane // RECORD_WORDS) if places_log2 else Const(1)),
+                ]
+        else:
+            m.d.comb += request.payload.address.eq(position << (_RECORD_LOG2 - beat_log2))
+            for lane in range(beat_words):
+                m.d.comb += [
+                    beat_data.payload.data[lane].eq(words[lane]),
+                    beat_data.payload.strobe[lane].eq(1),
+                ]
+
+        with m.If(self.word_valid):
+            m.d.sync += [Cat(words).eq(Cat(words[1:], self.word)), collected.eq(collected + 1)]
+            with m.If(collected == RECORD_WORDS - 1):
+                m.d.sync += [
+                    request_valid.eq(1),
+                    data_valid.eq(1),
+                    record_number.eq(self.base[_RECORD_LOG2:] + self.count + outstanding),
+                ]
+        issued = Signal()
+        m.d.comb += issued.eq(request.valid & request.ready)
+        with m.If(issued):
+            m.d.sync += request_valid.eq(0)
+        with m.If(beat_data.valid & beat_data.ready):
+            if beats == 1:
+                m.d.sync += data_valid.eq(0)
+            else:
+                m.d.sync += [
+                    Cat(words).eq(Cat(words) >> (32 * beat_words)),
+                    beat.eq(Mux(beat == beats - 1, 0, beat + 1)),
+                    data_valid.eq(beat != beats - 1),
+                ]
+        m.d.sync += outstanding.eq(outstanding + issued - self.memory.response)
+        with m.If(self.count_write):
+            m.d.sync += self.count.eq(self.count_data)
+        with m.Elif(self.memory.response):
+            m.d.sync += self.count.eq(self.count + 1)
+        return m

@@ -1,0 +1,221 @@
+"""Task scheduler: fetches a task graph and runs it on the engines.
+
+::
+
+    fetch_memory --> fetch --> dispatch --+-- header --> sequencer --> start, operation
+                                          +-- body ----> queues -----> body        of each engine
+    advance_in --> update counters <-- poll, advance --> sequencer <-- done
+    record_memory <-- record writer <-- words ---------- sequencer --> FIFO --> advance_out
+
+Every descriptor goes through in 64 cycles or a few memory latencies, whichever is longer. An engine has up to
+``queue_depth`` bodies waiting here and ``SLOTS`` tasks between fetch and completion. See :mod:`sequencer`
+for the latencies of starts and completions. Source: MPT section VI.A.
+"""
+
+from amaranth.hdl import Cat, Module, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from plinth_hw.control.dispatch import Dispatch, engine_order
+from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.errors import Cause
+from plinth_hw.control.fetch import DescriptorFetch
+from plinth_hw.control.queues import BodyQueues
+from plinth_hw.control.record import RecordWriter
+from plinth_hw.control.sequencer import EngineStatus, RemoteAdvance, Sequencer
+from plinth_hw.control.update_counters import UpdateCounters
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort, WritePort
+
+#: Remote advances that may wait for the network.
+REMOTE_QUEUE = 4
+
+
+class Scheduler(wiring.Component):
+    """Runs task graphs on the engines of a die.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    queue_depth : int
+        Bodies that wait for their engine, for each engine; a power of two.
+
+    Members
+    -------
+    start, base : In
+        Pulse while not ``running``: run the graph whose first descriptor is at word address ``base``.
+    halted : In(1)
+        Level: fetch and start nothing more; tasks under way complete.
+    running : Out(1)
+        From ``start`` until every task has completed and every record is in memory.
+    finished : Out(1)
+        Pulse in the last cycle of ``running``.
+    cycle : In(32)
+        Time for records.
+    bases : In
+        The base registers, for the engines.
+    record_base, record_count, record_write, record_data : In, Out, In, In
+        See :class:`RecordWriter` (``base``, ``count``, ``count_write``, ``count_data``).
+    engine_0 ... : In(EngineSignature)
+        Engines in the order of :func:`engine_order`.
+    status_0 ... : Out(EngineStatus)
+        State of each engine.
+    completed : Out(engines)
+        Pulse for each completed task.
+    progress : Out(1)
+        A task was fetched, started or completed, or an engine is busy or moved words.
+    fetch_memory : Out(ReadPort)
+    record_memory : Out(WritePort)
+    advance_out : Out(stream of RemoteAdvance)
+    advance_in : In(stream of counter number)
+    host_... : as in :class:`UpdateCounters`
+    inspect_... : as in :class:`Sequencer`
+    fetch_cause, task_cause : Out(Cause)
+        A bad descriptor; a task that its engine rejected.
+    fetch_address : Out
+        Descriptor that was requested last.
+    """
+
+    def __init__(self, parameters: DieParameters, queue_depth: int = 4) -> None:
+        self.parameters = parameters
+        self.queue_depth = queue_depth
+        self.engines = engine_order(parameters)
+        self.count = len(self.engines)
+        bits = parameters.address_bits
+        counter = range(parameters.counters)
+        super().__init__({
+            "start": In(1),
+            "base": In(bits),
+            "halted": In(1),
+            "running": Out(1),
+            "finished": Out(1),
+            "cycle": In(32),
+            "bases": In(data.ArrayLayout(unsigned(bits), 16)),
+            "record_base": In(bits),
+            "record_count": Out(32),
+            "record_write": In(1),
+            "record_data": In(32),
+            **{f"engine_{e}": In(EngineSignature(parameters)) for e in range(self.count)},
+            **{f"status_{e}": Out(EngineStatus) for e in range(self.count)},
+            "completed": Out(self.count),
+            "progress": Out(1),
+            "fetch_memory": Out(ReadPort(parameters)),
+            "record_memory": Out(WritePort(parameters)),
+            "advance_out": Out(stream.Signature(RemoteAdvance)),
+            "advance_in": In(stream.Signature(counter)),
+            "host_valid": In(1),
+            "host_ready": Out(1),
+            "host_index": In(counter),
+            "host_is_base": In(1),
+            "host_write": In(1),
+            "host_write_data": In(32),
+            "host_read_data": Out(32),
+            "inspect_valid": In(1),
+            "inspect_engine": In(range(max(2, self.count))),
+            "inspect_kind": In(2),
+            "inspect_ready": Out(1),
+            "inspect_data": Out(32),
+            "fetch_cause": Out(Cause),
+            "task_cause": Out(Cause),
+            "fetch_address": Out(bits),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.fetch = fetch = DescriptorFetch(self.parameters)
+        m.submodules.dispatch = dispatch = Dispatch(self.parameters)
+        m.submodules.queues = queues = BodyQueues(self.count, self.queue_depth)
+        m.submodules.sequencer = sequencer = Sequencer(self.parameters)
+        m.submodules.writer = writer = RecordWriter(self.parameters)
+        m.submodules.counters = counters = UpdateCounters(self.parameters.counters)
+        m.submodules.remote = remote = SyncFIFOBuffered(
+            width=RemoteAdvance.as_shape().size, depth=REMOTE_QUEUE)
+
+        connect(m, flipped(self.fetch_memory), fetch.memory)
+        connect(m, flipped(self.record_memory), writer.memory)
+        connect(m, flipped(self.advance_in), counters.remote)
+        connect(m, fetch.o, dispatch.i)
+        connect(m, sequencer.local, counters.local)
+        m.d.comb += [
+            fetch.start.eq(self.start),
+            fetch.base.eq(self.base),
+            fetch.stop.eq(self.halted),
+            self.fetch_address.eq(fetch.requested),
+
+            dispatch.address.eq(fetch.address),
+            dispatch.halted.eq(self.halted),
+            dispatch.room.eq(sequencer.room & queues.room),
+            self.fetch_cause.eq(dispatch.error),
+
+            queues.i_valid.eq(dispatch.body_valid),
+            queues.i_engine.eq(dispatch.position),
+            queues.i_word.eq(dispatch.body_word),
+
+            sequencer.header_valid.eq(dispatch.header_valid),
+            dispatch.header_ready.eq(sequencer.header_ready),
+            sequencer.header_index.eq(dispatch.header_index),
+            sequencer.header_word.eq(dispatch.header_word),
+            sequencer.position.eq(dispatch.position),
+            sequencer.commit.eq(dispatch.commit),
+            sequencer.delivered.eq(queues.delivered),
+            sequencer.halted.eq(self.halted),
+            sequencer.cycle.eq(self.cycle),
+            sequencer.inspect_valid.eq(self.inspect_valid),
+            sequencer.inspect_engine.eq(self.inspect_engine),
+            sequencer.inspect_kind.eq(self.inspect_kind),
+            self.inspect_ready.eq(sequencer.inspect_ready),
+            self.inspect_data.eq(sequencer.inspect_data),
+            self.completed.eq(sequencer.completed),
+            self.task_cause.eq(sequencer.cause),
+
+            counters.poll_valid.eq(sequencer.poll_valid),
+            counters.poll_index.eq(sequencer.poll_index),
+            sequencer.poll_ready.eq(counters.poll_ready),
+            sequencer.poll_base.eq(counters.poll_base),
+            sequencer.slack.eq(counters.slack),
+            counters.host_valid.eq(self.host_valid),
+            self.host_ready.eq(counters.host_ready),
+            counters.host_index.eq(self.host_index),
+            counters.host_is_base.eq(self.host_is_base),
+            counters.host_write.eq(self.host_write),
+            counters.host_write_data.eq(self.host_write_data),
+            self.host_read_data.eq(counters.host_read_data),
+
+            writer.base.eq(self.record_base),
+            writer.count_write.eq(self.record_write),
+            writer.count_data.eq(self.record_data),
+            self.record_count.eq(writer.count),
+            sequencer.record_ready.eq(writer.ready),
+            writer.word_valid.eq(sequencer.record_valid),
+            writer.word.eq(sequencer.record_word),
+
+            remote.w_en.eq(sequencer.remote.valid),
+            remote.w_data.eq(sequencer.remote.payload),
+            sequencer.remote.ready.eq(remote.w_rdy),
+            self.advance_out.valid.eq(remote.r_rdy),
+            self.advance_out.payload.eq(remote.r_data),
+            remote.r_en.eq(self.advance_out.ready),
+        ]
+        active = []
+        for e in range(self.count):
+            port = getattr(self, f"engine_{e}")
+            connect(m, getattr(queues, f"body_{e}"), flipped(port.body))
+            connect(m, getattr(sequencer, f"start_{e}"), flipped(port.start))
+            connect(m, flipped(port.done), getattr(sequencer, f"done_{e}"))
+            m.d.comb += [
+                port.operation.eq(getattr(sequencer, f"operation_{e}")),
+                port.bases.eq(self.bases),
+                getattr(self, f"status_{e}").eq(getattr(sequencer, f"status_{e}")),
+            ]
+            active += [port.strobes.busy, port.strobes.words.any()]
+
+        m.d.comb += self.finished.eq(
+            self.running & ~self.halted & ~fetch.active & sequencer.empty & writer.idle)
+        m.d.sync += self.progress.eq(dispatch.commit | sequencer.started.any() | sequencer.completed.any()
+                                     | Cat(active).any())
+        with m.If(self.start):
+            m.d.sync += self.running.eq(1)
+        with m.Elif(self.finished):
+            m.d.sync += self.running.eq(0)
+        return m
