@@ -373,7 +373,8 @@ class GoldenArray:
         members, tasks = [members[place] for place in order], [tasks[place] for place in order]
         chunk, update = self.parameters.chunk_words, UpdateOperation(body.update)
         rate = float(np.array([body.rate], dtype=np.uint32).view(np.float32)[0])
-        sources, targets = [], []
+        sources: list[Words] = []
+        targets: list[Words] = []
         for die, task in zip(members, tasks, strict=True):
             words = task.body.words
             for pointer, found in ((task.body.source, sources), (task.body.destination, targets)):
