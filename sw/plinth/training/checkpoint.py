@@ -5,6 +5,7 @@ import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,8 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     UserError
         If the file cannot be written.
     """
-    arrays = {layer.name: values for layer, values in zip(network.layers, checkpoint.parameters, strict=True)}
+    arrays: dict[str, Any] = {
+        layer.name: values for layer, values in zip(network.layers, checkpoint.parameters, strict=True)}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
                          "seed": checkpoint.seed, "layers": [layer.name for layer in network.layers]})
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
