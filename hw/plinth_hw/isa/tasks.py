@@ -72,7 +72,9 @@ class UpdateOperation(enum.Enum, shape=unsigned(4)):
 class Pointer(data.Struct):
     """Address in die memory: ``BASE[base] + offset`` words."""
 
+    #: Words beyond the base.
     offset: unsigned(28)
+    #: Base register.
     base: unsigned(4)
 
 
@@ -80,7 +82,9 @@ class TaskHeader(data.Struct):
     """First 8 words of every descriptor."""
 
     # word 0
+    #: Engine that runs the task.
     engine: Engine
+    #: Operation of that engine.
     operation: unsigned(4)
     #: Write a completion record.
     record: unsigned(1)
@@ -91,21 +95,27 @@ class TaskHeader(data.Struct):
     #: Send an advance of ``remote_counter`` to die ``remote_die`` on completion.
     remote_enable: unsigned(1)
     reserved0: unsigned(4)
+    #: Counter that completion advances.
     advance: unsigned(8)
     reserved1: unsigned(8)
     # word 1
+    #: Die whose counter completion advances.
     remote_die: unsigned(10)
     reserved2: unsigned(6)
+    #: Counter there.
     remote_counter: unsigned(8)
     reserved3: unsigned(8)
     # word 2
+    #: Counters that the task waits for, 8 bits each.
     wait_counter: data.ArrayLayout(unsigned(8), WAITS)
     # word 3
+    #: Which of the waits count.
     wait_enable: unsigned(WAITS)
     reserved4: unsigned(12)
     #: Free for software (echoed in the completion record).
     tag: unsigned(16)
-    # words 4 to 7: task may start when counter - (COUNTER_BASE + value) >= 0 modulo 2**32, as signed
+    # words 4 to 7
+    #: The task may start when counter - (COUNTER_BASES[counter] + value) >= 0 modulo 2^32, as signed.
     wait_value: data.ArrayLayout(unsigned(32), WAITS)
 
 
@@ -114,18 +124,30 @@ class MatrixBody(data.Struct):
     ``B`` is stored ``[K, N]``, or ``[N, K]`` with ``transpose_b``; ``C`` is ``[M, N]`` in the
     accumulator's format. Strides are words between rows as stored."""
 
+    #: First row of A.
     a: Pointer
+    #: Words from one stored row of A to the next.
     a_stride: unsigned(32)
+    #: First row of B.
     b: Pointer
+    #: Words from one stored row of B to the next.
     b_stride: unsigned(32)
+    #: First row of C.
     c: Pointer
+    #: Words from one row of C to the next.
     c_stride: unsigned(32)
+    #: Rows of C.
     m: unsigned(32)
+    #: Columns of C.
     n: unsigned(32)
+    #: Terms of each sum.
     k: unsigned(32)
     # word 9
+    #: A is stored [K, M].
     transpose_a: unsigned(1)
+    #: B is stored [N, K].
     transpose_b: unsigned(1)
+    #: Sums start from C instead of +0.
     accumulate: unsigned(1)
     reserved0: unsigned(5)
     #: log2 of the interleaved outputs per PE along M; along N it is interleave / this.
@@ -199,10 +221,14 @@ class VectorMove(data.Struct):
     contiguous in memory; with ``packed`` memory holds FP16, two to a word, and the region the 16 bits
     in the low half of each word."""
 
+    #: First word.
     pointer: Pointer
+    #: Words between rows in memory.
     stride: unsigned(32)
     # word 2
+    #: Region that is loaded or stored.
     region: unsigned(4)
+    #: FP16 in memory, two to a word.
     packed: unsigned(1)
     reserved: unsigned(27)
 
@@ -211,11 +237,15 @@ class VectorInstruction(data.Struct):
     """One word. The iteration space is the larger of the operands' shapes in each dimension; an
     operand that lacks a dimension is broadcast, a destination that lacks it is reduced into."""
 
+    #: What is done.
     op: VectorOp
+    #: Destination region.
     dst: unsigned(3)
+    #: First source region.
     a: unsigned(3)
     #: second region, or function table number
     b: unsigned(3)
+    #: Number of the immediate.
     immediate: unsigned(2)
     #: 0: lanes run along columns; 1: lanes run along rows
     lanes_along_rows: unsigned(1)
@@ -223,17 +253,29 @@ class VectorInstruction(data.Struct):
 
 
 class VectorBody(data.Struct):
+    """A vector task over ``rows`` x ``columns``: regions, moves, constants and the program."""
+
+    #: Rows of a full region.
     rows: unsigned(16)
+    #: Columns of a full region.
     columns: unsigned(16)
     # word 1
+    #: How many of the loads are used.
     loads: unsigned(4)
+    #: How many of the stores are used.
     stores: unsigned(4)
+    #: How many of the instructions are used.
     instructions: unsigned(8)
     reserved: unsigned(16)
+    #: Places and shapes of the regions, a word each.
     regions: data.ArrayLayout(VectorRegion, VECTOR_REGIONS)
+    #: Loads, three words each.
     load: data.ArrayLayout(VectorMove, VECTOR_LOADS)
+    #: Stores, three words each.
     store: data.ArrayLayout(VectorMove, VECTOR_STORES)
+    #: FP32 constants.
     immediates: data.ArrayLayout(unsigned(32), VECTOR_IMMEDIATES)
+    #: Instructions, a word each.
     program: data.ArrayLayout(VectorInstruction, VECTOR_INSTRUCTIONS)
 
 
@@ -242,13 +284,19 @@ class CollectiveBody(data.Struct):
     the die's chunk size; chunk c belongs to member c mod N. For SGD ``destination`` holds the weights
     and receives the updated ones."""
 
+    #: First word of this die's part of the message.
     source: Pointer
+    #: First word of the result; with SGD also of the weights.
     destination: Pointer
+    #: Length of the message.
     words: unsigned(32)
     # word 3
+    #: Row of the group table.
     group: unsigned(4)
+    #: What the owner does with a sum.
     update: UpdateOperation
     reserved0: unsigned(8)
+    #: Message number, equal on all members; number mod reduce blocks picks the reduce block.
     message: unsigned(8)
     reserved1: unsigned(8)
     #: learning rate as FP32 bits
@@ -256,8 +304,11 @@ class CollectiveBody(data.Struct):
     #: reserved for optimiser state vectors
     state: data.ArrayLayout(unsigned(32), 2)
     # word 7, SET_GROUP only
+    #: Die that this one sends to.
     next_die: unsigned(10)
+    #: Members of the ring.
     members: unsigned(10)
+    #: This die's place in the ring, from 0.
     index: unsigned(10)
     reserved2: unsigned(2)
 
@@ -265,11 +316,17 @@ class CollectiveBody(data.Struct):
 class TransferBody(data.Struct):
     """``planes`` x ``rows`` x ``columns`` words; columns are contiguous on both sides."""
 
+    #: First word read.
     source: Pointer
+    #: First word written.
     destination: Pointer
+    #: Contiguous words.
     columns: unsigned(32)
+    #: Rows of a plane.
     rows: unsigned(32)
+    #: Planes.
     planes: unsigned(32)
+    #: Words from row to row and from plane to plane.
     source_row_stride: unsigned(32)
     source_plane_stride: unsigned(32)
     destination_row_stride: unsigned(32)
@@ -297,15 +354,20 @@ class Record(data.Struct):
 
     #: Task address in words.
     task: unsigned(32)
+    #: The header's tag.
     tag: unsigned(16)
+    #: Engine that ran the task.
     engine: Engine
     reserved: unsigned(12)
-    #: Low 32 bits of the die's cycle counter.
+    #: Low 32 bits of the die's cycle counter when the task started.
     start: unsigned(32)
+    #: The same when it had completed.
     end: unsigned(32)
+    #: Cycles in which the engine stood still for this task.
     stall_cycles: unsigned(32)
+    #: Words that the task moved.
     payload_words: unsigned(32)
-    #: 64 bits: useful multiply-adds
+    #: Useful multiply-adds.
     useful_macs: unsigned(64)
 
 

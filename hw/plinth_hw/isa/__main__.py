@@ -1,0 +1,145 @@
+"""Writes the tables of the programmer's guide from the declarations: ``python -m plinth_hw.isa FILE``.
+
+Everything between ``<!-- isa begin -->`` and ``<!-- isa end -->`` is replaced; with ``--check`` nothing is
+written and the exit code is 1 if the file is out of date.
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from amaranth.lib import data
+
+from plinth_hw.isa import registers, tasks
+from plinth_hw.isa.parameters import PRESETS
+
+BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
+
+
+def _comments(source: str) -> dict[str, str]:
+    """The ``#:`` lines above each assignment or annotation."""
+    found: dict[str, str] = {}
+    collected: list[str] = []
+    for line in source.splitlines():
+        text = line.strip()
+        if text.startswith("#:"):
+            collected.append(text[2:].strip())
+        elif match := re.match(r"(\w+)\s*[:=]", text):
+            if collected:
+                found[match[1]] = " ".join(collected)
+            collected = []
+        else:
+            collected = []
+    return found
+
+
+def _fields(layout: Any, first: int = 0, prefix: str = "") -> Iterator[tuple[int, int, str]]:
+    """(first bit, bits, name) of every field, nested structures named with dots."""
+    shape = data.Layout.cast(layout)
+    for name, field in shape:
+        start, inner = first + field.offset, field.shape
+        label = f"{prefix}{name}"
+        if str(name).startswith("reserved"):
+            continue
+        nested: Any = inner
+        if isinstance(inner, type) and issubclass(inner, data.Struct):
+            nested = data.Layout.cast(inner)
+        if isinstance(nested, data.ArrayLayout):
+            size = data.Layout.cast(nested).size
+            yield start, size, f"{label}[{nested.length}]"
+        elif isinstance(nested, data.StructLayout) and inner is not tasks.Pointer:
+            yield from _fields(nested, start, f"{label}.")
+        else:
+            yield start, field.width, label
+
+
+def _layout_table(layout: Any) -> Iterator[str]:
+    comments = _comments(inspect.getsource(layout))
+    yield "| word | bits | field | meaning |"
+    yield "| ---: | ---: | --- | --- |"
+    for start, width, name in _fields(layout):
+        word, low = divmod(start, 32)
+        high = low + width - 1
+        words = str(word) if high < 32 else f"{word} to {(start + width - 1) // 32}"
+        bits = f"{high}:{low}" if high < 32 else "all"
+        yield f"| {words} | {bits} | `{name}` | {comments.get(name.split('[')[0].split('.')[0], '')} |"
+
+
+def _enum_table(enum: type[Enum]) -> Iterator[str]:
+    comments = _comments(inspect.getsource(enum))
+    yield "| value | name | meaning |"
+    yield "| ---: | --- | --- |"
+    for member in enum:
+        yield f"| {member.value} | `{member.name}` | {comments.get(member.name, '')} |"
+
+
+def _register_table(enum: type[Any], width: int) -> Iterator[str]:
+    comments = _comments(inspect.getsource(enum))
+    shared = ""
+    yield "| address | register | meaning |"
+    yield "| ---: | --- | --- |"
+    for member in enum:
+        shared = comments.get(member.name, shared if "64 bits each" in shared else "")
+        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {shared} |"
+
+
+def tables() -> str:
+    """All tables as Markdown."""
+    lines: list[str] = ["## Descriptors", "",
+                        f"A descriptor has {tasks.DESCRIPTOR_WORDS} words and is aligned to its own size: "
+                        f"{tasks.HEADER_WORDS} words of header, {tasks.BODY_WORDS} words of body.", ""]
+    parts: list[tuple[str, Any]] = [
+        ("Header", tasks.TaskHeader), ("Pointer", tasks.Pointer), ("Matrix body", tasks.MatrixBody),
+        ("Vector body", tasks.VectorBody), ("Region of a vector body", tasks.VectorRegion),
+        ("Move of a vector body", tasks.VectorMove),
+        ("Instruction of a vector body", tasks.VectorInstruction),
+        ("Collective body", tasks.CollectiveBody), ("Transfer body", tasks.TransferBody),
+        ("Completion record", tasks.Record)]
+    for title, layout in parts:
+        lines += [f"### {title}", "", *_layout_table(layout), ""]
+    enums: list[type[Any]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,
+                              tasks.VectorFunction, tasks.CollectiveOperation, tasks.UpdateOperation,
+                              tasks.TransferOperation, tasks.ErrorCode]
+    for enum in enums:
+        lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]
+    lines += ["## Registers", "", *_register_table(registers.Register, 3), ""]
+    lines += ["Arrays of registers:", "", "| address | register | meaning |", "| ---: | --- | --- |"]
+    comments = _comments(inspect.getsource(registers))
+    for name in ("BASES", "ENGINES", "ROUTES", "COUNTERS", "COUNTER_BASES", "LINK_WORDS"):
+        lines.append(f"| `{getattr(registers, name):#06x}` | `{name}` | {comments.get(name, '')} |")
+    lines += ["", "Offsets within an engine's status block:", "",
+              *_register_table(registers.EngineRegister, 2), "", "## Presets", "",
+              "| preset | array | products | interleave | beat | memory | operand buffers | output buffer "
+              "| vector scratchpad | link |",
+              "| --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"]
+    for preset in PRESETS.values():
+        kib = 4 / 1024
+        lines.append(
+            f"| `{preset.name}` | {preset.rows}x{preset.columns} | {preset.multiply_format} "
+            f"| {preset.interleave} | {preset.beat_words} words | {float(preset.memory_words_per_cycle):g} words a cycle "
+            f"| 2 x 2 x {preset.operand_buffer_words * kib:g} KiB | {preset.output_buffer_words * kib:g} KiB "
+            f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
+            f"| {preset.flit_words} words x {preset.link_rate} a cycle |")
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Bring a file up to date, or check that it is."""
+    check = "--check" in arguments
+    (path,) = [Path(argument) for argument in arguments if argument != "--check"]
+    old = path.read_text(encoding="utf-8")
+    head, _, rest = old.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    new = f"{head}{BEGIN}\n{tables()}{END}{tail}"
+    if check:
+        return int(new != old)
+    path.write_text(new, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

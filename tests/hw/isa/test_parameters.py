@@ -1,0 +1,57 @@
+"""Parameters and formats are checked where they are made."""
+
+from fractions import Fraction
+
+import pytest
+
+from plinth_hw.isa.formats import FP16, FP32, Fixed, Float
+from plinth_hw.isa.parameters import PRESETS, preset
+
+
+@pytest.mark.parametrize(("changes", "needle"), [
+    ({"rows": 0}, "rows must be positive, not 0"),
+    ({"beat_words": 12}, "power of two, not 12"),
+    ({"beat_words": 4}, "at least max"),
+    ({"output_buffer_words": 100}, "one tile of 512 words, not 100"),
+    ({"link_rate": Fraction(3, 2)}, "link_rate"),
+    ({"memory_words_per_cycle": Fraction(17)}, "at most beat_words = 16"),
+    ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
+    ({"axi_ports": 32}, "axi_ports"),
+])
+def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
+    with pytest.raises(ValueError, match=needle):
+        preset("ndp-demo", **changes)
+
+
+def test_a_wrong_kind_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"rows must be an integer, not 8\.0"):
+        preset("ndp-demo", rows=8.0)
+    with pytest.raises(TypeError):
+        Float(8.0, 23)
+    with pytest.raises(ValueError, match="Exponent width"):
+        Float(1, 23)
+    with pytest.raises(ValueError, match="at least one value bit"):
+        Fixed(0, 0)
+
+
+def test_unknown_presets_list_the_known() -> None:
+    with pytest.raises(ValueError, match="ndp-demo"):
+        preset("nope")
+
+
+def test_the_paper_preset_has_the_sizes_of_the_paper() -> None:
+    """MPT section VI.B and Table III."""
+    paper = PRESETS["ndp-paper"]
+    assert (paper.rows, paper.columns) == (64, 64)
+    assert paper.memory_words_per_cycle * 4 == 320
+    assert paper.operand_buffer_words * 4 == 512 * 1024
+    assert paper.output_buffer_words * 4 == 128 * 1024
+    assert paper.vector_buffer_words * 4 == 512 * 1024
+    assert paper.chunk_words * 4 == 256
+    assert paper.flit_words * paper.link_rate * 4 == 60
+
+
+def test_formats_know_their_special_patterns() -> None:
+    assert (FP32.bits, FP32.bias, FP32.quiet_nan, FP32.infinity) == (32, 127, 0x7FC00000, 0x7F800000)
+    assert (FP16.bits, FP16.bias, FP16.quiet_nan, FP16.infinity) == (16, 15, 0x7E00, 0x7C00)
+    assert Fixed(3, 12).bits == 16
