@@ -120,7 +120,8 @@ def tables() -> str:
         kib = 4 / 1024
         lines.append(
             f"| `{preset.name}` | {preset.rows}x{preset.columns} | {preset.multiply_format} "
-            f"| {preset.interleave} | {preset.beat_words} words | {float(preset.memory_words_per_cycle):g} words a cycle "
+            f"| {preset.interleave} | {preset.beat_words} words "
+            f"| {float(preset.memory_words_per_cycle):g} words a cycle "
             f"| 2 x 2 x {preset.operand_buffer_words * kib:g} KiB | {preset.output_buffer_words * kib:g} KiB "
             f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
             f"| {preset.flit_words} words x {preset.link_rate} a cycle |")

@@ -82,11 +82,19 @@ class EngineRegister(IntEnum):
     WAIT_COUNTER = 0x08
     #: counter value that would satisfy it
     WAIT_VALUE = 0x0C
+    #: cycles with useful work (64 bits, as all below)
     BUSY = 0x10
+    #: cycles that waited for operands
     STALL_INPUT = 0x18
+    #: cycles that waited for room for results
     STALL_OUTPUT = 0x20
+    #: cycles that waited for a memory response
     STALL_MEMORY = 0x28
+    #: payload words moved
     WORDS = 0x30
+    #: useful multiply-adds
     USEFUL_MACS = 0x38
+    #: issued multiply-adds, padding included
     ISSUED_MACS = 0x40
+    #: tasks completed
     TASKS = 0x48

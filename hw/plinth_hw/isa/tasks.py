@@ -191,7 +191,9 @@ class VectorOp(enum.Enum, shape=unsigned(5)):
 class VectorFunction(enum.Enum, shape=unsigned(3)):
     """Tables of the function unit."""
 
+    #: e to the power of x.
     EXPONENTIAL = 0
+    #: 1 / x.
     RECIPROCAL = 1
 
 
@@ -326,10 +328,13 @@ class TransferBody(data.Struct):
     rows: unsigned(32)
     #: Planes.
     planes: unsigned(32)
-    #: Words from row to row and from plane to plane.
+    #: Words from row to row of the source.
     source_row_stride: unsigned(32)
+    #: Words from plane to plane of the source.
     source_plane_stride: unsigned(32)
+    #: Words from row to row of the destination.
     destination_row_stride: unsigned(32)
+    #: Words from plane to plane of the destination.
     destination_plane_stride: unsigned(32)
 
 
@@ -374,6 +379,7 @@ class Record(data.Struct):
 class ErrorCode(enum.Enum, shape=unsigned(8)):
     """Why a die stopped (register ERROR_CODE)."""
 
+    #: No error.
     NONE = 0
     #: Engine number not present on this die.
     BAD_ENGINE = 1
