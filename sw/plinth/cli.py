@@ -20,6 +20,9 @@ from plinth.model.network import ZOO, load_network
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import PRESETS, preset
 
+#: Rows of `plinth bench`, in the order in which they run.
+BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "train_step_utilisation", "ring_efficiency",
+               "harness_efficiency", "thread_scaling", "cosim_rate")
 #: Arrays that a training run can use.
 DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
@@ -161,6 +164,38 @@ def evaluate(checkpoint: Path, network: str, as_json: bool) -> None:
     else:
         click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): training accuracy "
                    f"{result['train_accuracy']:.2%}, test accuracy {result['test_accuracy']:.2%}")
+
+
+@cli.command()
+@click.option("--only", type=click.Choice(BENCH_NAMES), help="run one row")
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def bench(only: str | None, as_json: bool) -> None:
+    """Measure utilisation and speed; rows go to bench.json in the build folder."""
+    import json
+
+    from plinth.bench.run import run_benches
+
+    console = Console(stderr=True)
+    rows = run_benches(backends.build_root() / "bench.json", only, console)
+    if as_json:
+        click.echo(json.dumps(rows))
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def doctor(as_json: bool) -> None:
+    """Which tools were found, which version, and the command that mends what is missing."""
+    import json
+
+    from plinth import doctor as tools
+
+    rows = tools.run()
+    if as_json:
+        click.echo(json.dumps([row.to_data() for row in rows]))
+    else:
+        tools.show(rows)
+    if not all(row.found for row in rows):
+        sys.exit(2)
 
 
 @cli.command("list")

@@ -98,3 +98,7 @@ class EngineRegister(IntEnum):
     ISSUED_MACS = 0x40
     #: tasks completed
     TASKS = 0x48
+    #: low 32 bits of the cycle of the first busy cycle since the counters were cleared
+    FIRST_BUSY = 0x50
+    #: low 32 bits of the cycle of the last busy cycle
+    LAST_BUSY = 0x54

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer
-from plinth.lower.program import Graph, Program, descriptor_words
+from plinth.lower.builder import Buffer, descriptor_words
+from plinth.lower.program import Graph, Program
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, Record
@@ -31,7 +31,10 @@ class DieError(UserError):
 
 @dataclass(frozen=True)
 class EngineCounters:
-    """Counters of one engine since they were cleared; cycles but for the last four."""
+    """Counters of one engine since they were cleared: cycles, then what was done in them.
+
+    ``first_busy`` and ``last_busy`` are cycle numbers modulo 2^32.
+    """
 
     busy: int
     stall_input: int
@@ -41,6 +44,8 @@ class EngineCounters:
     useful_macs: int
     issued_macs: int
     tasks: int
+    first_busy: int
+    last_busy: int
 
 
 @dataclass(frozen=True)
@@ -247,7 +252,9 @@ class Driver:
             result[engine] = EngineCounters(*(wide(block + register) for register in (
                 EngineRegister.BUSY, EngineRegister.STALL_INPUT, EngineRegister.STALL_OUTPUT,
                 EngineRegister.STALL_MEMORY, EngineRegister.WORDS, EngineRegister.USEFUL_MACS,
-                EngineRegister.ISSUED_MACS, EngineRegister.TASKS)))
+                EngineRegister.ISSUED_MACS, EngineRegister.TASKS)),
+                device.read_register(block + EngineRegister.FIRST_BUSY),
+                device.read_register(block + EngineRegister.LAST_BUSY))
         return result
 
     def link_words(self, die: int) -> list[int]:

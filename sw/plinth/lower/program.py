@@ -3,11 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from plinth.lower.builder import Buffer, Task, descriptor_words
+from plinth.lower.builder import Buffer, GraphBuilder, Task, require_memory
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import DESCRIPTOR_WORDS
-
-__all__ = ["Graph", "Program", "descriptor_words"]
+from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, RECORD_WORDS, CollectiveOperation, Engine
 
 
 @dataclass(frozen=True)
@@ -49,3 +47,48 @@ class Program:
     def dies(self) -> int:
         """Dies of the array."""
         return len(self.step)
+
+
+def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int) -> GraphBuilder:
+    """The graph that tells a die its place in a ring of dies."""
+    builder = GraphBuilder(parameters)
+    index = members.index(die)
+    builder.add("set_group", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP, {
+        "group": group, "members": len(members), "index": index,
+        "next_die": members[(index + 1) % len(members)]})
+    return builder
+
+
+def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, memory_words: int,
+             gradient_scale: float = 1.0) -> Program:
+    """Put the graphs of every die behind its buffers: records, set-up graph, step graph.
+
+    All dies have the same buffers; every task of the step leaves a completion record.
+
+    Raises
+    ------
+    UserError
+        If they do not fit the die's memory.
+    """
+    builder = step[0]
+    parameters = builder.parameters
+    line = max(DESCRIPTOR_WORDS, parameters.beat_words)
+
+    def aligned(address: int) -> int:
+        return -(-address // line) * line
+
+    setup_tasks = [one.finish(record=False) for one in setup]
+    step_tasks = [one.finish(record=True) for one in step]
+    records = aligned(builder.end)
+    first = aligned(records + RECORD_WORDS * len(step_tasks[0]))
+    second = aligned(first + DESCRIPTOR_WORDS * len(setup_tasks[0]))
+    end = second + DESCRIPTOR_WORDS * len(step_tasks[0])
+    require_memory(end, memory_words)
+    return Program(
+        parameters=parameters,
+        setup=[Graph("setup", first, tuple(tasks), one.advances)
+               for one, tasks in zip(setup, setup_tasks, strict=True)],
+        step=[Graph("step", second, tuple(tasks), one.advances)
+              for one, tasks in zip(step, step_tasks, strict=True)],
+        buffers=builder.buffers, moving=builder.moving, gradient_scale=gradient_scale, records=records,
+        memory_words=end)

@@ -25,16 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer, GraphBuilder, require_memory
-from plinth.lower.program import Graph, Program
+from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.network import Dense, Network
 from plinth.plan.plan import Plan
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
-    DESCRIPTOR_WORDS,
-    RECORD_WORDS,
     CollectiveOperation,
     Engine,
     MatrixOperation,
@@ -244,7 +242,7 @@ class _StepBuilder:
 
 
 def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, rate: float, steps: int,
-                   memory_words: int, record: bool = True) -> Program:
+                   memory_words: int) -> Program:
     """The graphs of a data-parallel training step on every die of the plan.
 
     Parameters
@@ -262,27 +260,13 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     UserError
         If the network does not fit the die's memory or its vector scratchpad.
     """
-    setup: list[Graph] = []
-    step: list[Graph] = []
+    reduction = plan.reductions[0]
+    setup, step = [], []
     for die in range(plan.dies):
-        builder = GraphBuilder(parameters)
-        members = plan.reductions[0].members
-        builder.add("set_group", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP, {
-            "group": plan.reductions[0].group, "members": len(members), "index": members.index(die),
-            "next_die": members[(members.index(die) + 1) % len(members)]})
-        setup_tasks, setup_advances = builder.finish(record=False), builder.advances
-        builder = GraphBuilder(parameters)
-        stage = _StepBuilder(network, parameters, plan.batch // plan.dies, plan.batch, rate, steps, builder)
+        setup.append(ring_setup(parameters, reduction.members, die, reduction.group))
+        stage = _StepBuilder(network, parameters, plan.batch // plan.dies, plan.batch, rate, steps,
+                             GraphBuilder(parameters))
         stage.forward()
         stage.backward()
-        tasks = builder.finish(record=record)
-        line = max(DESCRIPTOR_WORDS, parameters.beat_words)
-        records = -(-builder.end // line) * line
-        first = -(-(records + RECORD_WORDS * len(tasks)) // line) * line
-        second = first + -(-DESCRIPTOR_WORDS * len(setup_tasks) // line) * line
-        end = second + DESCRIPTOR_WORDS * len(tasks)
-        require_memory(end, memory_words)
-        setup.append(Graph("setup", first, tuple(setup_tasks), setup_advances))
-        step.append(Graph("step", second, tuple(tasks), builder.advances))
-    return Program(parameters=parameters, setup=setup, step=step, buffers=builder.buffers,
-                   moving=builder.moving, gradient_scale=stage.scale, records=records, memory_words=end)
+        step.append(stage.builder)
+    return assemble(setup, step, memory_words=memory_words, gradient_scale=stage.scale)

@@ -164,8 +164,9 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
     engines: dict[str, dict[str, int]] = {}
     for die in range(dies):
         for engine, counters in driver.counters(die).items():
-            total = engines.setdefault(engine.name.lower(), dict.fromkeys(asdict(counters), 0))
-            for key, value in asdict(counters).items():
+            values = {key: value for key, value in asdict(counters).items() if not key.endswith("_busy")}
+            total = engines.setdefault(engine.name.lower(), dict.fromkeys(values, 0))
+            for key, value in values.items():
                 total[key] += value
     links = [driver.link_words(die) for die in range(dies)]
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"]

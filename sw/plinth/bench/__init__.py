@@ -1,0 +1,1 @@
+"""Benchmarks: cycle counts from hardware counters, and the speed of the co-simulation."""

@@ -1,0 +1,203 @@
+"""The rows of ``build/bench.json``, one function each."""
+
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from plinth import backends
+from plinth.driver.driver import Driver, TaskRecord
+from plinth.lower.builder import GraphBuilder
+from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.training import interleave_m_log2, lower_training
+from plinth.model.network import ZOO
+from plinth.plan.plan import data_parallel
+from plinth.training.data import digits
+from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.tasks import CollectiveOperation, Engine, MatrixOperation, UpdateOperation
+
+#: Memory of a die in a benchmark, in words.
+MEMORY_WORDS = 1 << 22
+
+
+@dataclass(frozen=True)
+class Row:
+    """One benchmark's result."""
+
+    name: str
+    value: float
+    unit: str
+    limited_by: str
+    detail: dict[str, Any]
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON holds it."""
+        return asdict(self)
+
+
+def _random_words(count: int, seed: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
+    return np.random.default_rng(seed).standard_normal(count).astype(np.float32).view(np.uint32)
+
+
+def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord, dict[str, int]]:
+    """Record and engine counters of one GEMM on one die, its result checked against the golden model."""
+    builder = GraphBuilder(parameters)
+    a, b, c = (builder.allocate(name, rows, columns)
+               for name, rows, columns in (("a", m, k), ("b", k, n), ("c", m, n)))
+    builder.add("gemm", Engine.MATRIX, MatrixOperation.GEMM, {
+        "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
+        "c_stride": c.stride, "m": m, "n": n, "k": k,
+        "interleave_m_log2": interleave_m_log2(parameters, m, n)}, reads=[a, b], writes=[c])
+    program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
+    arrays = [backends.cosim_array(parameters, 1, MEMORY_WORDS)[0],
+              backends.golden_array(parameters, 1, MEMORY_WORDS)]
+    drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in arrays]
+    for driver in drivers:
+        driver.write(0, a, _random_words(m * k, 1).reshape(m, k))
+        driver.write(0, b, _random_words(k * n, 2).reshape(k, n))
+        driver.clear_counters()
+        driver.step(0)
+    if not np.array_equal(drivers[0].read(0, c), drivers[1].read(0, c)):
+        raise AssertionError("the GEMM of the RTL differs from the golden model's")
+    return drivers[0].records(0)[0], asdict(drivers[0].counters(0)[Engine.MATRIX])
+
+
+def gemm_utilisation() -> list[Row]:
+    """256x256x256 on 16x16 FP32: from the task's start to its last write response, and between the first
+    and the last multiply-add."""
+    parameters = preset("ndp-bench")
+    m = n = k = 256
+    record, counters = _gemm(parameters, m, n, k)
+    pes = parameters.rows * parameters.columns
+    whole = record.end - record.start
+    core = counters["last_busy"] - counters["first_busy"] + 1
+    detail = {"m": m, "n": n, "k": k, "array": f"{parameters.rows}x{parameters.columns}", "cycles": whole,
+              "core_cycles": core, "counters": counters}
+    return [
+        Row("gemm_utilisation", m * n * k / (pes * whole), "useful multiply-adds / (PEs x cycles)",
+            "loading the first panels and storing the last tile", detail),
+        Row("gemm_core_utilisation", m * n * k / (pes * core), "useful multiply-adds / (PEs x cycles)",
+            "tile changes", detail),
+    ]
+
+
+def _ring(parameters: DieParameters, dies: int, words: int) -> int:
+    """Cycles of an all-reduce with SGD from the first die's start to the last die's end."""
+    setup, step = [], []
+    for die in range(dies):
+        setup.append(ring_setup(parameters, list(range(dies)), die, 0))
+        builder = GraphBuilder(parameters)
+        gradients, weights = builder.allocate("g", 1, words), builder.allocate("w", 1, words)
+        builder.add("all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
+            "source": gradients.pointer, "destination": weights.pointer, "words": words, "group": 0,
+            "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
+            reads=[gradients], writes=[weights])
+        step.append(builder)
+    program = assemble(setup, step, memory_words=MEMORY_WORDS)
+    drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
+               for array in (backends.cosim_array(parameters, dies, MEMORY_WORDS)[0],
+                             backends.golden_array(parameters, dies, MEMORY_WORDS))]
+    for driver in drivers:
+        for die in range(dies):
+            driver.write(die, gradients, _random_words(words, die).reshape(1, words))
+            driver.write(die, weights, _random_words(words, 99).reshape(1, words))
+        driver.step(0)
+    for die in range(dies):
+        if not np.array_equal(drivers[0].read(die, weights), drivers[1].read(die, weights)):
+            raise AssertionError(f"die {die}: the reduced weights differ from the golden model's")
+    records = [drivers[0].records(die)[0] for die in range(dies)]
+    return max(record.end for record in records) - min(record.start for record in records)
+
+
+def ring_efficiency() -> list[Row]:
+    """Ring reduce, update and broadcast of 256 KiB on four dies, against what the links allow."""
+    parameters = preset("ndp-demo")
+    dies = 4
+    rate = parameters.flit_words * parameters.link_rate
+
+    def efficiency(words: int) -> tuple[float, int]:
+        cycles = _ring(parameters, dies, words)
+        return float(2 * (dies - 1) * words / dies / rate / cycles), cycles
+
+    large, cycles = efficiency(65536)
+    small, small_cycles = efficiency(1024)
+    chunk = parameters.chunk_words
+    hop = (_ring(parameters, 4, chunk) - _ring(parameters, 2, chunk)) / 4
+    return [Row("ring_efficiency", large, "bound / cycles", "filling and emptying the ring",
+                {"bytes": 262144, "dies": dies, "cycles": cycles, "cycles_4KiB": small_cycles,
+                 "efficiency_4KiB": small, "link_words_per_cycle": float(rate), "directions": 1,
+                 "hop_cycles": hop})]
+
+
+def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
+    """A training session on co-simulated demo dies, without golden model and reference."""
+    parameters, network, batch = preset("ndp-demo"), ZOO["digits-mlp"], 128
+    plan = data_parallel(network, dies=dies, batch=batch, chunk_words=parameters.chunk_words)
+    program = lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+    array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    session = Session(network, digits(), program, driver, None, None, batch, 0)
+    session.load_parameters(initial_parameters(network, 0))
+    return session, driver, array, program
+
+
+def train_step_utilisation() -> list[Row]:
+    """The same over whole training steps of the digits network on four demo dies."""
+    session, driver, _, program = _training(4, None)
+    driver.clear_counters()
+    cycles = sum(result.cycles for result in session.epoch(0))
+    counters = [driver.counters(die)[Engine.MATRIX] for die in range(4)]
+    pes = program.parameters.rows * program.parameters.columns
+    value = sum(one.useful_macs for one in counters) / (pes * cycles * 4)
+    steps = len(session.losses)
+    busy = {engine.name.lower(): values.busy / steps for engine, values in driver.counters(0).items()}
+    return [Row("train_step_utilisation", value, "useful multiply-adds / (PEs x cycles)",
+                "dependencies: element-wise work between products, and the last layer's reduction, which "
+                "nothing hides", {"cycles_per_step": cycles / steps, "busy_cycles_per_step_die_0": busy,
+                                  "issued_macs": sum(one.issued_macs for one in counters)})]
+
+
+def _rate(dies: int, threads: int | None) -> float:
+    """Die-cycles a second of the harness over an epoch, dies together."""
+    session, _, array, _ = _training(dies, threads)
+    before = array.stats()
+    for _ in session.epoch(0):
+        pass
+    after = array.stats()
+    return float((after["die_cycles"] - before["die_cycles"]) / (after["seconds"] - before["seconds"]))
+
+
+def harness_efficiency() -> list[Row]:
+    """The compiled harness with one die, against a bare loop of the same model; median of five pairs."""
+    _, _, array, _ = _training(1, 1)
+    ratios = []
+    for _ in range(5):
+        bare = array.bare_eval(200_000)
+        ratios.append((_rate(1, 1), bare))
+    ratio, harness, bare = sorted((harness / bare, harness, bare) for harness, bare in ratios)[2]
+    return [Row("harness_efficiency", ratio, "die-cycles a second / bare cycles a second",
+                "memory model and link queues", {"harness": harness, "bare": bare})]
+
+
+def thread_scaling() -> list[Row]:
+    """Four dies on two threads over one thread; median of three pairs."""
+    pairs = [(_rate(4, 2), _rate(4, 1)) for _ in range(3)]
+    ratio = statistics.median(two / one for two, one in pairs)
+    return [Row("thread_scaling", ratio, "ratio", "the barrier once a link latency, shared caches",
+                {"pairs": [{"two_threads": two, "one_thread": one} for two, one in pairs]})]
+
+
+def cosim_rate() -> list[Row]:
+    """Die-cycles a second of ``make train``'s four dies, all together."""
+    return [Row("cosim_rate", _rate(4, None), "die-cycles a second", "evaluation of the Verilated dies", {})]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    "gemm_utilisation": gemm_utilisation, "gemm_core_utilisation": gemm_utilisation,
+    "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
+    "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
+}
