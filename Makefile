@@ -1,0 +1,78 @@
+# Every target sets up .venv from the lock file on first use and works without network afterwards.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.locked
+BUILD := $(if $(PLINTH_BUILD),$(PLINTH_BUILD),build)
+# pytest-xdist workers
+JOBS ?= 2
+ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
+PYTHON := python3
+endif
+
+DIES ?= 4
+EPOCHS ?=
+SEED ?=
+FORMAT ?= fp32
+NETWORK ?= digits-mlp
+ARGS ?=
+PRESET ?= ndp-demo
+ONLY ?=
+N ?= 5000000
+
+.DEFAULT_GOAL := help
+.PHONY: help train test test-quick test-long test-arith lint verilog bench fpga-arith fpga-area doctor clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@echo "setting up $(VENV) from requirements.lock"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 2; }
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-version-check -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --no-cache-dir --disable-pip-version-check --no-deps \
+		--no-build-isolation --editable .
+	@touch $@
+
+train: $(STAMP) ## train on the digits (DIES=4 EPOCHS= SEED= FORMAT=fp32|mixed NETWORK= ARGS=)
+	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) --format $(FORMAT) \
+		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+test: $(STAMP) ## the regression
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not long" $(ARGS)
+
+test-quick: $(STAMP) ## its fast part
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup -m "not long and not slow" $(ARGS)
+
+test-long: $(STAMP) ## long campaigns on top of the regression
+	@$(BIN)/python -m pytest -q -m "long" $(ARGS)
+
+test-arith: $(STAMP) ## N random cases for each arithmetic operation (N=5000000)
+	@$(BIN)/python -m pytest -q tests/hw/arith --arith-cases $(N) $(ARGS)
+
+lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
+	@$(BIN)/ruff check
+	@$(BIN)/python -m mypy
+	@$(BIN)/python -m plinth_sim.rtl.lint
+
+verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into build/verilog/
+	@$(BIN)/python -m plinth_hw $(PRESET) --out $(BUILD)/verilog/$(PRESET).v
+
+bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
+	@$(BIN)/plinth bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
+	@$(BIN)/python -m plinth_hw.fpga arith
+
+fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo on ECP5
+	@$(BIN)/python -m plinth_hw.fpga area
+
+doctor: $(STAMP) ## which tools were found
+	@$(BIN)/plinth doctor
+
+clean: ## remove build/ and .venv/
+	@rm -rf build $(VENV) *.egg-info
