@@ -1,0 +1,133 @@
+"""Random task graphs over all engines: the same on every die, with different data."""
+
+import numpy as np
+
+from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.vector import VectorProgram
+from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import (
+    CollectiveOperation,
+    Engine,
+    MatrixOperation,
+    TransferOperation,
+    UpdateOperation,
+    VectorFunction,
+    VectorOp,
+    VectorOperation,
+)
+
+ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
+
+
+class RandomGraph:
+    """Appends random tasks to a graph over a pool of square buffers.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    seed : int
+    size : int
+        Rows and columns of each buffer.
+    buffers : int
+        How many; few of them make many dependencies.
+    """
+
+    def __init__(self, parameters: DieParameters, seed: int, *, size: int = 12, buffers: int = 5):
+        self.parameters = parameters
+        self.size = size
+        self.rng = np.random.default_rng(seed)
+        self.builder = GraphBuilder(parameters)
+        self.packed = parameters.multiply_format == FP16
+        self.pool = [self.builder.allocate(f"b{index}", size, size) for index in range(buffers)]
+        self.operands = ([self.builder.allocate(f"h{index}", size, size, packed=True) for index in range(2)]
+                         if self.packed else self.pool)
+
+    def pick(self, count: int) -> list[Buffer]:
+        """Different buffers of the pool."""
+        return [self.pool[index] for index in self.rng.permutation(len(self.pool))[:count]]
+
+    def extent(self) -> int:
+        """A random extent of a matrix."""
+        return int(self.rng.integers(1, self.size + 1))
+
+    def gemm(self, name: str) -> None:
+        """A product of random shape, transposes and interleave."""
+        (c,) = self.pick(1)
+        choices = [one for one in self.operands if one is not c]
+        a, b = (choices[int(index)] for index in self.rng.integers(0, len(choices), 2))
+        depth = self.parameters.interleave.bit_length()
+        self.builder.add(name, Engine.MATRIX, MatrixOperation.GEMM, {
+            "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride,
+            "c": c.pointer, "c_stride": c.stride,
+            "m": self.extent(), "n": self.extent(), "k": self.extent(),
+            "transpose_a": int(self.rng.integers(2)), "transpose_b": int(self.rng.integers(2)),
+            "accumulate": int(self.rng.integers(2)),
+            "interleave_m_log2": int(self.rng.integers(depth))}, reads=[a, b, c], writes=[c])
+
+    def vector(self, name: str) -> None:
+        """An element-wise operation, a reduction with broadcast, and sometimes a function."""
+        a, b, c = self.pick(3)
+        program = VectorProgram(self.parameters, self.extent(), self.extent())
+        program.load("x", a)
+        program.load("y", b)
+        program.run(ELEMENTWISE[int(self.rng.integers(len(ELEMENTWISE)))], "z", "x", "y")
+        shape = "row" if self.rng.integers(2) else "column"
+        program.run(VectorOp.SUM if self.rng.integers(2) else VectorOp.MAXIMUM, "s", "z", shape=shape)
+        if self.rng.integers(2):
+            program.run(VectorOp.FUNCTION, "s", "s", VectorFunction.RECIPROCAL)
+        program.run(VectorOp.MUL, "z", "z", "s")
+        if self.rng.integers(2):
+            program.run(VectorOp.SCALE, "z", "z", immediate=float(self.rng.standard_normal()))
+        program.store("z", c)
+        self.builder.add(name, Engine.VECTOR, VectorOperation.PROGRAM, program.body(), reads=[a, b, c],
+                         writes=[c])
+
+    def half(self, name: str) -> None:
+        """Convert a buffer to FP16 operands."""
+        (a,) = self.pick(1)
+        h = self.operands[int(self.rng.integers(2))]
+        program = VectorProgram(self.parameters, self.size, self.size)
+        program.load("x", a)
+        program.store("x", h)
+        self.builder.add(name, Engine.VECTOR, VectorOperation.PROGRAM, program.body(), reads=[a], writes=[h])
+
+    def transfer(self, name: str) -> None:
+        """A strided copy at odd offsets."""
+        a, b = self.pick(2)
+        rows, columns = int(self.rng.integers(1, self.size)), int(self.rng.integers(1, self.size))
+        shift = int(self.rng.integers(0, self.size - columns + 1))
+        self.builder.add(name, Engine.TRANSFER, TransferOperation.COPY, {
+            "source": {"offset": a.address + shift, "base": 0}, "destination": b.pointer, "columns": columns,
+            "rows": rows, "planes": 1, "source_row_stride": a.stride, "destination_row_stride": b.stride},
+            reads=[a, b], writes=[b])
+
+    def collective(self, name: str, message: int) -> None:
+        """An all-reduce, reduce-scatter or all-gather over the ring."""
+        a, b = self.pick(2)
+        self.builder.add(name, Engine.COLLECTIVE, CollectiveOperation(int(self.rng.integers(3))), {
+            "source": a.pointer, "destination": b.pointer,
+            "words": int(self.rng.integers(1, a.words + 1)), "group": 0,
+            "update": UpdateOperation(int(self.rng.integers(2))), "message": message,
+            "rate": int(np.float32(self.rng.standard_normal()).view(np.uint32))}, reads=[a, b], writes=[b])
+
+    def fill(self, tasks: int) -> None:
+        """Append so many random tasks."""
+        for index in range(tasks):
+            kind = self.rng.choice(["gemm", "vector", "transfer", "collective", *["half"] * self.packed])
+            if kind == "collective":
+                self.collective(f"{index}.collective", index % 256)
+            else:
+                getattr(self, kind)(f"{index}.{kind}")
+
+
+def random_program(parameters: DieParameters, dies: int, seed: int, tasks: int,
+                   memory_words: int) -> tuple[Program, list[Buffer]]:
+    """The same random graph on every die of a ring, and its buffers."""
+    graphs = [RandomGraph(parameters, seed) for _ in range(dies)]
+    for graph in graphs:
+        graph.fill(tasks)
+    setup = [ring_setup(parameters, range(dies), die, 0) for die in range(dies)]
+    program = assemble(setup, [graph.builder for graph in graphs], memory_words=memory_words)
+    return program, list(graphs[0].builder.buffers.values())
