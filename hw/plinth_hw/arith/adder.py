@@ -20,8 +20,11 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import normalise, powers_of_two, shift_right_sticky, special_or
+from plinth_hw.arith.common import empty_groups, leading_groups, select, shift_right_sticky, special_or
 from plinth_hw.isa.formats import Float
+
+#: Normalisation goes by groups of ``2**2`` places first, then by places.
+_GROUP_LOG2 = 2
 
 
 class FloatAdder(wiring.Component):
@@ -78,26 +81,29 @@ class FloatAdder(wiring.Component):
         def register(width: int, name: str) -> Signal:
             return Signal(width, name=name, reset_less=True)
 
-        # Stage 1: x has the larger magnitude.
+        # Stage 1: x has the larger magnitude; so if only one of both is normal, it is x.
         x = register(fmt.bits, "x_1")
         y = register(fmt.bits - 1, "y_1")
-        subtract = register(1, "subtract_1")
-        swap = Signal()
-        m.d.comb += swap.eq(self.a[:-1] < self.b[:-1])
+        subtract, x_normal, y_normal = (register(1, f"{name}_1") for name in ("subtract", "x_normal", "y_normal"))
+        swap, a_normal, b_normal = Signal(), Signal(), Signal()
+        m.d.comb += [
+            swap.eq(self.a[:-1] < self.b[:-1]),
+            a_normal.eq(self.a[fraction:-1].any()),
+            b_normal.eq(self.b[fraction:-1].any()),
+        ]
         m.d.sync += [
             x.eq(Mux(swap, self.b, self.a)),
             y.eq(Mux(swap, self.a, self.b)),
             subtract.eq(self.a[-1] ^ self.b[-1]),
+            x_normal.eq(a_normal | b_normal),
+            y_normal.eq(a_normal & b_normal),
         ]
 
         # Stage 2: exponent difference, alignment by its higher bits.
         x_exponent, y_exponent = x[fraction:-1], y[fraction:]
-        x_normal, y_normal = Signal(), Signal()
         x_special, y_special = Signal(), Signal()
         difference = Signal(exponent + 1)
         m.d.comb += [
-            x_normal.eq(x_exponent.any()),
-            y_normal.eq(y_exponent.any()),
             x_special.eq(x_exponent.all()),
             y_special.eq(y_exponent.all()),
             # A subnormal's exponent counts as 1: one less if only y is subnormal, brought in as a carry.
@@ -107,8 +113,13 @@ class FloatAdder(wiring.Component):
         amount = difference[1:]
         fine_levels = min(3, levels)
         y_significand = Cat(Const(0, 2), y[:fraction], y_normal)
-        coarse, lost = shift_right_sticky(m, "coarse", y_significand, amount[fine_levels:levels],
-                                          fraction + 3, unit_log2=fine_levels)
+        coarse_amount = amount[fine_levels:levels]
+        coarse, lost = Signal(fraction + 3), Signal()
+        m.d.comb += [
+            coarse.eq(y_significand >> Cat(Const(0, fine_levels), coarse_amount)),
+            lost.eq(select([y_significand[:i << fine_levels].any() for i in range(1 << len(coarse_amount))],
+                           coarse_amount)),
+        ]
         far = amount[levels:].any()
 
         sign_2, subtract_2 = register(1, "sign_2"), register(1, "subtract_2")
@@ -144,28 +155,40 @@ class FloatAdder(wiring.Component):
             sum_3.eq(total_sum[1:]),
         ]
 
-        # Stages 4 and 5: normalise by min(leading zeros, exponent), limited so that subnormals stay.
-        steps = powers_of_two((total - 1).bit_length())
-        empty = Signal()
-        m.d.comb += empty.eq(~sum_3.any())
-        coarse_sum, coarse_exponent = normalise(m, "coarse", sum_3, exponent_3, steps[:-3])
+        # Stage 4: normalise by fours, by min(leading zeros, exponent) so that subnormals stay.
+        empty = empty_groups(m, "sum", sum_3, _GROUP_LOG2)
+        group_bits = (len(empty) - 1).bit_length()
+        limit_bits = group_bits + _GROUP_LOG2
+        # The exponent, as far as it can limit the shift.
+        limit = Signal(limit_bits)
+        m.d.comb += limit.eq(exponent_3[:limit_bits] | exponent_3[limit_bits:].any().replicate(limit_bits))
+        groups = leading_groups(m, "sum", empty, limit[_GROUP_LOG2:])
+        coarse_sum = Signal(total)
+        m.d.comb += coarse_sum.eq(sum_3 << Cat(Const(0, _GROUP_LOG2), groups))
+        zero = Cat(*empty).all()
         sign_4 = register(1, "sign_4")
         nan_4, infinite_4 = register(1, "nan_4"), register(1, "infinite_4")
         exponent_4 = register(exponent, "exponent_4")
+        limit_4 = register(_GROUP_LOG2, "limit_4")
         sum_4 = register(total, "sum_4")
         m.d.sync += [
-            sign_4.eq(sign_3 & ~(empty & subtract_3)), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
-            exponent_4.eq(Mux(empty, 0, coarse_exponent)),
+            sign_4.eq(sign_3 & ~(zero & subtract_3)), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
+            exponent_4.eq(Mux(zero, 0, Cat(exponent_3[:_GROUP_LOG2], exponent_3[_GROUP_LOG2:] - groups))),
+            limit_4.eq(Mux(zero, 0, Mux(limit[_GROUP_LOG2:] == groups, limit[:_GROUP_LOG2], -1))),
             sum_4.eq(coarse_sum),
         ]
-        fine_sum, fine_exponent = normalise(m, "fine", sum_4, exponent_4, steps[-3:])
+
+        # Stage 5: normalise by the rest.
+        places = leading_groups(m, "places", [~bit for bit in reversed(sum_4[-1 << _GROUP_LOG2:])], limit_4)
+        fine_sum = Signal(total)
+        m.d.comb += fine_sum.eq(sum_4 << places)
         sign_5 = register(1, "sign_5")
         nan_5, infinite_5 = register(1, "nan_5"), register(1, "infinite_5")
         exponent_5 = register(exponent, "exponent_5")
         sum_5, sticky_5 = register(total - 3, "sum_5"), register(1, "sticky_5")
         m.d.sync += [
             sign_5.eq(sign_4), nan_5.eq(nan_4), infinite_5.eq(infinite_4),
-            exponent_5.eq(fine_exponent),
+            exponent_5.eq(exponent_4 - places),
             sum_5.eq(fine_sum[3:]),
             sticky_5.eq(fine_sum[:3].any()),
         ]

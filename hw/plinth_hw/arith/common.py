@@ -32,24 +32,17 @@ def shift_right_sticky(m: Module, name: str, value: Value, amount: Value, kept: 
     return value, lost
 
 
-def leading_zeros(m: Module, name: str, value: Value, bits: int) -> Value:
-    """Number of zeros above the highest one, as ``bits`` bits; all ones or less where there is no one.
-
-    Halves the word ``bits`` times; ``value`` is at most ``2**bits`` bits wide and is padded below with ones.
-    """
-    width = 1 << bits
-    rest: Value = Cat(Const(-1, width - len(value)), value)
-    count: list[Value] = []
-    for level in reversed(range(bits)):
-        half = 1 << level
-        empty = Signal(name=f"{name}_empty_{half}")
-        m.d.comb += empty.eq(~rest[half:].any())
-        count.insert(0, empty)
-        if level:
-            taken = Signal(half, name=f"{name}_{half}")
-            m.d.comb += taken.eq(Mux(empty, rest[:half], rest[half:]))
-            rest = taken
-    return Cat(*count)
+def leading_zeros(m: Module, name: str, value: Value, group_log2: int = 2) -> Value:
+    """Number of zeros above the highest one; not specified where there is no one."""
+    empty = empty_groups(m, name, value, group_log2)
+    bits = (len(empty) - 1).bit_length()
+    groups = leading_groups(m, name, empty, Const(-1, bits))
+    size = 1 << group_log2
+    padded = Cat(Const(0, -len(value) % size), value)
+    first = Signal(size, name=f"{name}_first")
+    m.d.comb += first.eq((padded << Cat(Const(0, group_log2), groups))[len(padded) - size:len(padded)])
+    places = leading_groups(m, f"{name}_places", [~bit for bit in reversed(first)], Const(-1, group_log2))
+    return Cat(places, groups)
 
 
 def normalise(m: Module, name: str, value: Value, exponent: Value,
@@ -77,6 +70,43 @@ def normalise(m: Module, name: str, value: Value, exponent: Value,
 def powers_of_two(bits: int) -> list[int]:
     """Steps that add up to every number of ``bits`` bits, highest first."""
     return [1 << i for i in reversed(range(bits))]
+
+
+def empty_groups(m: Module, name: str, value: Value, group_log2: int) -> list[Value]:
+    """For each group of bits from the highest down, whether it is all zeros. The lowest may be shorter."""
+    size, width = 1 << group_log2, len(value)
+    flags: list[Value] = []
+    for i, top in enumerate(range(width, 0, -size)):
+        flag = Signal(name=f"{name}_empty_{i}")
+        m.d.comb += flag.eq(~value[max(0, top - size):top].any())
+        flags.append(flag)
+    return flags
+
+
+def leading_groups(m: Module, name: str, empty: list[Value], limit: Value) -> Value:
+    """``min(leading empty groups, limit)``, ``limit`` being at most all ones of the count's bits.
+
+    Every bit of the count is looked up, for each value of the bits above it, directly in the groups' flags,
+    so that the depth is a few gates and not a chain of shifts.
+    """
+    bits = (len(empty) - 1).bit_length()
+    count = Signal(bits, name=f"{name}_groups")
+    for level in reversed(range(bits)):
+        step = 1 << level
+        cases = []
+        for above in range(1 << (bits - 1 - level)):
+            start = above * 2 * step
+            window = empty[start:start + step]
+            cases.append(Cat(*window).all() & (limit >= start + step))
+        m.d.comb += count[level].eq(select(cases, count[level + 1:]))
+    return count
+
+
+def select(cases: list[Value], index: Value) -> Value:
+    """``cases[index]``."""
+    for bit in range((len(cases) - 1).bit_length()):
+        cases = [Mux(index[bit], high, low) for low, high in zip(cases[::2], cases[1::2], strict=True)]
+    return cases[0]
 
 
 def special_or(fmt: Float, nan: Value, infinite: Value, sign: Value, magnitude: Value) -> Value:

@@ -162,7 +162,7 @@ class FloatMultiplier(wiring.Component):
         q_shape = signed(1 + max(abs(self._least_q), self._most_q).bit_length())
         sign_2, nan_2, infinite_2 = (register(1, f"{name}_2") for name in ("sign", "nan", "infinite"))
         q_2, zeros_2 = register(q_shape, "q_2"), register(shift_bits, "zeros_2")
-        counts = [leading_zeros(m, f"zeros_{i}", value, significand_bits.bit_length())
+        counts = [leading_zeros(m, f"zeros_{i}", value)
                   for i, value in enumerate(counted_1)]
         m.d.sync += [
             sign_2.eq(sign_1), nan_2.eq(nan_1), infinite_2.eq(infinite_1),
@@ -196,11 +196,14 @@ class FloatMultiplier(wiring.Component):
         sign_4, nan_4, infinite_4 = (register(1, f"{name}_4") for name in ("sign", "nan", "infinite"))
         product_4, sticky_4 = register(window, "product_4"), register(1, "sticky_4")
         exponent_4 = register(len(exponent_3), "exponent_4")
+        overflow_4, overflow_high_4 = register(1, "overflow_4"), register(1, "overflow_high_4")
         m.d.sync += [
             sign_4.eq(sign_3), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
             product_4.eq(shifted),
             sticky_4.eq(lost | product[:below].any()),
             exponent_4.eq(exponent_3),
+            overflow_4.eq(exponent_3 >= result.exponent_maximum - 1),
+            overflow_high_4.eq(exponent_3 == result.exponent_maximum - 2),
         ]
 
         # Stage 5: round and pack. The field is exponent_4 plus the two leading places.
@@ -214,7 +217,7 @@ class FloatMultiplier(wiring.Component):
                          product_4[0] & (product_4[1] | sticky_4))),
             magnitude.eq((Mux(some, exponent_4, 0) << result.fraction_bits)
                          + (Cat(fraction, places)) + carry),
-            overflow.eq(some & (exponent_4 + high >= result.exponent_maximum - 1)),
+            overflow.eq((some & overflow_4) | (high & overflow_high_4)),
         ]
         m.d.sync += self.o.eq(special_or(result, nan_4, infinite_4 | overflow, sign_4, magnitude))
         return m

@@ -6,9 +6,9 @@
                                                 +-- words 8 to 63 --> body queue of the engine
           otherwise one ``error`` pulse, and all that follows is dropped
 
-Combinational but for the remembered engine and wait counters. A descriptor waits at word 0 until its engine has
-room for it; later descriptors wait behind it (program order is a valid serial order, so the engine's earlier
-tasks cannot depend on them).
+Combinational but for the remembered engine and wait counters. A descriptor waits at word 0 until its engine
+has room for it; later descriptors wait behind it (program order is a valid serial order, so the engine's
+earlier tasks cannot depend on them).
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value

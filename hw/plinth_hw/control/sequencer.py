@@ -14,8 +14,8 @@
           v        v
         no wait pending and body delivered --> start
 
-The slots of an engine form a ring: tasks from ``old`` to ``head`` are started, from ``head`` to ``tail`` wait.
-One machine serves all engines. It does one of four things at a time, DONE before INSPECT before LOAD, and
+The slots of an engine form a ring: tasks from ``old`` to ``head`` are started, from ``head`` to ``tail``
+they wait. One machine serves all engines. It does one of four things at a time, DONE before INSPECT before LOAD, and
 polls when there is nothing else to do, each pending wait in turn; a wait once met is not polled again.
 
 Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
@@ -348,12 +348,11 @@ class Sequencer(wiring.Component):
                     with m.If(result.error == ErrorCode.NONE):
                         m.d.sync += [self.local.valid.eq(first.advance_enable),
                                      self.local.payload.eq(first.advance)]
-                with m.If(step == 2):
-                    with m.If(result.error == ErrorCode.NONE):
-                        m.d.comb += self.remote.valid.eq(flags.remote)
-                        with m.If(~flags.record):
-                            m.d.comb += [accept.bit_select(position, 1).eq(1), completed.eq(1)]
-                            m.next = "IDLE"
+                with m.If((step == 2) & (result.error == ErrorCode.NONE)):
+                    m.d.comb += self.remote.valid.eq(flags.remote)
+                    with m.If(~flags.record):
+                        m.d.comb += [accept.bit_select(position, 1).eq(1), completed.eq(1)]
+                        m.next = "IDLE"
                 m.d.comb += [self.remote.payload.die.eq(second.remote_die),
                              self.remote.payload.counter.eq(second.remote_counter)]
                 with m.If(step == 3):
@@ -399,8 +398,8 @@ class Sequencer(wiring.Component):
         ]
 
     def _polls(self, m: Module, tasks: list[_Tasks], word: Signal) -> "_Poll":
-        """Choice of the wait to poll, and what follows from the answer two cycles later (when the engine's next
-        LOAD cannot have ended yet)."""
+        """Choice of the wait to poll, and what follows from the answer two cycles later (when the engine's
+        next LOAD cannot have ended yet)."""
         poll = _Poll(self.count)
         wants = Signal(self.count * WAITS)
         m.d.comb += wants.eq(Cat(Mux(task.loaded, task.pending, 0) for task in tasks))

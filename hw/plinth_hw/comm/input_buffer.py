@@ -1,0 +1,181 @@
+"""Input side of a router port: a buffer for each traffic class in one memory, with credits.
+
+::
+
+    link --> memory {class, place} ---------------------------> o      (read: one cycle)
+        \\--> {own, same, tail} of each flit, a small memory a class --> head (what waits first in each class)
+
+A flit written in cycle t is at the head from t + 1. The head tells what the switch must know before the
+flit is read: whether it ends here, whether it has the same destination as the flit before it in its
+class (then the route found for that one holds), and whether it ends its packet.
+
+Buffers hold what has a meaning: a control flit's source and kind share bits with a collective flit's
+group and chunk.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout
+from plinth_hw.isa.parameters import DieParameters
+
+
+class Head(data.Struct):
+    """What waits first in a class."""
+
+    #: There is a flit; the other fields mean nothing otherwise.
+    present: unsigned(1)
+    #: It is for this die.
+    own: unsigned(1)
+    #: Same destination as the flit before it in this class, and the route table has not changed since.
+    same: unsigned(1)
+    #: It ends its packet.
+    tail: unsigned(1)
+
+
+def stored_layout(parameters: DieParameters) -> data.StructLayout:
+    """What a buffer holds of a flit; class and tail are kept apart."""
+    flit = flit_layout(parameters)
+    return data.StructLayout({
+        **{name: flit[name].shape for name in ("data", "words", "destination", "message")},
+        "other": data.UnionLayout({
+            "collective": data.StructLayout({name: flit[name].shape for name in ("group", "chunk")}),
+            "control": data.StructLayout({name: flit[name].shape for name in ("source", "kind")}),
+        }),
+    })
+
+
+def pack(stored: data.View, flit: data.View) -> list[Any]:
+    """Statements that put a flit into its stored form."""
+    control = Cat(flit.source, flit.kind)
+    collective = Cat(flit.group, flit.chunk)
+    return [
+        *(stored[name].eq(flit[name]) for name in ("data", "words", "destination", "message")),
+        stored.other.eq(Mux(flit.traffic_class == 0, control, collective)),
+    ]
+
+
+def unpack(flit: data.View, stored: data.View, traffic_class: Any, tail: Any) -> list[Any]:
+    """Statements that restore a flit; fields without meaning in its class are 0."""
+    control = traffic_class == 0
+    return [
+        *(flit[name].eq(stored[name]) for name in ("data", "words", "destination", "message")),
+        flit.source.eq(Mux(control, stored.other.control.source, 0)),
+        Cat(flit.kind).eq(Mux(control, Cat(stored.other.control.kind), 0)),
+        flit.group.eq(Mux(control, 0, stored.other.collective.group)),
+        flit.chunk.eq(Mux(control, 0, stored.other.collective.chunk)),
+        flit.traffic_class.eq(traffic_class),
+        flit.tail.eq(tail),
+    ]
+
+
+class InputBuffer(wiring.Component):
+    """Buffers of one router input.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    depth : int
+        Places a class; a power of two.
+    local : bool
+        Whether the input comes from this die: ERROR packets then go out instead of ending here.
+
+    Members
+    -------
+    link : In, :class:`LinkSignature`
+        Arriving flits; credits go back a cycle after a flit is popped.
+    die : In
+        This die's number.
+    forget : In
+        The route table changes: what arrives next is not ``same``.
+    head : Out, array of :class:`Head`
+        What waits in each class.
+    select, read, pop : In
+        Read the first flit of class ``select``; with ``pop`` also remove it.
+    o : Out, :func:`stored_layout`
+        The flit read in the cycle before; holds until the next read.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
+    """
+
+    def __init__(self, parameters: DieParameters, depth: int, local: bool = False):
+        if depth < 2 or depth & (depth - 1):
+            raise ValueError(f"Buffer depth must be a power of two above 1, not {depth!r}")
+        self._parameters = parameters
+        self._depth = depth
+        self._local = local
+        super().__init__({
+            "link": In(LinkSignature(parameters)),
+            "die": In(parameters.die_bits),
+            "forget": In(1),
+            "head": Out(data.ArrayLayout(Head, parameters.classes)),
+            "select": In((parameters.classes - 1).bit_length()),
+            "read": In(1),
+            "pop": In(1),
+            "o": Out(stored_layout(parameters)),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        classes = self._parameters.classes
+        flit = self.link.flit
+        bits = (self._depth - 1).bit_length()
+        pointers = data.ArrayLayout(unsigned(bits), classes)
+        written, taken = Signal(pointers), Signal(pointers)
+
+        m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[],
+                                            depth=self._depth << len(self.select))
+        write, read = flits.write_port(), flits.read_port()
+        m.d.comb += [
+            write.en.eq(self.link.valid),
+            write.addr.eq(Cat(written[flit.traffic_class], flit.traffic_class)),
+            *pack(write.data, flit),
+            read.en.eq(self.read),
+            read.addr.eq(Cat(taken[self.select], self.select)),
+            self.o.eq(read.data),
+        ]
+
+        ends_here = flit.destination == self.die
+        if not self._local:
+            ends_here |= (flit.traffic_class == 0) & (flit.kind == ControlKind.ERROR)
+        for number in range(classes):
+            m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(3), depth=self._depth, init=[])
+            mark, marked = marks.write_port(), marks.read_port(domain="comb")
+            arrives, leaves = Signal(name=f"arrives_{number}"), Signal(name=f"leaves_{number}")
+            level = Signal(bits + 1, name=f"level_{number}")
+            last_destination = Signal(len(self.die), name=f"last_destination_{number}")
+            last_known = Signal(name=f"last_known_{number}")
+            same = last_known & (flit.destination == last_destination)
+            m.d.comb += [
+                arrives.eq(self.link.valid & (flit.traffic_class == number)),
+                leaves.eq(self.pop & (self.select == number)),
+                mark.en.eq(arrives),
+                mark.addr.eq(written[number]),
+                mark.data.eq(Cat(ends_here, same, flit.tail)),
+                marked.addr.eq(taken[number]),
+                self.head[number].present.eq(level.any()),
+                Cat(self.head[number].own, self.head[number].same, self.head[number].tail).eq(marked.data),
+            ]
+            m.d.sync += [
+                level.eq(level + arrives - leaves),
+                self.link.credit[number].eq(leaves),
+            ]
+            with m.If(arrives):
+                m.d.sync += [
+                    written[number].eq(written[number] + 1),
+                    last_destination.eq(flit.destination),
+                    last_known.eq(1),
+                ]
+            with m.If(leaves):
+                m.d.sync += taken[number].eq(taken[number] + 1)
+            with m.If(self.forget):
+                m.d.sync += last_known.eq(0)
+        return m

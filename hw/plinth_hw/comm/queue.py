@@ -1,0 +1,81 @@
+"""Short queue and round-robin choice, shared by the blocks of the network.
+
+The queue's storage is a memory read without a clock (look-up-table RAM on an FPGA): a payload taken in
+cycle t is offered from cycle t + 1. One payload a cycle in and out.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+
+class Queue(wiring.Component):
+    """First in, first out.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Places; a power of two.
+
+    Members
+    -------
+    i, o : streams of ``shape``
+        In and out.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not a power of two.
+    """
+
+    def __init__(self, shape: Any, depth: int):
+        if depth < 1 or depth & (depth - 1):
+            raise ValueError(f"Queue depth must be a power of two, not {depth!r}")
+        self._shape = shape
+        self._depth = depth
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    @property
+    def depth(self) -> int:
+        """Places."""
+        return self._depth
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[])
+        write, read = storage.write_port(), storage.read_port(domain="comb")
+        bits = (self._depth - 1).bit_length()
+        written, taken = Signal(bits + 1), Signal(bits + 1)
+        put, get = Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq((written ^ taken) != self._depth),
+            self.o.valid.eq(written != taken),
+            put.eq(self.i.valid & self.i.ready),
+            get.eq(self.o.valid & self.o.ready),
+            write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
+            read.addr.eq(taken[:bits]), self.o.payload.eq(read.data),
+        ]
+        m.d.sync += [written.eq(written + put), taken.eq(taken + get)]
+        return m
+
+
+def lowest(requests: Value) -> Value:
+    """The lowest set bit alone."""
+    return (requests & (~requests + 1))[:len(requests)]
+
+
+def round_robin(m: Module, name: str, requests: Value, last: Value) -> Signal:
+    """One-hot choice among ``requests``, next in turn after the one-hot ``last``."""
+    width = len(requests)
+    later, grant = Signal(width, name=f"{name}_later"), Signal(width, name=f"{name}_grant")
+    m.d.comb += [
+        # Bits above the last one chosen.
+        later.eq(requests & ~(Cat(last) | (last - 1))),
+        grant.eq(Mux(later.any(), lowest(later), lowest(requests))),
+    ]
+    return grant

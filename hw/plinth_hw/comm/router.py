@@ -1,0 +1,417 @@
+"""Router of a die: ``ports`` links and the local side, a virtual channel per traffic class, credits.
+
+::
+
+    link_in_p --> InputBuffer --+            +--> reg --> link_out_p      (credits, rate)
+    inject -----> InputBuffer --+-- switch --+
+                      | heads                +--> queue --> eject_c       (one a class)
+                  route lookup
+
+A packet goes from its input to one output, class by class: it holds (output, class) until its tail has
+passed, so packets of a class are never mixed, while packets of different classes are. A packet for this
+die ends at ``eject_c``; any other leaves by the port that the route table names, which must not be the
+port by which it came. Class 0 goes first, other classes and inputs take turns.
+
+Bubble rule: a control packet that enters a ring direction (from this die, or by a turn) needs two free
+places downstream, one that goes straight on (from port p to port p xor 1) needs one. So a ring of
+control packets always keeps a free place and cannot deadlock. An ERROR packet ends at the next die on
+port 0, whatever its destination.
+
+Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject``: 3 to ``eject``; 4 to
+``link_out``, 7 when the route must be looked up because the destination differs from that of the
+packet before. Throughput: a flit a cycle from each input, to each output, and out of each class; a
+link's output carries ``rate_numerator / rate_denominator`` flits a cycle.
+Source: MPT section VI (memory-centric network), DESIGN "One network".
+"""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout, link_buffer_flits
+from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
+from plinth_hw.comm.queue import Queue, round_robin
+from plinth_hw.isa.parameters import DieParameters
+
+#: Flits that wait for a class's ejection stream.
+EJECT_FLITS = 4
+#: Chunks of each class that the local input holds, and the least number of flits.
+INJECT_CHUNKS = 4
+INJECT_FLITS = 128
+
+
+def inject_buffer_flits(parameters: DieParameters) -> int:
+    """Depth of the local input buffer of one class: the credits that ``inject`` starts with."""
+    return max(INJECT_FLITS, INJECT_CHUNKS * parameters.chunk_words // parameters.flit_words)
+
+
+class Router(wiring.Component):
+    """Moves flits between links and this die.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+
+    Members
+    -------
+    link_out_0 ... : Out, :class:`LinkSignature`
+    link_in_0 ... : In, :class:`LinkSignature`
+    inject : In, :class:`LinkSignature`
+        Flits of this die, a cycle each, never refused: the sender starts with
+        :func:`inject_buffer_flits` credits a class.
+    eject_0 ... : Out streams of flits
+        Flits for this die, one stream a class. Backpressure holds only that class.
+    die : In
+        This die's number.
+    rate_numerator, rate_denominator : In
+        Flits a cycle on each link.
+    route_write : In
+        ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
+        first flit arrives later; meant for an idle network.
+    injected_words, transit_words : Out
+        Payload words that left for a link in this cycle, from this die and from other dies. Control
+        packets have none.
+    port_words : Out, array
+        Payload words sent on each link in this cycle.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self._parameters = parameters
+        self._ports = parameters.ports
+        self._classes = parameters.classes
+        self._port_bits = max(1, (parameters.ports - 1).bit_length())
+        words = parameters.flit_words
+        link = LinkSignature(parameters)
+        super().__init__({
+            **{f"link_out_{port}": Out(link) for port in range(parameters.ports)},
+            **{f"link_in_{port}": In(link) for port in range(parameters.ports)},
+            "inject": In(link),
+            **{f"eject_{number}": Out(stream.Signature(flit_layout(parameters)))
+               for number in range(parameters.classes)},
+            "die": In(parameters.die_bits),
+            "rate_numerator": In(8),
+            "rate_denominator": In(8),
+            "route_write": In(data.StructLayout({
+                "valid": unsigned(1), "destination": unsigned(parameters.die_bits),
+                "port": unsigned(self._port_bits)})),
+            "injected_words": Out(range(words * parameters.ports + 1)),
+            "transit_words": Out(range(words * parameters.ports + 1)),
+            "port_words": Out(data.ArrayLayout(unsigned(words.bit_length()), parameters.ports)),
+        })
+
+    @property
+    def parameters(self) -> DieParameters:
+        """The die."""
+        return self._parameters
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        parameters, ports, classes = self._parameters, self._ports, self._classes
+        #: Inputs are the links, then this die; outputs are the links, then the ejection of each class.
+        local = ports
+        inputs = []
+        for port in range(ports):
+            m.submodules[f"input_{port}"] = buffer = InputBuffer(parameters, link_buffer_flits(parameters))
+            wiring.connect(m, wiring.flipped(getattr(self, f"link_in_{port}")), buffer.link)
+            inputs.append(buffer)
+        m.submodules.input_local = buffer = InputBuffer(parameters, inject_buffer_flits(parameters),
+                                                        local=True)
+        wiring.connect(m, wiring.flipped(self.inject), buffer.link)
+        inputs.append(buffer)
+        for buffer in inputs:
+            m.d.comb += [buffer.die.eq(self.die), buffer.forget.eq(self.route_write.valid)]
+
+        route, resolved, lookup = self._lookup(m, inputs)
+        room = [self._link_room(m, port) for port in range(ports)]
+        space = [self._eject_space(m, number) for number in range(classes)]
+
+        # One class of each input asks for its output.
+        chosen, asks, tails = [], [], []
+        for index, buffer in enumerate(inputs):
+            possible, wants = Signal(classes, name=f"possible_{index}"), []
+            for number in range(classes):
+                head = buffer.head[number]
+                onward = head.present & ~head.own & (head.same | resolved[index][number])
+                want = {
+                    ("link", port): onward & (route[index][number] == port)
+                    & room[port].may(number, index, enters=index != port ^ 1)
+                    for port in range(ports) if port != index
+                }
+                if number == 0 or index != local:
+                    want["eject", number] = head.present & head.own & space[number].may(index)
+                wants.append(want)
+                m.d.comb += possible[number].eq(Cat(*want.values()).any())
+            last = Signal(max(1, classes - 1), init=1, name=f"last_class_{index}")
+            turn = round_robin(m, f"class_{index}", possible[1:], last)
+            choice = Signal(classes, name=f"chosen_{index}")
+            m.d.comb += choice.eq(Mux(possible[0], 1, Cat(0, turn)) & ~lookup[index].replicate(classes))
+            with m.If(turn.any() & ~possible[0]):
+                m.d.sync += last.eq(turn)
+            chosen.append(choice)
+            asks.append([{output: choice[number] & value for output, value in want.items()}
+                         for number, want in enumerate(wants)])
+            tails.append((Cat(head.tail for head in buffer.head) & choice).any())
+
+        granted: list[list[Value]] = [[] for _ in inputs]
+        for port in range(ports):
+            self._link_output(m, port, inputs, chosen, asks, tails, granted, room[port])
+        for number in range(classes):
+            self._ejection(m, number, inputs, asks, tails, granted, space[number])
+        for index, buffer in enumerate(inputs):
+            moves = Signal(name=f"moves_{index}")
+            m.d.comb += [
+                moves.eq(Cat(*granted[index]).any()),
+                buffer.pop.eq(moves),
+                buffer.read.eq(moves | lookup[index]),
+                buffer.select.eq(_index(Mux(lookup[index], self._looked_up_class, chosen[index]))),
+            ]
+            for number in range(classes):
+                with m.If(moves & chosen[index][number]):
+                    m.d.sync += resolved[index][number].eq(0)
+        return m
+
+    def _lookup(self, m: Module, inputs: list[InputBuffer]) -> tuple[list, list, list]:
+        """Finds the port of packets whose destination differs from the one before: one at a time.
+
+        Returns, by input and class, the port and whether it was looked up for the flit that waits; and,
+        by input, whether the lookup reads that input's buffer in this cycle.
+        """
+        parameters, classes = self._parameters, self._classes
+        routes = Memory(shape=unsigned(self._port_bits), depth=1 << parameters.die_bits, init=[])
+        m.submodules.routes = routes
+        write, read = routes.write_port(), routes.read_port()
+        route = [[Signal(self._port_bits, name=f"route_{index}_{number}") for number in range(classes)]
+                 for index in range(len(inputs))]
+        resolved = [[Signal(name=f"resolved_{index}_{number}") for number in range(classes)]
+                    for index in range(len(inputs))]
+        requests = Cat(buffer.head[number].present & ~buffer.head[number].own & ~buffer.head[number].same
+                       & ~resolved[index][number]
+                       for index, buffer in enumerate(inputs) for number in range(classes))
+        last = Signal(len(requests), init=1)
+        turn = round_robin(m, "lookup", requests, last)
+        start = Signal()
+        self._looked_up_class = Signal(classes)
+        lookup = [Signal(name=f"lookup_{index}") for index in range(len(inputs))]
+        for index in range(len(inputs)):
+            m.d.comb += lookup[index].eq(start & turn[index * classes:(index + 1) * classes].any())
+        m.d.comb += [
+            self._looked_up_class.eq(Cat(
+                Cat(turn[number::classes]).any() for number in range(classes))),
+            write.en.eq(self.route_write.valid),
+            write.addr.eq(self.route_write.destination),
+            write.data.eq(self.route_write.port),
+        ]
+        source, to_port_0 = Signal(range(len(inputs))), Signal()
+        waiting = Array(buffer.o.as_value() for buffer in inputs)[source]
+        head = data.View(stored_layout(parameters), waiting)
+        m.d.comb += [read.addr.eq(head.destination), read.en.eq(1)]
+        with m.FSM():
+            with m.State("REQUEST"):
+                with m.If(requests.any()):
+                    m.d.comb += start.eq(1)
+                    m.d.sync += [last.eq(turn), source.eq(_index(Cat(lookup)))]
+                    m.next = "DESTINATION"
+            with m.State("DESTINATION"):
+                # Only ERROR packets of this die get here with that kind; they go out on port 0.
+                m.d.sync += to_port_0.eq(Cat(last[::classes]).any()
+                                         & (head.other.control.kind == ControlKind.ERROR))
+                m.next = "PORT"
+            with m.State("PORT"):
+                for index in range(len(inputs)):
+                    for number in range(classes):
+                        with m.If(last[index * classes + number]):
+                            m.d.sync += [
+                                route[index][number].eq(Mux(to_port_0, 0, read.data)),
+                                resolved[index][number].eq(1),
+                            ]
+                m.next = "REQUEST"
+        return route, resolved, lookup
+
+    def _link_room(self, m: Module, port: int) -> "_LinkRoom":
+        return _LinkRoom(m, self, port)
+
+    def _eject_space(self, m: Module, number: int) -> "_EjectSpace":
+        return _EjectSpace(m, self, number)
+
+    def _link_output(self, m: Module, port: int, inputs: list[InputBuffer], chosen: list, asks: list,
+                     tails: list, granted: list[list[Value]], room: "_LinkRoom") -> None:
+        classes, local = self._classes, self._ports
+        link = getattr(self, f"link_out_{port}")
+        sources = [index for index in range(len(inputs)) if index != port]
+        key = ("link", port)
+        request = Cat(Cat(asks[index][number][key] for number in range(classes)).any() for index in sources)
+        control = Cat(asks[index][0][key] for index in sources)
+        last = Signal(len(sources), init=1, name=f"last_input_{port}")
+        grant = round_robin(m, f"link_{port}", Mux(control.any(), control, request), last)
+        sends = Signal(name=f"sends_{port}")
+        m.d.comb += sends.eq(request.any())
+        with m.If(sends):
+            m.d.sync += last.eq(grant)
+        for bit, index in enumerate(sources):
+            granted[index].append(grant[bit])
+        number = Signal(classes, name=f"class_{port}")
+        m.d.comb += number.eq(_choose(grant, [chosen[index] for index in sources]))
+        room.sent(sends, number, grant, sources, _choose(grant, [tails[index] for index in sources]))
+
+        # A cycle later the flit is at the buffer's output; one more, and it is on the link.
+        read, read_class = Signal(name=f"read_{port}"), Signal(range(classes), name=f"read_class_{port}")
+        read_tail = Signal(name=f"read_tail_{port}")
+        read_grant = Signal(len(sources), name=f"read_grant_{port}")
+        m.d.sync += [
+            read.eq(sends), read_class.eq(_index(number)), read_grant.eq(grant),
+            read_tail.eq(_choose(grant, [tails[index] for index in sources])),
+        ]
+        stored = data.View(stored_layout(self._parameters),
+                           _choose(read_grant, [inputs[index].o.as_value() for index in sources]))
+        words = Signal(len(self.port_words[0]), name=f"words_{port}")
+        m.d.comb += words.eq(Mux(read & (read_class != 0), stored.words + 1, 0))
+        m.d.sync += [link.valid.eq(read), self.port_words[port].eq(words)]
+        with m.If(read):
+            m.d.sync += unpack(link.flit, stored, read_class, read_tail)
+        from_here = read_grant[sources.index(local)]
+        room.injected = Mux(from_here, words, 0)
+        room.transit = Mux(from_here, 0, words)
+        if port == self._ports - 1:
+            rooms = self._rooms
+            m.d.sync += [
+                self.injected_words.eq(sum(room.injected for room in rooms)),
+                self.transit_words.eq(sum(room.transit for room in rooms)),
+            ]
+
+    def _ejection(self, m: Module, number: int, inputs: list[InputBuffer], asks: list, tails: list,
+                  granted: list[list[Value]], space: "_EjectSpace") -> None:
+        layout = stored_layout(self._parameters)
+        key = ("eject", number)
+        sources = [index for index in range(len(inputs)) if key in asks[index][number]]
+        request = Cat(asks[index][number][key] for index in sources)
+        last = Signal(len(sources), init=1, name=f"last_ejected_{number}")
+        grant = round_robin(m, f"eject_{number}", request, last)
+        takes = Signal(name=f"takes_{number}")
+        m.d.comb += takes.eq(request.any())
+        with m.If(takes):
+            m.d.sync += last.eq(grant)
+        for bit, index in enumerate(sources):
+            granted[index].append(grant[bit])
+        tail = _choose(grant, [tails[index] for index in sources])
+        read, read_tail = Signal(name=f"read_eject_{number}"), Signal(name=f"read_eject_tail_{number}")
+        read_grant = Signal(len(sources), name=f"read_eject_grant_{number}")
+        m.d.sync += [read.eq(takes), read_tail.eq(tail), read_grant.eq(grant)]
+
+        shape = data.StructLayout({"stored": layout, "tail": unsigned(1)})
+        m.submodules[f"queue_{number}"] = queue = Queue(shape, EJECT_FLITS)
+        eject = getattr(self, f"eject_{number}")
+        m.d.comb += [
+            queue.i.valid.eq(read),
+            queue.i.payload.tail.eq(read_tail),
+            queue.i.payload.stored.eq(
+                _choose(read_grant, [inputs[index].o.as_value() for index in sources])),
+            eject.valid.eq(queue.o.valid),
+            queue.o.ready.eq(eject.ready),
+            *unpack(eject.payload, queue.o.payload.stored, number, queue.o.payload.tail),
+        ]
+        space.taken(takes, grant, sources, tail, eject.valid & eject.ready)
+
+    @property
+    def _rooms(self) -> list["_LinkRoom"]:
+        return self.__dict__.setdefault("_room_list", [])
+
+
+class _Holder:
+    """Which input holds an output of a class, from a packet's first flit to its tail."""
+
+    def __init__(self, m: Module, name: str):
+        self._m = m
+        self._held = Signal(name=f"held_{name}")
+        self._name = name
+        self._by: dict[int, Signal] = {}
+
+    def may(self, index: int) -> Value:
+        by = self._by.setdefault(index, Signal(name=f"held_{self._name}_by_{index}"))
+        return ~self._held | by
+
+    def sent(self, sends: Value, grant: Value, sources: list[int], tail: Value) -> None:
+        with self._m.If(sends):
+            self._m.d.sync += self._held.eq(~tail)
+            for bit, index in enumerate(sources):
+                if index in self._by:
+                    self._m.d.sync += self._by[index].eq(grant[bit])
+
+
+class _LinkRoom:
+    """Whether a flit may leave by a link: credits, rate, and who holds the class."""
+
+    def __init__(self, m: Module, router: Router, port: int):
+        self._m = m
+        self._link = getattr(router, f"link_out_{port}")
+        self.injected: Any = 0
+        self.transit: Any = 0
+        router._rooms.append(self)
+        depth = link_buffer_flits(router.parameters)
+        classes = router.parameters.classes
+        self._credits = [Signal(range(depth + 1), init=depth, name=f"credits_{port}_{number}")
+                         for number in range(classes)]
+        self._holders = [_Holder(m, f"{port}_{number}") for number in range(classes)]
+        # Tokens: numerator more a cycle, denominator less a flit; what is saved up stays below one flit
+        # more than a flit.
+        self._tokens = Signal(10, name=f"tokens_{port}")
+        self._allowed = Signal(init=1, name=f"allowed_{port}")
+        self._numerator, self._denominator = router.rate_numerator, router.rate_denominator
+
+    def may(self, number: int, index: int, enters: bool) -> Value:
+        credits = self._credits[number]
+        bubble = number == 0 and enters
+        return (self._allowed & (credits[1:].any() if bubble else credits.any())
+                & self._holders[number].may(index))
+
+    def sent(self, sends: Value, classes: Value, grant: Value, sources: list[int], tail: Value) -> None:
+        m = self._m
+        for number, credits in enumerate(self._credits):
+            leaves = sends & classes[number]
+            m.d.sync += credits.eq(credits + self._link.credit[number] - leaves)
+            self._holders[number].sent(leaves, grant, sources, tail)
+        full = self._numerator >= self._denominator
+        after = Signal.like(self._tokens)
+        with m.If(sends):
+            m.d.comb += after.eq(self._tokens + self._numerator - self._denominator)
+        with m.Elif(self._allowed):
+            m.d.comb += after.eq(self._tokens)
+        with m.Else():
+            m.d.comb += after.eq(self._tokens + self._numerator)
+        m.d.sync += [
+            self._tokens.eq(Mux(full, self._denominator, after)),
+            self._allowed.eq(full | (after >= self._denominator)),
+        ]
+
+
+class _EjectSpace:
+    """Whether a flit may go to a class's ejection queue."""
+
+    def __init__(self, m: Module, router: Router, number: int):
+        self._m = m
+        self._space = Signal(range(EJECT_FLITS + 1), init=EJECT_FLITS, name=f"space_{number}")
+        self._holder = _Holder(m, f"eject_{number}")
+
+    def may(self, index: int) -> Value:
+        return self._space.any() & self._holder.may(index)
+
+    def taken(self, takes: Value, grant: Value, sources: list[int], tail: Value, freed: Value) -> None:
+        self._m.d.sync += self._space.eq(self._space + freed - takes)
+        self._holder.sent(takes, grant, sources, tail)
+
+
+def _choose(one_hot: Value, values: list[Any]) -> Value:
+    """The value at the set bit."""
+    chosen: Value = values[0]
+    for bit in range(1, len(values)):
+        chosen = Mux(one_hot[bit], values[bit], chosen)
+    return chosen
+
+
+def _index(one_hot: Value) -> Value:
+    """Number of the set bit."""
+    bits = max(1, (len(one_hot) - 1).bit_length())
+    return Cat(Cat(one_hot[n] for n in range(len(one_hot)) if n >> bit & 1).any() for bit in range(bits))

@@ -1,0 +1,183 @@
+"""Feeder: one slot of operands a cycle, one decision a k step.
+
+::
+
+    cycle     d                d+1 .. d+I              d+2 ..            d+5 ..
+    decision (slot I-1) --> slots 0..I-1 of step --> read commands --> boundary of the array
+
+At the last slot of every k step the feeder decides whether the next step is valid: its operands have
+arrived, its tile's preload (first step) or drain memory (last step) is ready. Otherwise it feeds a
+bubble of I cycles. Panels, tiles and tasks follow each other without a pause.
+"""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.matrix.geometry import Geometry, lookup
+from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
+
+#: Cycles from the decision to slot 0 of the step at the array's boundary.
+FEED_LATENCY = 2 + VectorMemory.read_latency
+#: Panels that may wait.
+PANELS = 4
+
+
+class Feeder(wiring.Component):
+    """Walks the k steps of panels.
+
+    Members
+    -------
+    job : In stream of ``geometry.feed_job``
+    a_steps, b_steps : In
+        Complete k steps of the halves of both operand buffers.
+    a_read, b_read : Out(VectorReadPort)
+    slot, valid, first, preload, last : Out
+        For the array, in the cycle in which the data of the reads are there.
+    release : Out(1)
+        The panel at the head is used up; ``a_released``, ``b_released`` are its halves.
+    preload_wanted : Out(1)
+        The panel at the head starts a tile that accumulates.
+    preload_ready : In(1)
+        Such a tile may start; ``preload_taken`` Out(1): it does.
+    capture_ready : In(1)
+        A tile may end; ``captured`` Out(1): it does, with ``captured_option``.
+    hurry : Out(1)
+        The next k step has no operands yet.
+    blocked : Out(1)
+        It has, but waits for a preload, or for its drain memory.
+    useful_macs, issued_macs : Out
+        Multiply-adds of a slot; delayed, both by the same time.
+    total : Out stream of unsigned(64)
+        Useful multiply-adds of each task whose last slot has been fed.
+    """
+
+    def __init__(self, geometry: Geometry):
+        self.geometry = geometry
+        parameters = geometry.parameters
+        port = VectorReadPort(geometry.lanes, 2 * geometry.half_lines, parameters.multiply_format.bits)
+        steps = data.ArrayLayout(unsigned(geometry.k_bits), 2)
+        self.mac_bits = (parameters.rows * parameters.columns).bit_length()
+        super().__init__({
+            "job": In(stream.Signature(geometry.feed_job)),
+            "a_steps": In(steps), "b_steps": In(steps),
+            "a_read": Out(port), "b_read": Out(port),
+            "slot": Out(geometry.interleave_log2),
+            "valid": Out(1), "first": Out(1), "preload": Out(1), "last": Out(1),
+            "release": Out(1), "a_released": Out(1), "b_released": Out(1),
+            "preload_wanted": Out(1), "preload_ready": In(1), "preload_taken": Out(1),
+            "capture_ready": In(1), "captured": Out(1), "captured_option": Out(geometry.option_bits),
+            "hurry": Out(1), "blocked": Out(1),
+            "useful_macs": Out(self.mac_bits), "issued_macs": Out(self.mac_bits),
+            "total": Out(stream.Signature(unsigned(64))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        geometry, parameters = self.geometry, self.geometry.parameters
+        layout = geometry.feed_job
+        m.submodules.jobs = jobs = SyncFIFO(width=layout.size, depth=PANELS)
+        job = data.View(layout, jobs.r_data)
+        k = Signal(geometry.k_bits)
+        first, last, fed, allowed, go, boundary = (Signal() for _ in range(6))
+        slot = Signal(geometry.interleave_log2)
+        m.submodules.totals = totals = SyncFIFO(width=64, depth=max(geometry.slots) + 3)
+
+        # Decision. ``fed`` may lag behind by a cycle: k is stable during a step.
+        m.d.sync += [slot.eq(slot + 1),
+                     fed.eq(jobs.r_rdy & (k < self.a_steps[job.a_half]) & (k < self.b_steps[job.b_half]))]
+        m.d.comb += [
+            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
+            boundary.eq(slot == parameters.interleave - 1),
+            first.eq(job.first & (k == 0)),
+            last.eq(k + 1 == job.k),
+            self.preload_wanted.eq(jobs.r_rdy & first & job.accumulate),
+            allowed.eq((~(first & job.accumulate) | self.preload_ready)
+                       & (~(last & job.last) | (self.capture_ready & totals.w_rdy))),
+            go.eq(boundary & jobs.r_rdy & fed & allowed),
+            self.preload_taken.eq(go & first & job.accumulate),
+            self.captured.eq(go & last & job.last),
+            self.captured_option.eq(job.option),
+            jobs.r_en.eq(go & last),
+            self.hurry.eq(~fed),
+            self.blocked.eq(fed & ~allowed),
+        ]
+        with m.If(go):
+            m.d.sync += k.eq(Mux(last, 0, k + 1))
+
+        # The step under way.
+        step = Signal(data.StructLayout({
+            "valid": 1, "first": 1, "preload": 1, "last": 1, "task_last": 1, "ends": 1, "a_half": 1,
+            "b_half": 1, "option": geometry.option_bits, "rows": geometry.a_bits,
+            "columns": geometry.b_bits, "k": geometry.k_bits}))
+        with m.If(boundary):
+            m.d.sync += [
+                step.valid.eq(go), step.first.eq(first), step.preload.eq(job.accumulate),
+                step.last.eq(last & job.last), step.task_last.eq(go & last & job.last & job.task_last),
+                step.ends.eq(go & last), step.a_half.eq(job.a_half), step.b_half.eq(job.b_half),
+                step.option.eq(job.option), step.rows.eq(job.rows), step.columns.eq(job.columns),
+                step.k.eq(k),
+            ]
+        m.d.comb += [
+            self.release.eq(boundary & step.ends),
+            self.a_released.eq(step.a_half), self.b_released.eq(step.b_half),
+        ]
+
+        index = Cat(slot, step.option)
+        for name, port, half, span in (
+                ("a", self.a_read, step.a_half, lambda option, im, jn: im * parameters.rows),
+                ("b", self.b_read, step.b_half, lambda option, im, jn: jn * parameters.columns)):
+            column = geometry.by_slot(span)
+            lines = geometry.by_slot(
+                lambda option, im, jn, span=span:
+                span(option, im, jn) // geometry.lanes * geometry.panel_k[option])
+            low = lookup(m, f"{name}_column", index, [value % geometry.lanes for value in column])
+            line = lookup(m, f"{name}_line", index, lines)
+            m.d.sync += [
+                port.enable.eq(step.valid),
+                port.line.eq(Mux(half, geometry.half_lines, 0) + step.k + line),
+                port.column_low.eq(low), port.skew.eq(step.k + low),
+            ]
+            m.d.comb += [port.along_rows.eq(0),
+                         port.capacity.eq(lookup(m, f"{name}_capacity", _delayed(m, step.option, 1),
+                                                 geometry.panel_k))]
+        flags = Cat(slot, step.valid, step.first, step.preload, step.last)
+        m.d.comb += Cat(self.slot, self.valid, self.first, self.preload, self.last).eq(
+            _delayed(m, flags, FEED_LATENCY - 1))
+        self._count(m, step, slot, boundary, totals)
+        m.d.comb += [self.total.payload.eq(totals.r_data), self.total.valid.eq(totals.r_rdy),
+                     totals.r_en.eq(self.total.ready)]
+        return m
+
+    def _count(self, m: Module, step: data.View, slot: Signal, boundary: Signal, totals: SyncFIFO) -> None:
+        """Valid rows times valid columns of each slot: limits, then clamp, then product, then sum."""
+        geometry, parameters = self.geometry, self.geometry.parameters
+        index = Cat(slot, step.option)
+        counts = []
+        for name, limit, size, span in (
+                ("row", step.rows, parameters.rows, lambda option, im, jn: im * parameters.rows),
+                ("column", step.columns, parameters.columns, lambda option, im, jn: jn * parameters.columns)):
+            start = lookup(m, f"{name}_start", index, geometry.by_slot(span))
+            left = Signal(len(limit), name=f"{name}_left")
+            count = Signal(range(size + 1), name=f"{name}_count")
+            m.d.sync += left.eq(Mux(limit > start, limit - start, 0))
+            m.d.sync += count.eq(Mux(left > size, size, left))
+            counts.append(count)
+        valid = _delayed(m, step.valid, 2)
+        m.d.sync += [self.useful_macs.eq(Mux(valid, counts[0] * counts[1], 0)),
+                     self.issued_macs.eq(Mux(valid, Const(parameters.rows * parameters.columns), 0))]
+        total = Signal(64)
+        added = Signal(64)
+        task_end = _delayed(m, step.task_last & boundary, 3)
+        m.d.comb += [added.eq(total + self.useful_macs), totals.w_data.eq(added), totals.w_en.eq(task_end)]
+        m.d.sync += total.eq(Mux(task_end, 0, added))
+
+
+def _delayed(m: Module, value: object, cycles: int) -> Signal:
+    """``value`` of ``cycles`` cycles before."""
+    for _ in range(cycles):
+        stage = Signal(len(value), name="delayed")  # type: ignore[arg-type]
+        m.d.sync += stage.eq(value)
+        value = stage
+    return value  # type: ignore[return-value]

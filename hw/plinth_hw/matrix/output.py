@@ -1,0 +1,187 @@
+"""Output buffer: tiles drain into its slots and are stored from there, while the array works on.
+
+::
+
+    drain_data -> register -> VectorMemory slots -> StridedStore -> write port
+    jobs (tiles of C, ends of tasks) ----------------^      done -> end of task
+
+Slots hold ``geometry.tile_lines`` lines each; a tile with another interleave shape than those in the
+buffer waits until they have left. Stores are started in the order of tiles. After the last store of a
+task its end is reported once memory has answered all of them, and only then the next task's stores begin.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.geometry import Geometry, lookup
+from plinth_hw.matrix.preload import SlotWalk
+from plinth_hw.matrix.systolic import SystolicArray
+from plinth_hw.memory.channel import StridedStore
+from plinth_hw.memory.port import WritePort
+from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
+
+#: Beats fetched ahead of the port.
+FETCHES = 8
+#: Tiles whose jobs may wait.
+JOBS = 8
+#: Stored tiles whose answers may be missing.
+UNANSWERED = 7
+
+
+class OutputBuffer(wiring.Component):
+    """Takes drained tiles and stores them.
+
+    Members
+    -------
+    option : In
+        Of the tile that wants to drain.
+    room : Out(1)
+        There is a slot for it; ``reserve`` In(1): it is taken, its words follow.
+    valid, data : In
+        As ``drain_valid``, ``drain_data`` of the array.
+    job : In stream of ``geometry.tile_job``
+        Where tiles go, in their order, or errors to report.
+    port : Out(WritePort)
+    ended : Out stream of ErrorCode
+        A task has ended; all its stores are answered.
+    words : Out
+        Words stored in this cycle.
+    """
+
+    def __init__(self, geometry: Geometry, array: SystolicArray):
+        self.geometry = geometry
+        parameters = geometry.parameters
+        #: Tiles between their token and their last word.
+        self.draining = 2 + -(-(array.drain_latency + 8) // array.token_cycles)
+        super().__init__({
+            "option": In(geometry.option_bits), "room": Out(1), "reserve": In(1),
+            "valid": In(1), "data": In(data.ArrayLayout(unsigned(32), parameters.columns)),
+            "job": In(stream.Signature(geometry.tile_job)),
+            "port": Out(WritePort(parameters)),
+            "ended": Out(stream.Signature(ErrorCode)),
+            "words": Out(parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        geometry, parameters = self.geometry, self.geometry.parameters
+        banks, lines = parameters.beat_words, geometry.output_lines
+        m.submodules.memory = memory = VectorMemory(banks, lines)
+        # Complete tiles: their lines and shapes.
+        record = data.StructLayout({"line": unsigned(line_bits(lines)),
+                                    "option": unsigned(geometry.option_bits)})
+        m.submodules.tiles = tiles = SyncFIFO(width=record.size, depth=max(geometry.slots))
+        freed = Signal()
+        self._drain(m, memory, record, tiles, freed)
+        self._store(m, memory, data.View(record, tiles.r_data), tiles, freed)
+        return m
+
+    def _drain(self, m: Module, memory: VectorMemory, record: data.StructLayout, tiles: SyncFIFO,
+               freed: Signal) -> None:
+        """Slots in a ring; a slot is in use from the token until it is ``freed``."""
+        geometry = self.geometry
+        most = max(geometry.slots)
+        # Tiles in the buffer and, of the ring, the place of the next one.
+        used = Signal(range(most + 1))
+        place = Signal(range(most))
+        line = Signal(len(memory.write.line))
+        option = Signal(geometry.option_bits)
+        slots = lookup(m, "slots", self.option, geometry.slots)
+        size = lookup(m, "tile_lines", self.option, geometry.tile_lines)
+        fresh = Signal()
+        m.submodules.drains = drains = SyncFIFO(width=record.size, depth=self.draining)
+        m.d.comb += [
+            fresh.eq(used == 0),
+            self.room.eq((fresh | ((option == self.option) & (used != slots))) & drains.w_rdy),
+            drains.w_en.eq(self.reserve),
+            drains.w_data.eq(Cat(Mux(fresh, 0, line), self.option)),
+        ]
+        m.d.sync += used.eq(used + self.reserve - freed)
+        with m.If(self.reserve):
+            m.d.sync += option.eq(self.option)
+            with m.If(Mux(fresh, 0, place) + 1 == slots):
+                m.d.sync += [place.eq(0), line.eq(0)]
+            with m.Else():
+                m.d.sync += [place.eq(Mux(fresh, 0, place) + 1), line.eq(Mux(fresh, 0, line) + size)]
+
+        m.submodules.walk = walk = SlotWalk(geometry, geometry.output_lines)
+        drain = data.View(record, drains.r_data)
+        write = memory.write
+        columns = geometry.parameters.columns
+        m.d.comb += [walk.option.eq(drain.option), walk.step.eq(self.valid),
+                     drains.r_en.eq(self.valid & walk.last),
+                     write.along_rows.eq(0), write.mask.eq((1 << columns) - 1)]
+        m.d.sync += [
+            write.enable.eq(self.valid), write.line.eq(walk.line + drain.line),
+            write.capacity.eq(walk.capacity), write.skew.eq(walk.skew),
+            write.column_low.eq(walk.column_low),
+            tiles.w_en.eq(self.valid & walk.last), tiles.w_data.eq(drains.r_data),
+        ]
+        with m.If(self.valid):
+            m.d.sync += [write.data[column].eq(self.data[column]) for column in range(columns)]
+
+    def _store(self, m: Module, memory: VectorMemory, tile: data.View, tiles: SyncFIFO,
+               freed: Signal) -> None:
+        """Stores of tiles one after another, then the answers of a task."""
+        geometry, parameters = self.geometry, self.geometry.parameters
+        banks, lines = parameters.beat_words, geometry.output_lines
+        m.submodules.store = store = StridedStore(parameters, geometry.a_bits, geometry.b_bits,
+                                                  fetch_depth=FETCHES)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
+        m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=JOBS)
+        m.submodules.fetched = fetched = SyncFIFO(width=32 * banks, depth=FETCHES)
+        job = data.View(geometry.tile_job, jobs.r_data)
+        wiring.connect(m, wiring.flipped(self.port), store.port)
+        read, fetch = memory.read, store.fetch.payload
+        unanswered = Signal(range(UNANSWERED + 1))
+        issue = Signal()
+        m.d.comb += [
+            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
+            issue.eq(store.command.valid & store.command.ready),
+            store.command.payload.address.eq(job.address), store.command.payload.stride.eq(job.stride),
+            store.command.payload.rows.eq(job.rows), store.command.payload.columns.eq(job.columns),
+            store.fetch.ready.eq(1),
+            freed.eq(store.fetch.valid & fetch.last), tiles.r_en.eq(freed),
+            tracker.base.eq(tile.line), tracker.along_rows.eq(0),
+            tracker.capacity.eq(lookup(m, "capacity", tile.option, geometry.a_span)),
+            tracker.row.eq(fetch.row), tracker.column.eq(fetch.column),
+            tracker.take.eq(store.fetch.valid),
+            read.enable.eq(store.fetch.valid), read.line.eq(tracker.line),
+            read.capacity.eq(tracker.capacity), read.skew.eq(tracker.skew),
+            read.column_low.eq(tracker.column_low), read.along_rows.eq(0),
+            fetched.w_data.eq(read.data.as_value()),
+            store.i.payload.as_value().eq(fetched.r_data),
+            store.i.valid.eq(fetched.r_rdy), fetched.r_en.eq(store.i.ready),
+            self.words.eq(store.words),
+            self.ended.payload.eq(job.error),
+        ]
+        valid: Signal = read.enable
+        for stage in range(memory.read_latency):
+            following = Signal(name=f"fetched_{stage}")
+            m.d.sync += following.eq(valid)
+            valid = following
+        m.d.comb += fetched.w_en.eq(valid)
+        m.d.sync += unanswered.eq(unanswered + issue - store.done)
+
+        with m.FSM():
+            with m.State("TILE"):
+                with m.If(jobs.r_rdy & (job.error != ErrorCode.NONE)):
+                    m.next = "ANSWERS"
+                with m.Elif(jobs.r_rdy & tiles.r_rdy & (unanswered != UNANSWERED)):
+                    m.d.comb += store.command.valid.eq(1)
+                    with m.If(store.command.ready):
+                        m.next = "FETCH"
+            with m.State("FETCH"), m.If(freed):
+                with m.If(job.task_last):
+                    m.next = "ANSWERS"
+                with m.Else():
+                    m.d.comb += jobs.r_en.eq(1)
+                    m.next = "TILE"
+            with m.State("ANSWERS"):
+                m.d.comb += self.ended.valid.eq(unanswered == 0)
+                with m.If(self.ended.valid & self.ended.ready):
+                    m.d.comb += jobs.r_en.eq(1)
+                    m.next = "TILE"

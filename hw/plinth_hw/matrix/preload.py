@@ -1,0 +1,146 @@
+"""Preload buffer: a tile of C, loaded ahead, and played into the array in the order of its load.
+
+One tile: the next one is loaded once the array has taken the present one. Latency: ``start`` in cycle x,
+word (row 0, slot 0) on ``data`` in cycle x + ``LATENCY``, then R I words without gaps.
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.matrix.geometry import Geometry, lookup
+from plinth_hw.memory.channel import StridedLoad
+from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
+
+#: Cycles from ``start`` to the first word on ``data``.
+LATENCY = 2 + VectorMemory.read_latency
+
+
+class SlotWalk(wiring.Component):
+    """Order of drains and loads: row 0 slots 0..I-1, row 1 slots 0..I-1, ...
+
+    Members
+    -------
+    option : In
+    step : In(1)
+        Move on after this cycle.
+    line, skew, column_low : Out
+        Command for lanes (im R + r, jn C ..) of a tile that begins at line 0 with row capacity R Im.
+    capacity : Out
+    last : Out(1)
+        Last row, last slot.
+    """
+
+    def __init__(self, geometry: Geometry, lines: int):
+        self.geometry = geometry
+        lane_bits = (geometry.parameters.beat_words - 1).bit_length()
+        super().__init__({
+            "option": In(geometry.option_bits), "step": In(1),
+            "line": Out(line_bits(lines)), "capacity": Out(line_bits(lines)),
+            "skew": Out(lane_bits), "column_low": Out(lane_bits), "last": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        geometry, parameters = self.geometry, self.geometry.parameters
+        banks = parameters.beat_words
+        slot = Signal(geometry.interleave_log2)
+        row = Signal(range(parameters.rows))
+        slot_last = Signal()
+        index = Cat(slot, self.option)
+        line = geometry.by_slot(lambda option, im, jn:
+                                jn * parameters.columns // banks * geometry.a_span[option]
+                                + im * parameters.rows)
+        low = geometry.by_slot(lambda option, im, jn: jn * parameters.columns % banks)
+        skew = geometry.by_slot(lambda option, im, jn:
+                                (im * parameters.rows + jn * parameters.columns) % banks)
+        m.d.comb += [
+            slot_last.eq(slot == parameters.interleave - 1),
+            self.last.eq(slot_last & (row == parameters.rows - 1)),
+            self.line.eq(lookup(m, "slot_line", index, line) + row),
+            self.column_low.eq(lookup(m, "slot_column", index, low)),
+            self.skew.eq(lookup(m, "slot_skew", index, skew) + row),
+            self.capacity.eq(lookup(m, "slot_capacity", self.option, geometry.a_span)),
+        ]
+        with m.If(self.step):
+            m.d.sync += slot.eq(slot + 1)
+            with m.If(slot_last):
+                m.d.sync += row.eq(Mux(self.last, 0, row + 1))
+        return m
+
+
+class PreloadBuffer(wiring.Component):
+    """Loads tiles of C and plays them.
+
+    Members
+    -------
+    job : In stream of ``geometry.tile_job``
+    port : Out(ReadPort)
+    full : Out(1)
+        The tile is there.
+    start : In(1)
+        Play it, from the next cycle on; only while ``full``.
+    data : Out
+        C words of one row and slot.
+    words : Out
+        Words loaded in this cycle.
+    """
+
+    def __init__(self, geometry: Geometry):
+        self.geometry = geometry
+        parameters = geometry.parameters
+        super().__init__({
+            "job": In(stream.Signature(geometry.tile_job)),
+            "port": Out(ReadPort(parameters)),
+            "full": Out(1),
+            "start": In(1),
+            "data": Out(data.ArrayLayout(unsigned(32), parameters.columns)),
+            "words": Out(parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        geometry, parameters = self.geometry, self.geometry.parameters
+        banks, lines = parameters.beat_words, max(geometry.tile_lines)
+        m.submodules.load = load = StridedLoad(parameters, geometry.a_bits, geometry.b_bits)
+        m.submodules.memory = memory = VectorMemory(banks, lines)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
+        m.submodules.walk = walk = SlotWalk(geometry, lines)
+        m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=2)
+        job = data.View(geometry.tile_job, jobs.r_data)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
+        # The job stays at the head until its tile has been played.
+        loading, playing = Signal(), Signal()
+        write, read = memory.write, memory.read
+        m.d.comb += [
+            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
+            load.command.valid.eq(jobs.r_rdy & ~loading & ~self.full & ~playing),
+            load.command.payload.address.eq(job.address), load.command.payload.stride.eq(job.stride),
+            load.command.payload.rows.eq(job.rows), load.command.payload.columns.eq(job.columns),
+            load.o.ready.eq(1),
+            tracker.base.eq(0), tracker.along_rows.eq(0), tracker.capacity.eq(walk.capacity),
+            tracker.row.eq(load.o.payload.row), tracker.column.eq(load.o.payload.column),
+            tracker.take.eq(load.o.valid),
+            write.enable.eq(load.o.valid), write.line.eq(tracker.line),
+            write.capacity.eq(tracker.capacity), write.skew.eq(tracker.skew),
+            write.column_low.eq(tracker.column_low), write.along_rows.eq(0),
+            write.mask.eq(load.o.payload.mask), write.data.eq(load.o.payload.data),
+            walk.option.eq(job.option), walk.step.eq(playing),
+            read.along_rows.eq(0),
+            jobs.r_en.eq(playing & walk.last),
+            self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
+        ]
+        m.d.comb += [self.data[column].eq(read.data[column]) for column in range(parameters.columns)]
+        m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
+                     read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
+        with m.If(load.command.valid & load.command.ready):
+            m.d.sync += loading.eq(1)
+        with m.If(load.o.valid & load.o.payload.last):
+            m.d.sync += [loading.eq(0), self.full.eq(1)]
+        with m.If(self.start):
+            m.d.sync += [self.full.eq(0), playing.eq(1)]
+        with m.Elif(playing & walk.last):
+            m.d.sync += playing.eq(0)
+        return m

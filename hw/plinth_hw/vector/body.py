@@ -1,0 +1,214 @@
+"""Task bodies of the vector engine: staging, checks, and the memory that the stages read them from.
+
+::
+
+    body words --> slot S mod 4 of a memory --> one read port, shared by the stages
+              \\-> checks, on the fly --> summary of the slot (error, counts), with ``started``
+
+The words of a body come in ascending order, one a cycle at most. Everything that makes a body unfit is
+known when its last word has come; nothing of an unfit task is run. Reads have one cycle latency.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import (
+    BODY_WORDS,
+    VECTOR_IMMEDIATES,
+    VECTOR_INSTRUCTIONS,
+    VECTOR_LOADS,
+    VECTOR_REGIONS,
+    VECTOR_STORES,
+    ErrorCode,
+    VectorBody,
+    VectorFunction,
+    VectorInstruction,
+    VectorMove,
+    VectorOp,
+    VectorOperation,
+    VectorRegion,
+)
+
+#: Bodies held: one in each stage of the pipeline, one staging.
+SLOTS = 4
+SLOT_BITS = 2
+#: First word of each part of a body.
+REGION_BASE = 2
+LOAD_BASE = REGION_BASE + VECTOR_REGIONS
+MOVE_WORDS = VectorMove.as_shape().size // 32
+STORE_BASE = LOAD_BASE + MOVE_WORDS * VECTOR_LOADS
+IMMEDIATE_BASE = STORE_BASE + MOVE_WORDS * VECTOR_STORES
+PROGRAM_BASE = IMMEDIATE_BASE + VECTOR_IMMEDIATES
+assert PROGRAM_BASE + VECTOR_INSTRUCTIONS == BODY_WORDS
+assert VectorBody.as_shape()["program"].offset == 32 * PROGRAM_BASE
+
+#: Instructions with two source regions.
+TWO_SOURCES = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
+#: Instructions that reduce.
+REDUCTIONS = (VectorOp.SUM, VectorOp.MAXIMUM)
+
+
+class Summary(data.Struct):
+    """What the stages need of a task beside its words."""
+
+    error: ErrorCode
+    loads: unsigned(3)
+    stores: unsigned(2)
+    instructions: unsigned(5)
+
+
+class BodyReadPort(wiring.Signature):
+    """Seen from a reader: ``slot`` and ``index`` Out with ``enable`` Out; ``data`` In one cycle later, if
+    ``grant`` In was set with ``enable``."""
+
+    def __init__(self) -> None:
+        super().__init__({"enable": Out(1), "grant": In(1), "slot": Out(SLOT_BITS), "index": Out(6),
+                          "data": In(32)})
+
+
+class BodyStore(wiring.Component):
+    """Stages, checks and keeps task bodies.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+
+    Members
+    -------
+    body, operation, start
+        As of ``EngineSignature``. ``start`` is taken once the body is complete.
+    free : In(1)
+        The slot of the next body is unused.
+    started : Out(1)
+        Pulse: the task of slot ``slot`` starts; ``summary`` tells of it.
+    slot : Out
+    summary : Out(Summary)
+    read : In(BodyReadPort), two of them
+        The first has priority.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        super().__init__({
+            "body": In(stream.Signature(BodyWord)), "operation": In(4),
+            "start": In(stream.Signature(unsigned(1))),
+            "free": In(1), "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
+            "read": In(BodyReadPort()).array(2),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[])
+        write, read = words.write_port(), words.read_port()
+        first, second = self.read[0], self.read[1]
+        complete = Signal()
+        word = self.body.payload
+        m.d.comb += [
+            self.body.ready.eq(self.free & ~complete),
+            write.en.eq(self.body.valid & self.body.ready),
+            write.addr.eq(Cat(word.index, self.slot)), write.data.eq(word.word),
+            first.grant.eq(1), second.grant.eq(~first.enable),
+            read.en.eq(first.enable | second.enable),
+            read.addr.eq(Mux(first.enable, Cat(first.index, first.slot), Cat(second.index, second.slot))),
+            first.data.eq(read.data), second.data.eq(read.data),
+            self.start.ready.eq(complete),
+            self.started.eq(self.start.valid & complete),
+        ]
+        error = Signal()
+        with m.If(write.en):
+            self._check(m, word, error)
+            with m.If(word.last):
+                m.d.sync += complete.eq(1)
+        with m.If(self.started):
+            m.d.sync += [complete.eq(0), self.slot.eq(self.slot + 1)]
+        m.d.comb += self.summary.error.eq(Mux(
+            self.operation != VectorOperation.PROGRAM.value, ErrorCode.BAD_OPERATION,
+            Mux(error, ErrorCode.BAD_OPERAND, ErrorCode.NONE)))
+        return m
+
+    def _check(self, m: Module, word: Any, error: Any) -> None:
+        beat_words = self.parameters.beat_words
+        lane_bits = (beat_words - 1).bit_length()
+        capacity = self.parameters.vector_buffer_words // beat_words
+
+        def groups(count: Any) -> Any:
+            return (count + (beat_words - 1))[lane_bits:]
+
+        rows, columns = Signal(16), Signal(16)
+        full_lines = Signal(32)
+        m.d.sync += full_lines.eq(rows * groups(columns))
+        is_row, is_column, unfit = Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS)
+        region = Signal(VectorRegion)
+        lines = Signal(32)
+        m.d.comb += [region.as_value().eq(word.word),
+                     lines.eq(Mux(region.is_row & region.is_column, 1,
+                                  Mux(region.is_row, groups(columns),
+                                      Mux(region.is_column, groups(rows), full_lines))))]
+        with m.If(word.index == 0):
+            m.d.sync += [rows.eq(word.word[:16]), columns.eq(word.word[16:]),
+                         error.eq(~word.word[:16].any() | ~word.word[16:].any())]
+        with m.If(word.index == 1):
+            loads, stores, instructions = word.word[:4], word.word[4:8], word.word[8:16]
+            m.d.sync += [self.summary.loads.eq(loads), self.summary.stores.eq(stores),
+                         self.summary.instructions.eq(instructions)]
+            with m.If((loads > VECTOR_LOADS) | (stores > VECTOR_STORES)
+                      | (instructions > VECTOR_INSTRUCTIONS)):
+                m.d.sync += error.eq(1)
+        for number in range(VECTOR_REGIONS):
+            with m.If(word.index == REGION_BASE + number):
+                m.d.sync += [is_row[number].eq(region.is_row), is_column[number].eq(region.is_column),
+                             unfit[number].eq(region.line + lines > capacity)]
+
+        move_used = Signal()
+        for count, base, most in ((self.summary.loads, LOAD_BASE, VECTOR_LOADS),
+                                  (self.summary.stores, STORE_BASE, VECTOR_STORES)):
+            for number in range(most):
+                with m.If((word.index == base + MOVE_WORDS * number + 2) & (count > number)):
+                    m.d.comb += move_used.eq(1)
+        with m.If(move_used & (word.word[3] | unfit.bit_select(word.word[:3], 1))):
+            m.d.sync += error.eq(1)
+
+        bad = Signal()
+        self._check_instruction(m, word.word, is_row, is_column, unfit, bad)
+        with m.If((word.index >= PROGRAM_BASE) & bad
+                  & (word.index < PROGRAM_BASE + self.summary.instructions)):
+            m.d.sync += error.eq(1)
+
+    def _check_instruction(self, m: Module, word: Any, is_row: Any, is_column: Any, unfit: Any,
+                           bad: Any) -> None:
+        instruction = Signal(VectorInstruction)
+        code = Signal(5)
+        two_sources = Signal()
+        known = Signal()
+        shape_bad = Signal()
+        m.d.comb += [
+            instruction.as_value().eq(word), code.eq(word[:5]),
+            known.eq((code < len(VectorOp))
+                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(VectorFunction)))),
+            two_sources.eq(Cat(code == op.value for op in TWO_SOURCES).any()),
+        ]
+
+        def flag(flags: Any, number: Any) -> Any:
+            value = Signal()
+            m.d.comb += value.eq(flags.bit_select(number, 1))
+            return value
+
+        dst, a, b = instruction.dst, instruction.a, instruction.b
+        dst_row, a_row, b_row = (flag(is_row, number) for number in (dst, a, b))
+        dst_column, a_column, b_column = (flag(is_column, number) for number in (dst, a, b))
+        lost_row, lost_column = dst_row & ~a_row, dst_column & ~a_column
+        with m.If(Cat(code == op.value for op in REDUCTIONS).any()):
+            # Exactly one dimension less, and none gained.
+            m.d.comb += shape_bad.eq((lost_row == lost_column) | (a_row & ~dst_row)
+                                     | (a_column & ~dst_column))
+        with m.Else():
+            m.d.comb += shape_bad.eq(lost_row | lost_column
+                                     | (two_sources & ((dst_row & ~b_row) | (dst_column & ~b_column))))
+        m.d.comb += bad.eq(~known | shape_bad | flag(unfit, dst) | flag(unfit, a)
+                           | (two_sources & flag(unfit, b)))

@@ -1,0 +1,190 @@
+"""A cocotb testbench as an array of devices: the same driver code as on the compiled co-simulation.
+
+The driver blocks, so it runs in a thread of its own (``cocotb.bridge``) and every access is resumed in
+the simulation::
+
+    @cocotb.test(timeout_time=10, timeout_unit="ms")
+    async def trains(dut):
+        array = await CocotbArray.start(dut, parameters, dies=2, memory_words=1 << 16)
+        await bridge(lambda: Driver(array, program, ...))()
+
+The design under test has the ports of a die, or, with several dies, each die's ports behind the prefix
+``die_0__``, ``die_1__`` ... (:func:`array_wrapper` makes such a top).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from cocotb.clock import Clock
+from cocotb.triggers import ClockCycles, RisingEdge
+from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
+
+from cocotb import resume
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
+from plinth_sim.rtl.cosim import CosimError, Link
+from plinth_sim.rtl.pins import module_ports
+
+Words = npt.NDArray[np.uint32]
+_STATUS_ERROR = 4
+#: Cycles between looks at the interrupts.
+_LOOK_CYCLES = 16
+#: Cycles that the other dies get after one has stopped with an error.
+_SETTLE_CYCLES = 256
+
+
+class CocotbDevice:
+    """One die; methods block and must be called from a bridged thread."""
+
+    def __init__(self, dut: Any, prefix: str, parameters: DieParameters, memory_words: int):
+        slice_words = parameters.beat_words // parameters.axi_ports
+        beats = memory_words // parameters.beat_words
+        self.irq = getattr(dut, f"{prefix}irq")
+        self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
+                                        dut.clk, dut.rst)
+        self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk, dut.rst,
+                             size=max(4096, 4 * slice_words * beats))
+                      for port in range(parameters.axi_ports)]
+        # slices[p][b]: the words of beat b that are behind port p
+        self._slices = [np.frombuffer(ram.mem, dtype=np.uint32)[:slice_words * beats].reshape(beats, slice_words)
+                        for ram in self._rams]
+        self._memory_words = beats * parameters.beat_words
+        self._slice_words = slice_words
+
+    def _places(self, address: int, count: int) -> tuple[npt.NDArray[np.int64], ...]:
+        """Port, beat and place in the slice of each word."""
+        if address < 0 or count < 0 or address + count > self._memory_words:
+            raise ValueError(f"words {address} to {address + count} are outside the memory of "
+                             f"{self._memory_words} words")
+        index = np.arange(address, address + count)
+        slices, place = np.divmod(index, self._slice_words)
+        beat, port = np.divmod(slices, len(self._slices))
+        return port, beat, place
+
+    def read_memory(self, address: int, count: int) -> Words:
+        """``count`` words from word address ``address``; a copy."""
+        port, beat, place = self._places(address, count)
+        result = np.zeros(count, dtype=np.uint32)
+        for number, words in enumerate(self._slices):
+            mine = port == number
+            result[mine] = words[beat[mine], place[mine]]
+        return result
+
+    def write_memory(self, address: int, words: Words) -> None:
+        """Store words at word address ``address``."""
+        flat = np.asarray(words).reshape(-1)
+        flat = flat.view(np.uint32) if flat.itemsize == 4 else flat.astype(np.uint32)
+        port, beat, place = self._places(address, flat.size)
+        for number, target in enumerate(self._slices):
+            mine = port == number
+            target[beat[mine], place[mine]] = flat[mine]
+
+    def read_register(self, address: int) -> int:
+        """Value of the register at a byte address."""
+        return int(resume(self.register)(address))
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write the register at a byte address."""
+        resume(self._write)(address, value)
+
+    async def register(self, address: int) -> int:
+        """Read a register from a coroutine."""
+        answer = await self._registers.read(address, 4)
+        if answer.resp != AxiResp.OKAY:
+            raise CosimError(f"the access of register {address:#x} was answered with {answer.resp!r}")
+        return int.from_bytes(bytes(answer.data), "little")
+
+    async def _write(self, address: int, value: int) -> None:
+        answer = await self._registers.write(address, (value & 0xFFFFFFFF).to_bytes(4, "little"))
+        if answer.resp != AxiResp.OKAY:
+            raise CosimError(f"the access of register {address:#x} was answered with {answer.resp!r}")
+
+
+class CocotbArray:
+    """Dies of a cocotb testbench. Make it with :meth:`start`."""
+
+    def __init__(self, dut: Any, devices: Sequence[CocotbDevice]):
+        self._dut = dut
+        self._devices = list(devices)
+
+    @classmethod
+    async def start(cls, dut: Any, parameters: DieParameters, *, dies: int, memory_words: int) -> "CocotbArray":
+        """Start the clock, reset the design and attach memories and register masters."""
+        prefixes = [f"die_{die}__" for die in range(dies)] if hasattr(dut, "die_0__irq") else [""]
+        if len(prefixes) != dies:
+            raise ValueError(f"the design under test has {len(prefixes)} die, not {dies}")
+        dut.rst.value = 1
+        devices = [CocotbDevice(dut, prefix, parameters, memory_words) for prefix in prefixes]
+        Clock(dut.clk, 10, unit="ns").start()
+        await ClockCycles(dut.clk, 4)
+        dut.rst.value = 0
+        await RisingEdge(dut.clk)
+        return cls(dut, devices)
+
+    @property
+    def dies(self) -> Sequence[CocotbDevice]:
+        """The dies, in order of their numbers."""
+        return self._devices
+
+    def wait(self, limit_cycles: int) -> int:
+        """Run until every die raises its interrupt, or one reports an error, or ``limit_cycles`` have
+        passed; returns the cycles run."""
+        return int(resume(self._wait)(limit_cycles))
+
+    async def _wait(self, limit_cycles: int) -> int:
+        cycles, errors_at = 0, None
+        ended: set[int] = set()
+        while cycles < limit_cycles and len(ended) < len(self._devices):
+            step = min(_LOOK_CYCLES, limit_cycles - cycles)
+            await ClockCycles(self._dut.clk, step)
+            cycles += step
+            for number, device in enumerate(self._devices):
+                if number not in ended and device.irq.value:
+                    ended.add(number)
+                    if await device.register(Register.STATUS) & _STATUS_ERROR:
+                        errors_at = cycles if errors_at is None else errors_at
+            if errors_at is not None and cycles >= errors_at + _SETTLE_CYCLES:
+                break
+        return cycles
+
+
+def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[Link], latency: int) -> str:
+    """Verilog of module ``array``: ``dies`` instances of ``top``, joined by links of ``latency`` registers.
+
+    Every port of die d but clock, reset and links is a port ``die_d__<port>``; link inputs without a
+    link are zero.
+    """
+    ports = module_ports(verilog, top)
+    outer, inside = ["input clk", "input rst"], []
+    driven: dict[tuple[int, str], str] = {}
+    for index, (from_die, from_port, to_die, to_port) in enumerate(links):
+        for pin, source, sink in (
+                ("valid", (from_die, f"link_out_{from_port}__valid"), (to_die, f"link_in_{to_port}__valid")),
+                ("flit", (from_die, f"link_out_{from_port}__flit"), (to_die, f"link_in_{to_port}__flit")),
+                ("credit", (to_die, f"link_in_{to_port}__credit"), (from_die, f"link_out_{from_port}__credit"))):
+            bits = ports[source[1]][1]
+            pipe = f"link_{index}_{pin}"
+            inside += [f"reg [{bits - 1}:0] {pipe} [0:{latency - 1}];",
+                       "always @(posedge clk) begin",
+                       f"  {pipe}[0] <= rst ? 0 : die_{source[0]}__{source[1]};",
+                       *(f"  {pipe}[{stage}] <= rst ? 0 : {pipe}[{stage - 1}];" for stage in range(1, latency)),
+                       "end"]
+            driven[sink] = f"{pipe}[{latency - 1}]"
+    instances = []
+    for die in range(dies):
+        pins = [".clk(clk)", ".rst(rst)"]
+        for name, (direction, bits) in ports.items():
+            wire = f"die_{die}__{name}"
+            if name in ("clk", "rst"):
+                continue
+            if name.startswith("link_"):
+                inside.insert(0, f"wire [{bits - 1}:0] {wire};")
+                if direction == "input":
+                    instances.append(f"assign {wire} = {driven.get((die, name), '0')};")
+            else:
+                outer.append(f"{direction} [{bits - 1}:0] {wire}" if bits > 1 else f"{direction} {wire}")
+            pins.append(f".{name}({wire})")
+        instances.append(f"{top} die_{die} ({', '.join(pins)});")
+    return "\n".join([f"module array ({', '.join(outer)});", *inside, *instances, "endmodule", ""])

@@ -1,0 +1,44 @@
+"""Runs tasks on an engine as the scheduler does: body words, start, done."""
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.lib import data
+from tests.support.amaranth_sim import Pattern, always, receive, send
+
+from plinth_hw.isa.tasks import BODY_WORDS
+
+
+def body_words(layout: Any, fields: dict[str, Any]) -> list[int]:
+    """The 56 words of a body with these fields."""
+    size = data.Layout.cast(layout).size
+    bits = data.Layout.cast(layout).const(fields).as_bits()
+    assert bits < 1 << size
+    return [bits >> (32 * index) & 0xFFFF_FFFF for index in range(BODY_WORDS)]
+
+
+def run_tasks(engine: Any, tasks: list[tuple[int, list[int]]], bases: list[int], results: list[Any],
+              done_pattern: Callable[[], Pattern] = always) -> list[Callable[[Any], Any]]:
+    """Benches that run ``tasks`` (operation, body words) in order and append each ``Done`` to ``results``.
+    The next body goes in, and the next start is offered, as early as the engine allows."""
+    delivered: list[int] = []
+
+    async def deliver(ctx: Any) -> None:
+        for operation, words in tasks:
+            await send(ctx, engine.body, [{"index": index, "word": word, "last": index == BODY_WORDS - 1}
+                                          for index, word in enumerate(words)])
+            delivered.append(operation)
+
+    async def start(ctx: Any) -> None:
+        for index, base in enumerate(bases):
+            ctx.set(engine.bases[index], base)
+        for count, (operation, _) in enumerate(tasks):
+            while len(delivered) <= count:
+                await ctx.tick()
+            ctx.set(engine.operation, operation)
+            await send(ctx, engine.start, [0])
+
+    async def finish(ctx: Any) -> None:
+        results.extend(await receive(ctx, engine.done, len(tasks), done_pattern()))
+
+    return [deliver, start, finish]
