@@ -4,11 +4,11 @@ import os
 from typing import Any
 
 import numpy as np
+from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
 from tests.support.standin import Standin
 
 import cocotb
-from cocotb import bridge
 from plinth_hw.isa.parameters import preset
 from plinth_sim.rtl.cocotb_device import CocotbArray
 

@@ -5,13 +5,13 @@ node go to a folder of their own under ``build/cocotb/results``. Tests run witho
 failures is repeated with the same seed and with waves, which leaves ``dump.vcd`` beside the results.
 """
 
+import importlib.metadata
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import cocotb_tools
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
@@ -42,8 +42,8 @@ def build(sources: Mapping[str, str], top: str) -> Path:
     tool = verilator.find()
     arguments = ["--no-timing", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--x-assign", "fast",
                  "--x-initial", "fast"]
-    key = verilator.digest(tool.version_text, cocotb_tools.__version__, verilator.compiler(), top, *arguments,
-                           *(text for item in sources.items() for text in item))
+    key = verilator.digest(tool.version_text, importlib.metadata.version("cocotb"), verilator.compiler(), top,
+                           *arguments, *(text for item in sources.items() for text in item))
     folder = verilator.build_root() / "cocotb" / key
     with verilator.cached_folder(folder) as scratch:
         if scratch is not None:
@@ -93,8 +93,8 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
     def once(waves: bool) -> tuple[int, int]:
         runner = get_runner("verilator")
         log = results / ("waves.log" if waves else "run.log")
-        path = runner.test(module, top, hdl_toplevel_lang="verilog", testcase=testcase, seed=seed, waves=waves,
-                           extra_env=dict(environment or {}), build_dir=folder, test_dir=results,
+        path = runner.test(module, top, hdl_toplevel_lang="verilog", testcase=testcase, seed=seed,
+                           waves=waves, extra_env=dict(environment or {}), build_dir=folder, test_dir=results,
                            timescale=("1ns", "1ps"), log_file=log)
         return get_results(path)
 

@@ -213,8 +213,8 @@ def standin(axi_ports: int = 1, slice_words: int = 4, flit_bits: int = 40) -> di
     for p in range(axi_ports):
         n = f"axi_{p}__"
         ports += (f",\n  output {n}arid, output {n}awid, input {n}rid, input {n}bid, output [2:0] {n}awsize,"
-                  f"\n  output [1:0] {n}awburst, output [31:0] {n}araddr, output [7:0] {n}arlen, output [2:0] {n}arsize, "
-                  f"output [1:0] {n}arburst, output {n}arvalid, input {n}arready,\n"
+                  f"\n  output [1:0] {n}awburst, output [31:0] {n}araddr, output [7:0] {n}arlen, "
+                  f"output [2:0] {n}arsize, output [1:0] {n}arburst, output {n}arvalid, input {n}arready,\n"
                   f"  input [{32 * slice_words - 1}:0] {n}rdata, input [1:0] {n}rresp, input {n}rlast, "
                   f"input {n}rvalid, output {n}rready,\n"
                   f"  output [31:0] {n}awaddr, output [7:0] {n}awlen, output {n}awvalid, input {n}awready,\n"
@@ -227,8 +227,9 @@ def standin(axi_ports: int = 1, slice_words: int = 4, flit_bits: int = 40) -> di
                 "bresp", "bvalid", "bready"]
         shift = (4 * slice_words).bit_length() - 1
         instances += (f"  assign {n}arid = 0; assign {n}awid = 0; assign {n}awsize = {shift};"
-                      f" assign {n}awburst = 1;\n  standin_port #(.WORDS({slice_words}), .SHIFT({shift})) port_{p} (.clk(clk), "
-                      f".rst(rst), .start(start), .source(source), .target(target), .beats(beats), "
+                      f" assign {n}awburst = 1;\n  standin_port #(.WORDS({slice_words}), "
+                      f".SHIFT({shift})) port_{p} (.clk(clk), .rst(rst), "
+                      f".start(start), .source(source), .target(target), .beats(beats), "
                       f".burst(burst), .fault(fault), "
                       f".busy(busy[{p}]), .responses(responses[{p}]), .asked(asked[{p}]), "
                       f".answered(answered[{p}]), "

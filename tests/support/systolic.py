@@ -187,10 +187,7 @@ def random_schedule(array: SystolicArray, seed: int, tiles: int) -> Stimulus:
         def wait() -> int:
             return int(rng.integers(0, 12)) if rng.random() < 0.5 else 0
         start, mode = None, rng.choice(["zero", "zero", "load", "exchange"])
-        if i:
-            at = schedule.drain(wait=wait(), exchange=mode == "exchange")
-        else:
-            at = None
+        at = schedule.drain(wait=wait(), exchange=mode == "exchange") if i else None
         if mode != "zero":
             start = schedule.load(str(rng.choice(kinds)), wait=wait(), at=at if mode == "exchange" else None)
         schedule.tile(int(rng.choice([1, 2, 3, array.rows, array.rows + 3])), str(rng.choice(kinds)),

@@ -84,7 +84,8 @@ class FloatAdder(wiring.Component):
         # Stage 1: x has the larger magnitude; so if only one of both is normal, it is x.
         x = register(fmt.bits, "x_1")
         y = register(fmt.bits - 1, "y_1")
-        subtract, x_normal, y_normal = (register(1, f"{name}_1") for name in ("subtract", "x_normal", "y_normal"))
+        subtract, x_normal, y_normal = (register(1, f"{name}_1")
+                                        for name in ("subtract", "x_normal", "y_normal"))
         swap, a_normal, b_normal = Signal(), Signal(), Signal()
         m.d.comb += [
             swap.eq(self.a[:-1] < self.b[:-1]),

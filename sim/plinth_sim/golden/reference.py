@@ -37,7 +37,7 @@ KINK_ROUNDINGS = 8
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradient of :func:`loss` by every layer's weights and bias, and how many ReLUs were taken at the kink."""
+    """Gradient of :func:`loss` by every layer's weights and bias; how many ReLUs were taken at the kink."""
 
     layers: list[tuple[Matrix, Matrix]]
     kinks: int
@@ -53,8 +53,8 @@ def gradients(weights: Sequence[Matrix], biases: Sequence[Matrix], x: Matrix, la
     x : ``[samples, features]``
     labels : ``[samples]``
     decided : sequence of ``[samples, outputs]`` bool, optional
-        For each hidden layer, which ReLUs another computation let pass. It counts only for inputs so close to 0
-        that FP32 cannot tell their sign (:data:`KINK_ROUNDINGS`); there both subgradients are right.
+        For each hidden layer, which ReLUs another computation let pass. It counts only for inputs so close
+        to 0 that FP32 cannot tell their sign (:data:`KINK_ROUNDINGS`); there both subgradients are right.
     """
     values = forward(weights, biases, x)
     z = values[-1] - values[-1].max(axis=1, keepdims=True)

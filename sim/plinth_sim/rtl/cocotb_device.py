@@ -1,6 +1,6 @@
 """A cocotb testbench as an array of devices: the same driver code as on the compiled co-simulation.
 
-The driver blocks, so it runs in a thread of its own (``cocotb.bridge``) and every access is resumed in
+The driver blocks, so it runs in a thread of its own (``cocotb.task.bridge``) and every access is resumed in
 the simulation::
 
     @cocotb.test(timeout_time=10, timeout_unit="ms")
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from cocotb.clock import Clock
+from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
-from cocotb import resume
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl.cosim import CosimError, Link
@@ -44,11 +44,12 @@ class CocotbDevice:
         self.irq = getattr(dut, f"{prefix}irq")
         self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
                                         dut.clk, dut.rst)
-        self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk, dut.rst,
-                             size=max(4096, 4 * slice_words * beats))
+        self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk,
+                             dut.rst, size=max(4096, 4 * slice_words * beats))
                       for port in range(parameters.axi_ports)]
         # slices[p][b]: the words of beat b that are behind port p
-        self._slices = [np.frombuffer(ram.mem, dtype=np.uint32)[:slice_words * beats].reshape(beats, slice_words)
+        words = slice_words * beats
+        self._slices = [np.frombuffer(ram.mem, dtype=np.uint32)[:words].reshape(beats, slice_words)
                         for ram in self._rams]
         self._memory_words = beats * parameters.beat_words
         self._slice_words = slice_words
@@ -110,7 +111,8 @@ class CocotbArray:
         self._devices = list(devices)
 
     @classmethod
-    async def start(cls, dut: Any, parameters: DieParameters, *, dies: int, memory_words: int) -> "CocotbArray":
+    async def start(cls, dut: Any, parameters: DieParameters, *, dies: int,
+                    memory_words: int) -> "CocotbArray":
         """Start the clock, reset the design and attach memories and register masters."""
         prefixes = [f"die_{die}__" for die in range(dies)] if hasattr(dut, "die_0__irq") else [""]
         if len(prefixes) != dies:
@@ -160,16 +162,17 @@ def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[Link], late
     outer, inside = ["input clk", "input rst"], []
     driven: dict[tuple[int, str], str] = {}
     for index, (from_die, from_port, to_die, to_port) in enumerate(links):
-        for pin, source, sink in (
-                ("valid", (from_die, f"link_out_{from_port}__valid"), (to_die, f"link_in_{to_port}__valid")),
-                ("flit", (from_die, f"link_out_{from_port}__flit"), (to_die, f"link_in_{to_port}__flit")),
-                ("credit", (to_die, f"link_in_{to_port}__credit"), (from_die, f"link_out_{from_port}__credit"))):
+        sender, receiver = (from_die, f"link_out_{from_port}__"), (to_die, f"link_in_{to_port}__")
+        for pin, (from_side, from_prefix), (to_side, to_prefix) in (
+                ("valid", sender, receiver), ("flit", sender, receiver), ("credit", receiver, sender)):
+            source, sink = (from_side, from_prefix + pin), (to_side, to_prefix + pin)
             bits = ports[source[1]][1]
             pipe = f"link_{index}_{pin}"
             inside += [f"reg [{bits - 1}:0] {pipe} [0:{latency - 1}];",
                        "always @(posedge clk) begin",
                        f"  {pipe}[0] <= rst ? 0 : die_{source[0]}__{source[1]};",
-                       *(f"  {pipe}[{stage}] <= rst ? 0 : {pipe}[{stage - 1}];" for stage in range(1, latency)),
+                       *(f"  {pipe}[{stage}] <= rst ? 0 : {pipe}[{stage - 1}];"
+                         for stage in range(1, latency)),
                        "end"]
             driven[sink] = f"{pipe}[{latency - 1}]"
     instances = []

@@ -253,8 +253,8 @@ class Driver:
                 EngineRegister.BUSY, EngineRegister.STALL_INPUT, EngineRegister.STALL_OUTPUT,
                 EngineRegister.STALL_MEMORY, EngineRegister.WORDS, EngineRegister.USEFUL_MACS,
                 EngineRegister.ISSUED_MACS, EngineRegister.TASKS)),
-                first_busy=device.read_register(block + EngineRegister.FIRST_BUSY),
-                last_busy=device.read_register(block + EngineRegister.LAST_BUSY))
+                *(device.read_register(block + register) for register in (
+                    EngineRegister.FIRST_BUSY, EngineRegister.LAST_BUSY)))
         return result
 
     def link_words(self, die: int) -> list[int]:

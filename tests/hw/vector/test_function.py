@@ -11,11 +11,12 @@ from plinth_hw.isa.tasks import VectorFunction
 from plinth_hw.vector.function import FunctionUnit
 from plinth_sim.golden.function import evaluate
 
-DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001, 0x1FFFFF, 0x3FFFFF, 0x600000,
-            0x800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001, 0x3F7FFFFF, 0x40000000, 0x7F7FFFFF,
-            0x7F000000, 0x7E800000, 0x7E800001, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000,
-            0xFFC12345, 0x42B17217, 0x42B17218, 0x42B17219, 0xC2AEAC50, 0xC2AEAC4F, 0xC2CFF1B4, 0xC2CFF1B5,
-            0xC2CFF1B6, 0x42FFFFFF, 0xC2FFFFFF, 0x43000000, 0xC3000000, 0x33800000, 0xB3800000, 0x31000000]
+DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001, 0x1FFFFF, 0x3FFFFF,
+            0x600000, 0x800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001, 0x3F7FFFFF, 0x40000000,
+            0x7F7FFFFF, 0x7F000000, 0x7E800000, 0x7E800001, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001,
+            0x7FC00000, 0xFFC12345, 0x42B17217, 0x42B17218, 0x42B17219, 0xC2AEAC50, 0xC2AEAC4F,
+            0xC2CFF1B4, 0xC2CFF1B5, 0xC2CFF1B6, 0x42FFFFFF, 0xC2FFFFFF, 0x43000000, 0xC3000000,
+            0x33800000, 0xB3800000, 0x31000000]
 
 
 def arguments(function: VectorFunction, count: int) -> np.ndarray:
@@ -75,7 +76,8 @@ def test_error_of_reciprocal(low: int, high: int) -> None:
 
 def test_special_values() -> None:
     def value(function: VectorFunction, *floats: float) -> list[float]:
-        return evaluate(function, np.array(floats, dtype=np.float32).view(np.uint32)).view(np.float32).tolist()
+        patterns = np.array(floats, dtype=np.float32).view(np.uint32)
+        return evaluate(function, patterns).view(np.float32).tolist()
 
     inf = float("inf")
     assert value(VectorFunction.EXPONENTIAL, 0.0, -0.0, inf, -inf, 89.0, -104.0, 1e-40) == [
