@@ -133,3 +133,34 @@ class PerformanceCounters(wiring.Component):
         with m.If(self.clear):
             m.d.sync += clear_wanted.eq(1)
         return m
+
+
+class BusyWindow(wiring.Component):
+    """First and last busy cycle since the counters were cleared; 0 before the first.
+
+    Members
+    -------
+    busy, clear : In(1)
+        The engine works in this cycle; forget.
+    cycle : In(32)
+        Time.
+    first, last : Out(32)
+        Cycles.
+    """
+
+    busy: In(1)
+    clear: In(1)
+    cycle: In(32)
+    first: Out(32)
+    last: Out(32)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        seen = Signal()
+        with m.If(self.clear):
+            m.d.sync += [seen.eq(0), self.first.eq(0), self.last.eq(0)]
+        with m.Elif(self.busy):
+            m.d.sync += [seen.eq(1), self.last.eq(self.cycle)]
+            with m.If(~seen):
+                m.d.sync += self.first.eq(self.cycle)
+        return m

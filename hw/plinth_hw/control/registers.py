@@ -15,11 +15,11 @@ nothing; writes to read-only registers do nothing.
 
 from fractions import Fraction
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.dispatch import engine_order, select
+from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
@@ -94,7 +94,9 @@ class Registers(wiring.Component):
         CYCLE.
     status_0 ... : In(EngineStatus)
         Engines in the order of :func:`engine_order`.
-    route_write : Out(struct of valid, die, port)
+    first_busy_0 ..., last_busy_0 ... : In(32)
+        From :class:`~plinth_hw.control.counters.BusyWindow` of each.
+    route_write : Out(struct of valid, destination, port)
         A pulse for each write to the route table.
     host_... : to :class:`UpdateCounters`
     read_... : to :class:`PerformanceCounters`
@@ -104,7 +106,7 @@ class Registers(wiring.Component):
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
         self.engines = engine_order(parameters)
-        self.port_bits = max(1, parameters.ports.bit_length())
+        self.port_bits = max(1, (parameters.ports - 1).bit_length())
         bits = parameters.address_bits
         super().__init__({
             "axil": In(AXI4LiteSignature()),
@@ -129,8 +131,10 @@ class Registers(wiring.Component):
             "record_data": Out(32),
             "cycle": In(64),
             **{f"status_{e}": In(EngineStatus) for e in range(len(self.engines))},
+            **{f"first_busy_{e}": In(32) for e in range(len(self.engines))},
+            **{f"last_busy_{e}": In(32) for e in range(len(self.engines))},
             "route_write": Out(data.StructLayout({
-                "valid": 1, "die": parameters.die_bits, "port": self.port_bits})),
+                "valid": 1, "destination": parameters.die_bits, "port": self.port_bits})),
             "host_valid": Out(1),
             "host_ready": In(1),
             "host_index": Out(range(parameters.counters)),
@@ -157,6 +161,20 @@ class Registers(wiring.Component):
         answer = Signal(32)
         failed = Signal()
         high = Signal(32)  # high word of the counter whose low word was read last
+        # The router's table has no port to spare for the host: what was written is kept here as well.
+        m.submodules.routes = routes = memory.Memory(
+            shape=self.port_bits, depth=1 << self.parameters.die_bits, init=[])
+        route_write, route_read = routes.write_port(), routes.read_port()
+        route = address[2:2 + self.parameters.die_bits]
+        m.d.comb += [
+            route_read.en.eq(1), route_read.addr.eq(route),
+            self.route_write.destination.eq(route), self.route_write.port.eq(written),
+            route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
+            route_write.data.eq(written),
+            self.host_index.eq(address[2:]), self.host_is_base.eq(address >= regs.COUNTER_BASES),
+            self.host_write.eq(write), self.host_write_data.eq(written),
+            self.record_data.eq(written),
+        ]
 
         with m.FSM():
             with m.State("IDLE"):
@@ -164,8 +182,22 @@ class Registers(wiring.Component):
             with m.State("DECODE"):
                 m.next = "RESPOND"
                 m.d.sync += failed.eq(1)
-                self._single(m, address, write, written, answer, failed, high)
-                self._arrays(m, address, write, written, answer, failed, high)
+                m.d.sync += answer.eq(0)
+                with m.Switch(address):
+                    self._single(m, write, written, answer, failed, high)
+                    self._engines(m, answer, failed, high)
+                    self._links(m, answer, failed, high)
+                    for base in range(regs.BASE_COUNT):
+                        with m.Case(regs.BASES + 4 * base):
+                            self._register(m, self.bases[base], write, written, answer, failed)
+                with m.If((address >= regs.ROUTES) & (address < regs.ROUTES + (4 << len(route)))):
+                    m.d.sync += failed.eq(0)
+                    m.d.comb += self.route_write.valid.eq(write)
+                    m.next = "ROUTE"
+                for start in (regs.COUNTERS, regs.COUNTER_BASES):
+                    with m.If((address >= start) & (address < start + 4 * self.parameters.counters)):
+                        m.d.sync += failed.eq(0)
+                        m.next = "COUNTER"
             with m.State("COUNTER"):
                 m.d.comb += self.host_valid.eq(1)
                 with m.If(self.host_ready):
@@ -182,7 +214,7 @@ class Registers(wiring.Component):
                     m.d.sync += answer.eq(self.inspect_data)
                     m.next = "RESPOND"
             with m.State("ROUTE"):  # the shadow of the route table is being read
-                m.d.sync += answer.eq(self._route_read.data)
+                m.d.sync += answer.eq(route_read.data)
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 axil = self.axil
@@ -196,3 +228,102 @@ class Registers(wiring.Component):
                 with m.If(Mux(write, axil.bready, axil.rready)):
                     m.next = "IDLE"
         return m
+
+    def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, failed: Signal) -> None:
+        """Takes an access; one that is not of a whole word goes straight to its response."""
+        axil = self.axil
+        written_last, take_write, take_read = Signal(), Signal(), Signal()
+        m.d.comb += [
+            take_write.eq(axil.awvalid & axil.wvalid & ~(axil.arvalid & written_last)),
+            take_read.eq(axil.arvalid & ~take_write),
+            axil.awready.eq(take_write), axil.wready.eq(take_write), axil.arready.eq(take_read),
+        ]
+        with m.If(take_write | take_read):
+            m.d.sync += [
+                address.eq(Mux(take_write, axil.awaddr, axil.araddr)),
+                write.eq(take_write), written_last.eq(take_write), written.eq(axil.wdata),
+                failed.eq(1),
+            ]
+            m.next = "DECODE"
+        with m.If(Mux(take_write, axil.awaddr[:2].any() | ~axil.wstrb.all(),
+                      take_read & axil.araddr[:2].any())):
+            m.next = "RESPOND"
+
+    def _register(self, m: Module, register: Value, write: Signal, written: Signal, answer: Signal,
+                  failed: Signal) -> None:
+        """A register of this component that is read and written."""
+        m.d.sync += [failed.eq(0), answer.eq(register)]
+        with m.If(write):
+            m.d.sync += register.eq(written)
+
+    def _counter(self, m: Module, address: int, index: int, answer: Signal, failed: Signal,
+                 high: Signal) -> None:
+        """Both words of a performance counter."""
+        with m.Case(address):
+            m.d.sync += [failed.eq(0), self.read_index.eq(index)]
+            m.next = "PERFORMANCE"
+        with m.Case(address + 4):
+            m.d.sync += [failed.eq(0), answer.eq(high)]
+
+    def _single(self, m: Module, write: Signal, written: Signal, answer: Signal, failed: Signal,
+                high: Signal) -> None:
+        """Single registers."""
+        for register, value in ((Register.TASK_BASE, self.task_base),
+                                (Register.RECORD_BASE, self.record_base),
+                                (Register.WATCHDOG, self.watchdog), (Register.DIE, self.die),
+                                (Register.MEMORY_WORDS, self.memory_words),
+                                (Register.LINK_RATE, self.link_rate)):
+            with m.Case(register):
+                self._register(m, value, write, written, answer, failed)
+        for register, value in ((Register.ID, Const(regs.IDENTITY, 32)),
+                                (Register.VERSION, Const(regs.ISA_VERSION, 32)),
+                                (Register.STATUS, Cat(self.running, self.done, self.error)),
+                                (Register.ERROR_CODE, Cat(self.code)), (Register.ERROR_TASK, self.task),
+                                (Register.ERROR_INFO, Cat(self.info))):
+            with m.Case(register):
+                m.d.sync += [failed.eq(0), answer.eq(value)]
+        with m.Case(Register.CONTROL):
+            m.d.sync += failed.eq(0)
+            with m.If(write):
+                m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error),
+                             self.clear_error.eq(written[1] & ~self.running),
+                             self.clear_counters.eq(written[2])]
+        with m.Case(Register.RECORD_COUNT):
+            m.d.sync += [failed.eq(0), answer.eq(self.record_count)]
+            m.d.comb += self.record_write.eq(write & ~self.running)
+        with m.Case(Register.CYCLE):
+            m.d.sync += [failed.eq(0), Cat(answer, high).eq(self.cycle)]
+        with m.Case(Register.CYCLE + 4):
+            m.d.sync += [failed.eq(0), answer.eq(high)]
+        for index, register in enumerate(GLOBAL_COUNTERS):
+            self._counter(m, register, ENGINE_COUNTERS * len(self.engines) + index, answer, failed, high)
+
+    def _engines(self, m: Module, answer: Signal, failed: Signal, high: Signal) -> None:
+        """Status blocks of the engines that exist."""
+        for position, engine in enumerate(self.engines):
+            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
+            status = getattr(self, f"status_{position}")
+            values = {
+                EngineRegister.STATE: Cat(status.runs, status.waits),
+                EngineRegister.WAIT_COUNTER: Mux(status.waits, status.counter | 1 << 31, 0),
+                EngineRegister.FIRST_BUSY: getattr(self, f"first_busy_{position}"),
+                EngineRegister.LAST_BUSY: getattr(self, f"last_busy_{position}"),
+            }
+            for register, value in values.items():
+                with m.Case(block + register):
+                    m.d.sync += [failed.eq(0), answer.eq(value)]
+            for register, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
+                                   (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
+                with m.Case(block + register):
+                    m.d.sync += [failed.eq(0), self.inspect_engine.eq(position),
+                                 self.inspect_kind.eq(kind)]
+                    m.next = "INSPECT"
+            for index in range(ENGINE_COUNTERS):
+                self._counter(m, block + EngineRegister.BUSY + 8 * index,
+                              ENGINE_COUNTERS * position + index, answer, failed, high)
+
+    def _links(self, m: Module, answer: Signal, failed: Signal, high: Signal) -> None:
+        """Words sent on each link."""
+        first = ENGINE_COUNTERS * len(self.engines) + len(GLOBAL_COUNTERS)
+        for port in range(self.parameters.ports):
+            self._counter(m, regs.LINK_WORDS + 8 * port, first + port, answer, failed, high)

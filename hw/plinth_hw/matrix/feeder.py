@@ -47,6 +47,8 @@ class Feeder(wiring.Component):
         The next k step has no operands yet.
     blocked : Out(1)
         It has, but waits for a preload, or for its drain memory.
+    waiting : Out(1)
+        There are panels that have not been fed to their end.
     useful_macs, issued_macs : Out
         Multiply-adds of a slot; delayed, both by the same time.
     total : Out stream of unsigned(64)
@@ -68,7 +70,7 @@ class Feeder(wiring.Component):
             "release": Out(1), "a_released": Out(1), "b_released": Out(1),
             "preload_wanted": Out(1), "preload_ready": In(1), "preload_taken": Out(1),
             "capture_ready": In(1), "captured": Out(1), "captured_option": Out(geometry.option_bits),
-            "hurry": Out(1), "blocked": Out(1),
+            "hurry": Out(1), "blocked": Out(1), "waiting": Out(1),
             "useful_macs": Out(self.mac_bits), "issued_macs": Out(self.mac_bits),
             "total": Out(stream.Signature(unsigned(64))),
         })
@@ -101,7 +103,7 @@ class Feeder(wiring.Component):
             self.captured_option.eq(job.option),
             jobs.r_en.eq(go & last),
             self.hurry.eq(~fed),
-            self.blocked.eq(fed & ~allowed),
+            self.blocked.eq(fed & ~allowed), self.waiting.eq(jobs.r_rdy),
         ]
         with m.If(go):
             m.d.sync += k.eq(Mux(last, 0, k + 1))

@@ -1,0 +1,234 @@
+"""Control block of a die: registers, scheduler, counters and errors, joined.
+
+::
+
+    axil <--> registers --- start, bases --> scheduler <--> engines
+                 |   |                           |
+                 |   +--- performance counters <-+-- strobes of engines, memory, network
+                 +------- errors <-- descriptors, tasks, memory, watchdog, other dies
+                             +-----> halted, error_out
+
+See :mod:`registers`, :mod:`scheduler`, :mod:`counters` and :mod:`errors` for times. Source: MPT section VI.A.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from plinth_hw.control.counters import BusyWindow, PerformanceCounters
+from plinth_hw.control.dispatch import engine_order
+from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.errors import SCHEDULER, Cause, Errors, Watchdog
+from plinth_hw.control.registers import AXI4LiteSignature, Registers
+from plinth_hw.control.scheduler import Scheduler
+from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine, ErrorCode
+from plinth_hw.memory.crossbar import fault_layout
+from plinth_hw.memory.port import ReadPort, WritePort
+
+#: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
+STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
+
+
+class Control(wiring.Component):
+    """What the host sees of a die, and what starts its tasks.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    readers, writers : sequence of (Engine or None)
+        Owner of each client of the memory crossbar, in its order; None is the scheduler.
+
+    Members
+    -------
+    axil : In(AXI4LiteSignature)
+        The host.
+    irq : Out(1)
+        Level: done or error.
+    engine_0 ... : In(EngineSignature)
+        Engines in the order of :func:`engine_order`.
+    fetch_memory : Out(ReadPort)
+    record_memory : Out(WritePort)
+    limit : Out
+        Memory size in beats.
+    read_fault, write_fault : In
+        From the crossbar; ``memory_fault`` In(1): from the AXI4 adaptor.
+    words_read, words_written, injected_words, transit_words, port_words : In
+        Words that moved in this cycle.
+    advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
+        To and from other dies.
+    error_out : Out(1)
+        Pulse: the other dies are to be told that this one has stopped.
+    error_in : In(stream of die number)
+        Another die has stopped.
+    die, rate_numerator, rate_denominator, route_write : Out
+        Settings of the network.
+    """
+
+    def __init__(self, parameters: DieParameters, readers: Sequence[Engine | None],
+                 writers: Sequence[Engine | None]) -> None:
+        self.parameters = parameters
+        self.readers = tuple(readers)
+        self.writers = tuple(writers)
+        self.engines = engine_order(parameters)
+        words = parameters.beat_words.bit_length()
+        link_words = parameters.flit_words.bit_length()
+        port_bits = max(1, (parameters.ports - 1).bit_length())
+        all_links = range(parameters.flit_words * parameters.ports + 1)
+        super().__init__({
+            "axil": In(AXI4LiteSignature()),
+            "irq": Out(1),
+            **{f"engine_{e}": In(EngineSignature(parameters)) for e in range(len(self.engines))},
+            "fetch_memory": Out(ReadPort(parameters)),
+            "record_memory": Out(WritePort(parameters)),
+            "limit": Out(parameters.address_bits - words + 2),
+            "read_fault": In(fault_layout(len(self.readers))),
+            "write_fault": In(fault_layout(len(self.writers))),
+            "memory_fault": In(1),
+            "words_read": In(words), "words_written": In(words),
+            "injected_words": In(all_links), "transit_words": In(all_links),
+            "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
+            "advance_out": Out(stream.Signature(RemoteAdvance)),
+            "advance_in": In(stream.Signature(range(parameters.counters))),
+            "error_out": Out(1),
+            "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
+            "die": Out(parameters.die_bits),
+            "rate_numerator": Out(8), "rate_denominator": Out(8),
+            "route_write": Out(data.StructLayout({
+                "valid": 1, "destination": parameters.die_bits, "port": port_bits})),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters = self.parameters
+        m.submodules.registers = registers = Registers(parameters)
+        m.submodules.scheduler = scheduler = Scheduler(parameters)
+        m.submodules.errors = errors = Errors(6)
+        m.submodules.watchdog = watchdog = Watchdog()
+        cycle = Signal(64)
+        m.d.sync += cycle.eq(cycle + 1)
+
+        for name in ("fetch_memory", "record_memory", "advance_out", "advance_in"):
+            connect(m, flipped(getattr(self, name)), getattr(scheduler, name))
+        for e in range(len(self.engines)):
+            connect(m, flipped(getattr(self, f"engine_{e}")), getattr(scheduler, f"engine_{e}"))
+            m.d.comb += getattr(registers, f"status_{e}").eq(getattr(scheduler, f"status_{e}"))
+        connect(m, flipped(self.axil), registers.axil)
+        m.d.comb += [
+            scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
+            scheduler.halted.eq(errors.halted), scheduler.cycle.eq(cycle),
+            scheduler.bases.eq(registers.bases), scheduler.record_base.eq(registers.record_base),
+            scheduler.record_write.eq(registers.record_write),
+            scheduler.record_data.eq(registers.record_data),
+            registers.record_count.eq(scheduler.record_count),
+            registers.running.eq(scheduler.running), registers.cycle.eq(cycle),
+            registers.code.eq(errors.code), registers.task.eq(errors.task), registers.info.eq(errors.info),
+            registers.error.eq(errors.error), errors.clear.eq(registers.clear_error),
+
+            scheduler.host_valid.eq(registers.host_valid), registers.host_ready.eq(scheduler.host_ready),
+            scheduler.host_index.eq(registers.host_index),
+            scheduler.host_is_base.eq(registers.host_is_base),
+            scheduler.host_write.eq(registers.host_write),
+            scheduler.host_write_data.eq(registers.host_write_data),
+            registers.host_read_data.eq(scheduler.host_read_data),
+
+            self.die.eq(registers.die), self.route_write.eq(registers.route_write),
+            self.rate_numerator.eq(registers.link_rate[:8]),
+            self.rate_denominator.eq(registers.link_rate[8:]),
+            self.limit.eq(registers.memory_words >> (parameters.beat_words - 1).bit_length()),
+            self.error_out.eq(errors.raised),
+            self.irq.eq(registers.done | errors.error),
+
+            watchdog.limit.eq(registers.watchdog), watchdog.progress.eq(scheduler.progress),
+            watchdog.active.eq(scheduler.running & ~errors.halted),
+        ]
+        with m.If(scheduler.start):
+            m.d.sync += registers.done.eq(0)
+        with m.Elif(scheduler.finished):
+            m.d.sync += registers.done.eq(1)
+        self._causes(m, scheduler, errors, watchdog)
+        self._inspect(m, registers, scheduler, errors)
+        self._count(m, registers, scheduler, cycle)
+        return m
+
+    def _causes(self, m: Module, scheduler: Scheduler, errors: Errors, watchdog: Watchdog) -> None:
+        """What stops the die, the most telling first."""
+        m.d.comb += [errors.cause_0.eq(scheduler.fetch_cause), errors.cause_1.eq(scheduler.task_cause)]
+        # An access of the scheduler is to blame on the descriptor it asked for last, one of an engine on the
+        # engine's oldest task.
+        address = Signal(Cause)
+        for fault, owners in ((self.write_fault, self.writers), (self.read_fault, self.readers)):
+            with m.If(fault.valid):
+                m.d.comb += [address.valid.eq(1), address.code.eq(ErrorCode.BAD_ADDRESS)]
+                with m.Switch(fault.index):
+                    for index, owner in enumerate(owners):
+                        with m.Case(index):
+                            m.d.comb += address.lookup.eq(owner is not None)
+                            m.d.comb += address.engine.eq(SCHEDULER if owner is None else owner.value)
+        m.d.comb += [address.task.eq(scheduler.fetch_address), errors.cause_2.eq(address)]
+        m.d.comb += [
+            errors.cause_3.valid.eq(self.memory_fault), errors.cause_3.code.eq(ErrorCode.MEMORY),
+            errors.cause_3.engine.eq(SCHEDULER),
+            errors.cause_5.valid.eq(self.error_in.valid), errors.cause_5.code.eq(ErrorCode.REMOTE),
+            errors.cause_5.engine.eq(SCHEDULER), errors.cause_5.die.eq(self.error_in.payload),
+            self.error_in.ready.eq(1),
+        ]
+        # A hang is to blame on the first engine whose task waits, or else runs.
+        m.d.comb += [
+            errors.cause_4.valid.eq(watchdog.expired), errors.cause_4.code.eq(ErrorCode.TIMEOUT),
+            errors.cause_4.engine.eq(SCHEDULER), errors.cause_4.task.eq(scheduler.fetch_address),
+        ]
+        statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
+        for name in ("runs", "waits"):
+            for engine, status in reversed(list(zip(self.engines, statuses, strict=True))):
+                with m.If(getattr(status, name)):
+                    m.d.comb += [
+                        errors.cause_4.engine.eq(engine.value), errors.cause_4.lookup.eq(1),
+                        errors.cause_4.counter.eq(Mux(status.waits, status.counter, 0)),
+                    ]
+
+    def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
+        """The scheduler's header store answers the errors first, then the host."""
+        position = Signal.like(scheduler.inspect_engine)
+        for index, engine in enumerate(self.engines):
+            with m.If(errors.info.engine == engine.value):
+                m.d.comb += position.eq(index)
+        busy = Signal()  # an answer to the host is under way
+        serve_errors = Signal()
+        m.d.comb += [
+            serve_errors.eq(errors.lookup_valid & ~busy),
+            scheduler.inspect_valid.eq(serve_errors | registers.inspect_valid),
+            scheduler.inspect_engine.eq(Mux(serve_errors, position, registers.inspect_engine)),
+            scheduler.inspect_kind.eq(Mux(serve_errors, Sequencer.INSPECT_OLDEST, registers.inspect_kind)),
+            errors.lookup_done.eq(serve_errors & scheduler.inspect_ready),
+            errors.lookup_task.eq(scheduler.inspect_data),
+            registers.inspect_ready.eq(~serve_errors & scheduler.inspect_ready),
+            registers.inspect_data.eq(scheduler.inspect_data),
+        ]
+        m.d.sync += busy.eq(registers.inspect_valid & ~serve_errors & ~scheduler.inspect_ready)
+
+    def _count(self, m: Module, registers: Registers, scheduler: Scheduler, cycle: Signal) -> None:
+        """Performance counters, in the order of the registers."""
+        increments: list = []
+        for e in range(len(self.engines)):
+            strobes = getattr(self, f"engine_{e}").strobes
+            increments += [*(getattr(strobes, name) for name in STROBES), scheduler.completed[e]]
+            m.submodules[f"window_{e}"] = window = BusyWindow()
+            m.d.comb += [
+                window.busy.eq(strobes.busy), window.clear.eq(registers.clear_counters),
+                window.cycle.eq(cycle),
+                getattr(registers, f"first_busy_{e}").eq(window.first),
+                getattr(registers, f"last_busy_{e}").eq(window.last),
+            ]
+        increments += [self.injected_words, self.transit_words, self.words_read, self.words_written,
+                       *(self.port_words[port] for port in range(self.parameters.ports))]
+        m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
+        m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)]
+        m.d.comb += [
+            counters.clear.eq(registers.clear_counters),
+            counters.read_valid.eq(registers.read_valid), counters.read_index.eq(registers.read_index),
+            registers.read_ready.eq(counters.read_ready), registers.read_data.eq(counters.read_data),
+        ]
