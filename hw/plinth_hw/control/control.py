@@ -159,17 +159,18 @@ class Control(wiring.Component):
         m.d.comb += [errors.cause_0.eq(scheduler.fetch_cause), errors.cause_1.eq(scheduler.task_cause)]
         # An access of the scheduler is to blame on the descriptor it asked for last, one of an engine on the
         # engine's oldest task.
-        address = Signal(Cause)
+        faulty, lookup, engine = Signal(), Signal(), Signal(8)
         for fault, owners in ((self.write_fault, self.writers), (self.read_fault, self.readers)):
             with m.If(fault.valid):
-                m.d.comb += [address.valid.eq(1), address.code.eq(ErrorCode.BAD_ADDRESS)]
-                with m.Switch(fault.index):
-                    for index, owner in enumerate(owners):
-                        with m.Case(index):
-                            m.d.comb += address.lookup.eq(owner is not None)
-                            m.d.comb += address.engine.eq(SCHEDULER if owner is None else owner.value)
-        m.d.comb += [address.task.eq(scheduler.fetch_address), errors.cause_2.eq(address)]
+                m.d.comb += faulty.eq(1)
+                for index, owner in enumerate(owners):
+                    with m.If(fault.index == index):
+                        m.d.comb += [lookup.eq(owner is not None),
+                                     engine.eq(SCHEDULER if owner is None else owner.value)]
         m.d.comb += [
+            errors.cause_2.valid.eq(faulty), errors.cause_2.code.eq(ErrorCode.BAD_ADDRESS),
+            errors.cause_2.lookup.eq(lookup), errors.cause_2.engine.eq(engine),
+            errors.cause_2.task.eq(scheduler.fetch_address),
             errors.cause_3.valid.eq(self.memory_fault), errors.cause_3.code.eq(ErrorCode.MEMORY),
             errors.cause_3.engine.eq(SCHEDULER),
             errors.cause_5.valid.eq(self.error_in.valid), errors.cause_5.code.eq(ErrorCode.REMOTE),
@@ -177,18 +178,18 @@ class Control(wiring.Component):
             self.error_in.ready.eq(1),
         ]
         # A hang is to blame on the first engine whose task waits, or else runs.
-        m.d.comb += [
-            errors.cause_4.valid.eq(watchdog.expired), errors.cause_4.code.eq(ErrorCode.TIMEOUT),
-            errors.cause_4.engine.eq(SCHEDULER), errors.cause_4.task.eq(scheduler.fetch_address),
-        ]
+        hung, found, counter = Signal(8, init=SCHEDULER), Signal(), Signal(8)
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
         for name in ("runs", "waits"):
-            for engine, status in reversed(list(zip(self.engines, statuses, strict=True))):
+            for kind, status in reversed(list(zip(self.engines, statuses, strict=True))):
                 with m.If(getattr(status, name)):
-                    m.d.comb += [
-                        errors.cause_4.engine.eq(engine.value), errors.cause_4.lookup.eq(1),
-                        errors.cause_4.counter.eq(Mux(status.waits, status.counter, 0)),
-                    ]
+                    m.d.comb += [hung.eq(kind.value), found.eq(1),
+                                 counter.eq(Mux(status.waits, status.counter, 0))]
+        m.d.comb += [
+            errors.cause_4.valid.eq(watchdog.expired), errors.cause_4.code.eq(ErrorCode.TIMEOUT),
+            errors.cause_4.task.eq(scheduler.fetch_address), errors.cause_4.engine.eq(hung),
+            errors.cause_4.lookup.eq(found), errors.cause_4.counter.eq(counter),
+        ]
 
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
         """The scheduler's header store answers the errors first, then the host."""

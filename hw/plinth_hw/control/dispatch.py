@@ -99,12 +99,14 @@ class Dispatch(wiring.Component):
 
         first = header_word(word, 0)
         is_first = Signal()
+        refused, refusal, bad_counter = Signal(), Signal(ErrorCode), Signal(8)
         m.d.comb += [
             is_first.eq(index == 0),
             self.position.eq(position),
             self.header_index.eq(index),
             self.header_word.eq(Mux(index == ADDRESS_WORD, self.address, word)),
             self.body_word.eq(word),
+            self.error.valid.eq(refused), self.error.code.eq(refusal), self.error.counter.eq(bad_counter),
             self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number)),
             self.error.task.eq(self.address),
         ]
@@ -115,7 +117,7 @@ class Dispatch(wiring.Component):
                     m.d.comb += [known.eq(1), self.position.eq(i), operations.eq(len(OPERATIONS[engine]))]
 
         def bad(code: ErrorCode, counter: Value) -> list:
-            return [self.error.valid.eq(1), self.error.code.eq(code), self.error.counter.eq(counter)]
+            return [refused.eq(1), refusal.eq(code), bad_counter.eq(counter)]
 
         def beyond(counter: Value) -> Value:
             return counter >= counters if counters < 256 else Const(0)
@@ -146,7 +148,7 @@ class Dispatch(wiring.Component):
                     counter = header_word(wait_counters, 2).wait_counter[wait]
                     with m.If(enables[wait] & beyond(counter)):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
-            with m.If(self.error.valid):
+            with m.If(refused):
                 m.d.comb += self.i.ready.eq(1)
             with m.Elif(index > ADDRESS_WORD):
                 m.d.comb += [self.body_valid.eq(1), self.i.ready.eq(1)]

@@ -281,6 +281,7 @@ class Sequencer(wiring.Component):
                       Mux(collecting, collected_engine, position))
         result = Done(done)
         accept, completed = Signal(self.count), Signal()
+        failed = Signal()  # an engine rejected its task
         for task in tasks:
             m.d.comb += getattr(self, f"done_{task.position}").ready.eq(accept[task.position])
             with m.If(accept[task.position]):
@@ -357,7 +358,7 @@ class Sequencer(wiring.Component):
                              self.remote.payload.counter.eq(second.remote_counter)]
                 with m.If(step == 3):
                     with m.If(result.error != ErrorCode.NONE):
-                        m.d.comb += [self.cause.valid.eq(1), accept.bit_select(position, 1).eq(1)]
+                        m.d.comb += [failed.eq(1), accept.bit_select(position, 1).eq(1)]
                         m.next = "IDLE"
                     with m.Else():
                         m.d.comb += [self.record_valid.eq(1), self.record_word.eq(word)]
@@ -392,7 +393,7 @@ class Sequencer(wiring.Component):
 
         numbers: list[Value] = [Const(engine.value, 8) for engine in self.engines]
         m.d.comb += [
-            self.cause.code.eq(result.error),
+            self.cause.valid.eq(failed), self.cause.code.eq(result.error),
             self.cause.engine.eq(select(numbers, position)),
             self.cause.task.eq(word),
         ]

@@ -193,17 +193,17 @@ class TransferEngine(wiring.Component):
                     m.next = "START"
 
         m.d.sync += under_way.eq(under_way + started - store.done)
-        moved = store.words != 0
+        moved, stalled = Signal(), Signal()
+        m.d.comb += [
+            moved.eq(running & (store.words != 0)), stalled.eq(running & (store.words == 0)),
+            engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(running, store.words, 0)),
+            engine.strobes.stall_output.eq(stalled & store.waits_for_memory),
+            engine.strobes.stall_memory.eq(stalled & ~store.waits_for_memory & store.all_given),
+            engine.strobes.stall_input.eq(stalled & ~store.waits_for_memory & ~store.all_given),
+        ]
         with m.If(running):
-            m.d.sync += done.payload_words.eq(done.payload_words + store.words)
-            m.d.comb += [engine.strobes.busy.eq(moved), engine.strobes.words.eq(store.words)]
-            with m.If(~moved):
-                m.d.sync += done.stall_cycles.eq(done.stall_cycles + 1)
-                m.d.comb += [
-                    engine.strobes.stall_output.eq(store.waits_for_memory),
-                    engine.strobes.stall_memory.eq(~store.waits_for_memory & store.all_given),
-                    engine.strobes.stall_input.eq(~store.waits_for_memory & ~store.all_given),
-                ]
+            m.d.sync += [done.payload_words.eq(done.payload_words + store.words),
+                         done.stall_cycles.eq(done.stall_cycles + stalled)]
 
 
 class _Realign(wiring.Component):
