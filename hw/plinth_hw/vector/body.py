@@ -11,7 +11,7 @@ known when its last word has come; nothing of an unfit task is run. Reads have o
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -35,8 +35,10 @@ from plinth_hw.isa.tasks import (
     VectorRegion,
 )
 
-#: Bodies held: one in each stage of the pipeline, one staging.
-SLOTS = 4
+#: Stages that read bodies: load, compute, store.
+READERS = 3
+#: Bodies held: one in each stage, so that the slot of the body that comes is always unused.
+SLOTS = READERS + 1
 SLOT_BITS = 2
 #: First word of each part of a body.
 REGION_BASE = 2
@@ -58,6 +60,8 @@ class Summary(data.Struct):
     """What the stages need of a task beside its words."""
 
     error: ErrorCode
+    rows: unsigned(16)
+    columns: unsigned(16)
     loads: unsigned(3)
     stores: unsigned(2)
     instructions: unsigned(5)
@@ -83,13 +87,12 @@ class BodyStore(wiring.Component):
     -------
     body, operation, start
         As of ``EngineSignature``. ``start`` is taken once the body is complete.
-    free : In(1)
-        The slot of the next body is unused.
     started : Out(1)
-        Pulse: the task of slot ``slot`` starts; ``summary`` tells of it.
+        Pulse: the task of slot ``slot`` starts; ``summary`` tells of it. Of an unfit task it says the error
+        and that there is nothing to do.
     slot : Out
     summary : Out(Summary)
-    read : In(BodyReadPort), two of them
+    read : In(BodyReadPort), one a reader
         The first has priority.
     """
 
@@ -98,41 +101,47 @@ class BodyStore(wiring.Component):
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
             "start": In(stream.Signature(unsigned(1))),
-            "free": In(1), "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
-            "read": In(BodyReadPort()).array(2),
+            "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
+            "read": In(BodyReadPort()).array(READERS),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[])
         write, read = words.write_port(), words.read_port()
-        first, second = self.read[0], self.read[1]
         complete = Signal()
         word = self.body.payload
         m.d.comb += [
-            self.body.ready.eq(self.free & ~complete),
+            self.body.ready.eq(~complete),
             write.en.eq(self.body.valid & self.body.ready),
             write.addr.eq(Cat(word.index, self.slot)), write.data.eq(word.word),
-            first.grant.eq(1), second.grant.eq(~first.enable),
-            read.en.eq(first.enable | second.enable),
-            read.addr.eq(Mux(first.enable, Cat(first.index, first.slot), Cat(second.index, second.slot))),
-            first.data.eq(read.data), second.data.eq(read.data),
+            read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
             self.started.eq(self.start.valid & complete),
         ]
+        taken = Const(0, 1)
+        for reader in self.read:
+            m.d.comb += [reader.data.eq(read.data), reader.grant.eq(~taken)]
+            with m.If(reader.enable & ~taken):
+                m.d.comb += read.addr.eq(Cat(reader.index, reader.slot))
+            taken = taken | reader.enable
         error = Signal()
+        counts = Signal(Summary)
         with m.If(write.en):
-            self._check(m, word, error)
+            self._check(m, word, counts, error)
             with m.If(word.last):
                 m.d.sync += complete.eq(1)
         with m.If(self.started):
             m.d.sync += [complete.eq(0), self.slot.eq(self.slot + 1)]
-        m.d.comb += self.summary.error.eq(Mux(
-            self.operation != VectorOperation.PROGRAM.value, ErrorCode.BAD_OPERATION,
-            Mux(error, ErrorCode.BAD_OPERAND, ErrorCode.NONE)))
+        with m.If(self.operation != VectorOperation.PROGRAM.value):
+            m.d.comb += self.summary.error.eq(ErrorCode.BAD_OPERATION)
+        with m.Elif(error):
+            m.d.comb += self.summary.error.eq(ErrorCode.BAD_OPERAND)
+        with m.Else():
+            m.d.comb += self.summary.eq(counts)
         return m
 
-    def _check(self, m: Module, word: Any, error: Any) -> None:
+    def _check(self, m: Module, word: Any, counts: Any, error: Any) -> None:
         beat_words = self.parameters.beat_words
         lane_bits = (beat_words - 1).bit_length()
         capacity = self.parameters.vector_buffer_words // beat_words
@@ -140,7 +149,7 @@ class BodyStore(wiring.Component):
         def groups(count: Any) -> Any:
             return (count + (beat_words - 1))[lane_bits:]
 
-        rows, columns = Signal(16), Signal(16)
+        rows, columns = counts.rows, counts.columns
         full_lines = Signal(32)
         m.d.sync += full_lines.eq(rows * groups(columns))
         is_row, is_column, unfit = Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS)
@@ -155,8 +164,8 @@ class BodyStore(wiring.Component):
                          error.eq(~word.word[:16].any() | ~word.word[16:].any())]
         with m.If(word.index == 1):
             loads, stores, instructions = word.word[:4], word.word[4:8], word.word[8:16]
-            m.d.sync += [self.summary.loads.eq(loads), self.summary.stores.eq(stores),
-                         self.summary.instructions.eq(instructions)]
+            m.d.sync += [counts.loads.eq(loads), counts.stores.eq(stores),
+                         counts.instructions.eq(instructions)]
             with m.If((loads > VECTOR_LOADS) | (stores > VECTOR_STORES)
                       | (instructions > VECTOR_INSTRUCTIONS)):
                 m.d.sync += error.eq(1)
@@ -166,8 +175,8 @@ class BodyStore(wiring.Component):
                              unfit[number].eq(region.line + lines > capacity)]
 
         move_used = Signal()
-        for count, base, most in ((self.summary.loads, LOAD_BASE, VECTOR_LOADS),
-                                  (self.summary.stores, STORE_BASE, VECTOR_STORES)):
+        for count, base, most in ((counts.loads, LOAD_BASE, VECTOR_LOADS),
+                                  (counts.stores, STORE_BASE, VECTOR_STORES)):
             for number in range(most):
                 with m.If((word.index == base + MOVE_WORDS * number + 2) & (count > number)):
                     m.d.comb += move_used.eq(1)
@@ -177,7 +186,7 @@ class BodyStore(wiring.Component):
         bad = Signal()
         self._check_instruction(m, word.word, is_row, is_column, unfit, bad)
         with m.If((word.index >= PROGRAM_BASE) & bad
-                  & (word.index < PROGRAM_BASE + self.summary.instructions)):
+                  & (word.index < PROGRAM_BASE + counts.instructions)):
             m.d.sync += error.eq(1)
 
     def _check_instruction(self, m: Module, word: Any, is_row: Any, is_column: Any, unfit: Any,

@@ -1,0 +1,244 @@
+# amaranth: UnusedElaboratable=no
+"""Compute stage of the vector engine: the program of a task on one half of the scratchpad.
+
+::
+
+    instruction --> GroupWalk --> commands --> scratchpad --> group of a, of b
+                        |  step 0      1 | 2        4 |          5 | 6 reg, half a group each
+                        |                                  lanes, or the function unit on lane 0
+                        |                             7 ... 7 + latency | reg
+                        +--> write commands, as late as the results --> scratchpad
+
+The read port gives a and b of a group in two cycles, in which W/2 lanes compute it; nothing in the pipeline
+ever waits. The next instruction starts once the last result is written. For an instruction with G groups
+along the lanes' direction and K elements along the other one, cycles from one instruction to the next:
+
+    element-wise    2 G K + 8 + L
+    reduction       8 ceil(G / 4) K + 8 + L     K the elements that are reduced
+    function        elements + 8 + L
+
+with the latency L in :data:`LATENCIES`. The next instruction is read meanwhile.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw import emit
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort, VectorWritePort
+from plinth_hw.vector.body import BodyReadPort
+from plinth_hw.vector.function import FunctionUnit
+from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
+from plinth_hw.vector.instructions import Decoded, InstructionFetch
+from plinth_hw.vector.lane import LATENCIES as LANE_LATENCIES
+from plinth_hw.vector.lane import LOOP_CYCLES, Lane
+from plinth_hw.vector.moves import Task, scratchpad_lines
+
+#: Cycles from a step of the walk to its first operand: two of commands, then the scratchpad's.
+_OPERAND = 2 + VectorMemory.read_latency
+#: To the lanes.
+_LANES = _OPERAND + 2
+#: Cycles from the lanes' inputs to the result.
+LATENCIES: dict[VectorOp, int] = {**LANE_LATENCIES, VectorOp.FUNCTION: 1 + FunctionUnit.latency}
+_LONGEST = max(LATENCIES.values())
+#: Cycles, beside the latency, for which the instruction holds after its last step: until the last result is
+#: on its way to the scratchpad, where the first read of the next instruction comes later.
+_DRAIN = _LANES - 1
+
+
+class ComputeStage(wiring.Component):
+    """Runs the programs of tasks, one after the other.
+
+    Members
+    -------
+    i : In stream of Task
+        Taken when the task before is handed on.
+    o : Out stream of Task
+        The same task when the scratchpad holds its results.
+    body : Out(BodyReadPort)
+    half : Out(1), read : Out(VectorReadPort), write : Out(VectorWritePort)
+        Which half is used, and how.
+    busy : Out(1)
+        A program runs.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        banks, lines = parameters.beat_words, scratchpad_lines(parameters)
+        super().__init__({
+            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "body": Out(BodyReadPort()), "half": Out(1),
+            "read": Out(VectorReadPort(banks, lines)), "write": Out(VectorWritePort(banks, lines)),
+            "busy": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        banks = self.parameters.beat_words
+        assert LOOP_CYCLES == 2 * BATCH
+        m.submodules.fetch = fetch = InstructionFetch()
+        m.submodules.walk = walk = GroupWalk(banks)
+        wiring.connect(m, fetch.body, wiring.flipped(self.body))
+        task = self.o.payload
+        summary = task.summary
+        instruction = Signal(Decoded)
+        left = Signal.like(summary.instructions)
+        is_function = Signal()
+        result_latency = Signal(range(_LONGEST + 1))
+        drain = Signal(range(_DRAIN + _LONGEST + 1))
+        m.d.comb += [
+            fetch.slot.eq(task.slot), fetch.count.eq(summary.instructions), self.half.eq(task.half),
+            walk.instruction.eq(instruction), walk.rows.eq(summary.rows), walk.columns.eq(summary.columns),
+            is_function.eq(instruction.op == VectorOp.FUNCTION),
+        ]
+        with m.Switch(instruction.op):
+            for op, cycles in LATENCIES.items():
+                with m.Case(op):
+                    m.d.sync += result_latency.eq(cycles)
+
+        with m.FSM() as stage:
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [task.eq(self.i.payload), left.eq(self.i.payload.summary.instructions)]
+                with m.If(self.i.valid):
+                    m.next = "START"
+            with m.State("START"):
+                m.d.comb += fetch.start.eq(1)
+                m.next = "INSTRUCTION"
+            with m.State("INSTRUCTION"):
+                with m.If(left == 0):
+                    m.next = "HAND_ON"
+                with m.Else():
+                    m.d.comb += fetch.o.ready.eq(1)
+                    m.d.sync += instruction.eq(fetch.o.payload)
+                    with m.If(fetch.o.valid):
+                        m.d.sync += left.eq(left - 1)
+                        m.next = "SHAPE"
+            with m.State("SHAPE"):
+                m.next = "GROUPS"
+            with m.State("GROUPS"):
+                m.d.comb += walk.run.eq(1)
+                m.d.sync += drain.eq(_DRAIN + result_latency)
+                with m.If(walk.done):
+                    m.next = "DRAIN"
+            with m.State("DRAIN"):
+                m.d.sync += drain.eq(drain - 1)
+                with m.If(drain == 1):
+                    m.next = "INSTRUCTION"
+            with m.State("HAND_ON"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.next = "IDLE"
+        m.d.comb += self.busy.eq(~stage.ongoing("IDLE") & ~stage.ongoing("HAND_ON"))
+
+        steps = self._commands(m, walk, instruction)
+        groups = self._groups(m, walk, instruction, steps)
+        results = self._lanes(m, platform, instruction, is_function, groups, steps[_LANES])
+        self._write(m, walk, is_function, result_latency, steps, results)
+        return m
+
+    def _commands(self, m: Module, walk: GroupWalk, instruction: Any) -> dict[int, Any]:
+        """Read commands; returns the steps under way, by cycles since the walk gave them."""
+        banks = self.parameters.beat_words
+        position = Signal(Position(banks))
+        m.d.sync += position.eq(walk.o)
+        a, b, dst = (operand(m, name, banks, getattr(instruction, name), position, walk.along_rows)
+                     for name in ("a", "b", "dst"))
+        source = Signal(Operand(banks))
+        m.d.comb += source.eq(Mux(position.upper, b.as_value(), a.as_value()))
+        m.d.sync += [
+            self.read.enable.eq(position.valid), self.read.line.eq(source.line),
+            self.read.skew.eq(source.skew), self.read.along_rows.eq(source.along_rows),
+        ]
+        m.d.comb += [self.read.capacity.eq(0), self.read.column_low.eq(0)]
+        steps = {cycle: Signal(_Step(banks), name=f"step_{cycle}")
+                 for cycle in range(2, _LANES + _LONGEST + 1)}
+        m.d.sync += [
+            steps[2].valid.eq(position.valid), steps[2].upper.eq(position.upper),
+            steps[2].first.eq(position.first),
+            steps[2].last.eq(position.last | ~walk.reduces), steps[2].tail.eq(position.tail),
+            steps[2].target.eq(dst),
+        ]
+        for cycle in range(3, _LANES + _LONGEST + 1):
+            m.d.sync += steps[cycle].eq(steps[cycle - 1])
+        return steps
+
+    def _groups(self, m: Module, walk: GroupWalk, instruction: Any, steps: dict[int, Any],
+                ) -> tuple[list[Any], list[Any]]:
+        """Half groups of a and b for the lanes."""
+        banks = self.parameters.beat_words
+        half = banks // 2
+        a_held = Signal(data.ArrayLayout(unsigned(32), banks), reset_less=True)
+        b_upper = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
+        a = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
+        b = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
+        a_broadcast, b_broadcast, b_immediate = Signal(), Signal(), Signal()
+        now, before = steps[_OPERAND], steps[_OPERAND + 1]
+        m.d.sync += [
+            a_broadcast.eq(broadcast(instruction.a, walk.along_rows)),
+            b_broadcast.eq(broadcast(instruction.b, walk.along_rows)),
+            b_immediate.eq((instruction.op == VectorOp.ADD_IMMEDIATE) | (instruction.op == VectorOp.SCALE)),
+        ]
+        for lane in range(banks):
+            given = self.read.data[lane]
+            with m.If(~now.upper):
+                m.d.sync += a_held[lane].eq(Mux(a_broadcast, self.read.data[0], given))
+            seen = Mux(b_immediate, instruction.immediate, Mux(b_broadcast, self.read.data[0], given))
+            if lane < half:
+                m.d.sync += a[lane].eq(Mux(before.upper, a_held[half + lane], a_held[lane]))
+                m.d.sync += b[lane].eq(Mux(before.upper, b_upper[lane], seen))
+            else:
+                m.d.sync += b_upper[lane - half].eq(seen)
+        return [a[lane] for lane in range(half)], [b[lane] for lane in range(half)]
+
+    def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any,
+               groups: tuple[list[Any], list[Any]], step: Any) -> list[Any]:
+        """Results, of the half group given a latency before."""
+        results = []
+        m.submodules.function = function = FunctionUnit()
+        m.d.comb += function.function.eq(instruction.function)
+        for number, (a, b) in enumerate(zip(*groups, strict=True)):
+            lane = Lane()
+            emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
+            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(a), lane.b.eq(b), lane.first.eq(step.first)]
+            if number == 0:
+                m.d.comb += function.i.eq(lane.chosen)
+                results.append(Mux(is_function, function.o, lane.o))
+            else:
+                results.append(lane.o)
+        return results
+
+    def _write(self, m: Module, walk: GroupWalk, is_function: Any, result_latency: Any, steps: dict[int, Any],
+               results: list[Any]) -> None:
+        banks = self.parameters.beat_words
+        half = banks // 2
+        step = Signal(_Step(banks))
+        with m.Switch(result_latency):
+            for cycles in sorted(set(LATENCIES.values())):
+                with m.Case(cycles):
+                    m.d.comb += step.eq(steps[_LANES + cycles])
+                    if cycles < _LONGEST:
+                        # Done with: the next instruction may take its results later.
+                        m.d.sync += steps[_LANES + cycles + 1].valid.eq(0)
+        write = self.write
+        m.d.sync += [
+            write.enable.eq(step.valid & step.last), write.line.eq(step.target.line),
+            write.skew.eq(step.target.skew), write.along_rows.eq(step.target.along_rows),
+        ]
+        m.d.comb += [write.capacity.eq(0), write.column_low.eq(0)]
+        for lane in range(banks):
+            inside = (~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
+            m.d.sync += [write.mask[lane].eq(Mux(is_function, lane == 0, inside)),
+                         write.data[lane].eq(results[lane % half])]
+
+
+class _Step(data.StructLayout):
+    """A step of the walk on its way to its result."""
+
+    def __init__(self, banks: int):
+        super().__init__({"valid": unsigned(1), "upper": unsigned(1), "first": unsigned(1),
+                          "last": unsigned(1), "tail": unsigned(1), "target": Operand(banks)})

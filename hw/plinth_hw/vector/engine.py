@@ -1,0 +1,147 @@
+"""Vector engine: element-wise programs, reductions and functions over regions of memory.
+
+::
+
+    body, start --> BodyStore -- task --> load stage --> compute stage --> store stage --> done
+                                              |            |     |            |
+    load_memory ----------------------------->+        +-->+     +--+         +--> store_memory
+                                              v        |            v         ^
+                                            scratchpad half 0 / half 1 -------+
+
+Task t + 1 loads into one half of the scratchpad while task t computes in the other one, and task t - 1 waits
+for memory's responses; a half is free again when its stores have been read. Nothing guards memory between
+tasks but their waits: a task may load as soon as its ``start`` is taken.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+
+from plinth_hw.control.engine import EngineSignature
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.scratchpad import VectorMemory
+from plinth_hw.vector.body import READERS, BodyStore
+from plinth_hw.vector.compute import ComputeStage
+from plinth_hw.vector.load import LoadStage
+from plinth_hw.vector.moves import scratchpad_lines
+from plinth_hw.vector.store import StoreStage
+
+
+class VectorEngine(wiring.Component):
+    """Runs vector programs, see :class:`~plinth_hw.isa.tasks.VectorBody`.
+
+    ``payload_words`` of a task are the words it loaded and stored, ``stall_cycles`` those cycles since the
+    task before completed, or, if later, since this one started, in which no program ran and no word moved.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+
+    Members
+    -------
+    engine : Out(EngineSignature)
+    load_memory : Out(ReadPort)
+    store_memory : Out(WritePort)
+
+    Raises
+    ------
+    ValueError
+        As :class:`~plinth_hw.memory.scratchpad.VectorMemory` does.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        banks, lines = parameters.beat_words, scratchpad_lines(parameters)
+        self._halves = [VectorMemory(banks, lines) for _ in range(2)]
+        super().__init__({
+            "engine": Out(EngineSignature(parameters)),
+            "load_memory": Out(ReadPort(parameters)),
+            "store_memory": Out(WritePort(parameters)),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        engine = self.engine
+        m.submodules.bodies = bodies = BodyStore(self.parameters)
+        m.submodules.load = load = LoadStage(self.parameters)
+        m.submodules.compute = compute = ComputeStage(self.parameters)
+        m.submodules.store = store = StoreStage(self.parameters)
+        wiring.connect(m, wiring.flipped(engine.body), bodies.body)
+        wiring.connect(m, wiring.flipped(self.load_memory), load.port)
+        wiring.connect(m, wiring.flipped(self.store_memory), store.port)
+        wiring.connect(m, load.o, compute.i)
+        wiring.connect(m, compute.o, store.i)
+        assert len(bodies.read) == READERS
+        for reader, body in zip(bodies.read, (load.body, compute.body, store.body), strict=True):
+            wiring.connect(m, reader, body)
+
+        half = Signal()
+        used = Signal(2)
+        may_start = Signal()
+        m.d.comb += [
+            bodies.operation.eq(engine.operation),
+            may_start.eq(load.i.ready & ~used.bit_select(half, 1)),
+            bodies.start.valid.eq(engine.start.valid & may_start),
+            engine.start.ready.eq(bodies.start.ready & may_start),
+            load.i.valid.eq(bodies.started), load.i.payload.summary.eq(bodies.summary),
+            load.i.payload.slot.eq(bodies.slot), load.i.payload.half.eq(half),
+            load.bases.eq(engine.bases), store.bases.eq(engine.bases),
+        ]
+        with m.If(store.free):
+            m.d.sync += used.bit_select(store.half, 1).eq(0)
+        with m.If(bodies.started):
+            m.d.sync += [half.eq(~half), used.bit_select(half, 1).eq(1)]
+        self._scratchpad(m, load, compute, store)
+        self._report(m, bodies, load, compute, store)
+        return m
+
+    def _scratchpad(self, m: Module, load: LoadStage, compute: ComputeStage, store: StoreStage) -> None:
+        """Each half serves the stage that uses it."""
+        def share(port: Any, first: Any, second: Any, first_uses: Any, second_uses: Any,
+                  members: tuple[str, ...]) -> None:
+            m.d.comb += port.enable.eq((first.enable & first_uses) | (second.enable & second_uses))
+            for name in members:
+                m.d.comb += getattr(port, name).eq(getattr(second, name))
+            with m.If(first.enable & first_uses):
+                for name in members:
+                    m.d.comb += getattr(port, name).eq(getattr(first, name))
+
+        command = ("line", "capacity", "skew", "column_low", "along_rows")
+        for number, memory in enumerate(self._halves):
+            m.submodules[f"half_{number}"] = memory
+            share(memory.write, load.write, compute.write, load.half == number, compute.half == number,
+                  (*command, "mask", "data"))
+            share(memory.read, store.read, compute.read, store.half == number, compute.half == number,
+                  command)
+        for client in (compute, store):
+            m.d.comb += client.read.data.eq(Mux(
+                client.half, *(memory.read.data.as_value() for memory in reversed(self._halves))))
+
+    def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
+                store: StoreStage) -> None:
+        """Completion and counters."""
+        engine, done, strobes = self.engine, self.engine.done, self.engine.strobes
+        tasks = Signal(range(READERS + 1))
+        stalled = Signal()
+        stall_cycles = Signal(32)
+        finished = Signal()
+        m.d.comb += [
+            done.valid.eq(store.o.valid), store.o.ready.eq(done.ready), finished.eq(done.valid & done.ready),
+            done.payload.error.eq(store.o.payload.summary.error),
+            done.payload.payload_words.eq(store.o.payload.words),
+            done.payload.stall_cycles.eq(stall_cycles),
+
+            strobes.words.eq(load.words + store.words),
+            strobes.busy.eq(compute.busy | (strobes.words != 0)),
+            stalled.eq((tasks != 0) & ~done.valid & ~strobes.busy),
+            strobes.stall_output.eq(stalled & store.waits),
+            strobes.stall_memory.eq(stalled & store.all_given & (tasks == 1)),
+            strobes.stall_input.eq(stalled & ~strobes.stall_output & ~strobes.stall_memory),
+        ]
+        m.d.sync += [
+            tasks.eq(tasks + (engine.start.valid & engine.start.ready) - finished),
+            stall_cycles.eq(Mux(finished, 0, stall_cycles + stalled)),
+        ]

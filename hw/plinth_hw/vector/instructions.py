@@ -1,0 +1,91 @@
+"""Instructions of a vector task: read from the body, one ahead of the one that runs.
+
+An instruction takes 10 cycles to read: its word, its three regions and its immediate.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import VectorInstruction, VectorOp, VectorRegion
+from plinth_hw.vector.body import (
+    IMMEDIATE_BASE,
+    PROGRAM_BASE,
+    REGION_BASE,
+    SLOT_BITS,
+    BodyReadPort,
+)
+
+
+class Decoded(data.Struct):
+    """An instruction with all that it names."""
+
+    op: VectorOp
+    #: Number of the function table.
+    function: unsigned(3)
+    lanes_along_rows: unsigned(1)
+    immediate: unsigned(32)
+    dst: VectorRegion
+    a: VectorRegion
+    b: VectorRegion
+
+
+class InstructionFetch(wiring.Component):
+    """Reads the program of a task.
+
+    Members
+    -------
+    start : In(1)
+        Read ``count`` instructions of the body in ``slot``, which holds until the last one is taken.
+    slot, count : In
+    body : Out(BodyReadPort)
+    o : Out stream of Decoded
+    """
+
+    def __init__(self) -> None:
+        super().__init__({
+            "start": In(1), "slot": In(SLOT_BITS), "count": In(5),
+            "body": Out(BodyReadPort()), "o": Out(stream.Signature(Decoded)),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        index = Signal.like(self.body.index)
+        left = Signal.like(self.count)
+        word, instruction = Signal(VectorInstruction), Signal(VectorInstruction)
+        decoded = self.o.payload
+        m.d.comb += [self.body.slot.eq(self.slot), word.eq(self.body.data)]
+
+        def read(state: str, at: Any, taken: list[Any], following: str) -> None:
+            with m.State(state):
+                m.d.comb += [self.body.enable.eq(1), self.body.index.eq(at)]
+                with m.If(self.body.grant):
+                    m.next = f"{state}_DATA"
+            with m.State(f"{state}_DATA"):
+                m.d.sync += taken
+                m.next = following
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += [index.eq(PROGRAM_BASE), left.eq(self.count)]
+                with m.If(self.start & (self.count != 0)):
+                    m.next = "WORD"
+            read("WORD", index, [
+                index.eq(index + 1), instruction.eq(word), decoded.op.eq(word.op),
+                decoded.function.eq(word.b), decoded.lanes_along_rows.eq(word.lanes_along_rows),
+            ], "DST")
+            read("DST", REGION_BASE + instruction.dst, [decoded.dst.eq(self.body.data)], "A")
+            read("A", REGION_BASE + instruction.a, [decoded.a.eq(self.body.data)], "B")
+            read("B", REGION_BASE + instruction.b, [decoded.b.eq(self.body.data)], "IMMEDIATE")
+            read("IMMEDIATE", IMMEDIATE_BASE + instruction.immediate,
+                 [decoded.immediate.eq(self.body.data)], "OFFER")
+            with m.State("OFFER"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.sync += left.eq(left - 1)
+                    m.next = "IDLE"
+                    with m.If(left != 1):
+                        m.next = "WORD"
+        return m

@@ -1,0 +1,116 @@
+"""Load stage of the vector engine: regions from memory into one half of the scratchpad.
+
+::
+
+    moves --> StridedLoad --> beats --> unpack --> reg --> scratchpad
+          \\-> places ----------------> RegionWalk --^
+
+A beat a cycle, a packed beat (two groups of FP16) every two; requests run ahead of data, over the moves of
+a task too.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VECTOR_LOADS
+from plinth_hw.memory.channel import StridedLoad
+from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.scratchpad import VectorWritePort
+from plinth_hw.vector.body import LOAD_BASE, BodyReadPort
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, Place, RegionWalk, Task, scratchpad_lines
+
+
+class LoadStage(wiring.Component):
+    """Runs the loads of one task after the other.
+
+    Members
+    -------
+    i : In stream of Task
+        Taken when the task before is handed on; its half of the scratchpad is unused.
+    o : Out stream of Task
+        The same task, its words counted, when the scratchpad holds all it loads.
+    bases : In
+        As of ``EngineSignature``.
+    body : Out(BodyReadPort)
+    port : Out(ReadPort)
+    half : Out(1), write : Out(VectorWritePort)
+        Which half is written, and how.
+    words : Out
+        Words taken from memory in this cycle.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        super().__init__({
+            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
+            "body": Out(BodyReadPort()), "port": Out(ReadPort(parameters)),
+            "half": Out(1),
+            "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters))),
+            "words": Out(parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        banks = self.parameters.beat_words
+        m.submodules.moves = moves = MoveFetch(self.parameters, LOAD_BASE)
+        m.submodules.load = load = StridedLoad(self.parameters, COUNT_BITS, COUNT_BITS)
+        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
+        m.submodules.walk = walk = RegionWalk(self.parameters)
+        wiring.connect(m, moves.read, wiring.flipped(self.body))
+        wiring.connect(m, load.port, wiring.flipped(self.port))
+        task = self.o.payload
+        beat = load.o.payload
+        step = Signal()
+        taken = Signal()
+        finished = Signal()
+        left = Signal.like(task.summary.loads)
+        m.d.comb += [
+            moves.task.eq(task), moves.count.eq(task.summary.loads), moves.bases.eq(self.bases),
+            load.command.payload.eq(moves.o.payload.command),
+            load.command.valid.eq(moves.o.valid & places.w_rdy),
+            places.w_data.eq(moves.o.payload.place), places.w_en.eq(moves.o.valid & load.command.ready),
+            moves.o.ready.eq(load.command.ready & places.w_rdy),
+
+            walk.place.eq(places.r_data), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            step.eq(load.o.valid & places.r_rdy), walk.take.eq(step),
+            load.o.ready.eq(places.r_rdy & walk.final),
+            taken.eq(step & walk.final),
+            finished.eq(taken & beat.last),
+            places.r_en.eq(finished),
+            self.words.eq(Mux(taken, beat.words, 0)),
+            self.half.eq(task.half),
+        ]
+        halves = [beat.data[lane // 2].word_select(lane % 2, 16) for lane in range(2 * banks)]
+        with m.If(step):
+            m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
+                         self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
+                         self.write.mask.eq(walk.inside)]
+            m.d.sync += Cat(self.write.data[lane] for lane in range(banks)).eq(Cat(
+                Mux(walk.place.packed, Mux(walk.upper, halves[banks + lane], halves[lane]), beat.data[lane])
+                for lane in range(banks)))
+        m.d.sync += self.write.enable.eq(step)
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [task.eq(self.i.payload), left.eq(self.i.payload.summary.loads)]
+                with m.If(self.i.valid):
+                    m.next = "START"
+            with m.State("START"):
+                m.d.comb += moves.start.eq(1)
+                m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.sync += [left.eq(left - finished), task.words.eq(task.words + self.words)]
+                with m.If(left == 0):
+                    m.next = "HAND_ON"
+            with m.State("HAND_ON"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.next = "IDLE"
+        return m

@@ -1,0 +1,204 @@
+"""What loads and stores share: reading moves from the body, and the walk over a region.
+
+::
+
+    body --> pointer, stride, region --> command for the memory channel
+                                    \\-> place of the region in the scratchpad --> RegionWalk
+
+A move takes 9 cycles to read, while the one before it moves data.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Pointer, VectorMove, VectorRegion
+from plinth_hw.memory.channel import command_layout
+from plinth_hw.memory.scratchpad import LineTracker, line_bits
+from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary
+
+#: Bits of rows and columns of a region.
+COUNT_BITS = 16
+
+
+class Task(data.Struct):
+    """A task on its way through the stages."""
+
+    summary: Summary
+    #: Place of its body.
+    slot: unsigned(SLOT_BITS)
+    #: Half of the scratchpad that it works in.
+    half: unsigned(1)
+    #: Words loaded.
+    words: unsigned(32)
+
+
+class Place(data.Struct):
+    """A region in the scratchpad, as the rows and elements that its move transfers."""
+
+    #: First line.
+    line: unsigned(16)
+    #: Lines from one group of columns to the next.
+    capacity: unsigned(16)
+    #: Elements a row; a column lies as a row does.
+    elements: unsigned(COUNT_BITS)
+    #: FP16 in memory, two to a word.
+    packed: unsigned(1)
+
+
+def scratchpad_lines(parameters: DieParameters) -> int:
+    """Lines in one half of the scratchpad."""
+    return parameters.vector_buffer_words // parameters.beat_words
+
+
+class MoveFetch(wiring.Component):
+    """Reads the loads or the stores of a task.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    base : int
+        Word of the body in which the first move starts.
+
+    Members
+    -------
+    start : In(1)
+        Read ``count`` moves of ``task``, which both hold until the last one is taken.
+    task : In(Task)
+    count : In
+    bases : In
+        As of ``EngineSignature``.
+    read : Out(BodyReadPort)
+    o : Out stream of ``{command, place}``
+    """
+
+    def __init__(self, parameters: DieParameters, base: int):
+        self.parameters = parameters
+        self.base = base
+        super().__init__({
+            "start": In(1), "task": In(Task), "count": In(3),
+            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
+            "read": Out(BodyReadPort()),
+            "o": Out(stream.Signature(data.StructLayout({
+                "command": command_layout(parameters, COUNT_BITS, COUNT_BITS), "place": Place}))),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        summary = self.task.summary
+        index = Signal.like(self.read.index)
+        left = Signal.like(self.count)
+        number = Signal(3)
+        pointer = Signal(Pointer)
+        command, place = self.o.payload.command, self.o.payload.place
+        pointer_word, move, region = Signal(Pointer), Signal(VectorMove), Signal(VectorRegion)
+        word = self.read.data
+        elements = Signal(COUNT_BITS)
+        m.d.comb += [
+            self.read.slot.eq(self.task.slot),
+            pointer_word.eq(word), move.eq(Cat(Const(0, 64), word)), region.eq(word),
+            elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
+        ]
+
+        def read(state: str, at: Any, taken: list[Any], following: str) -> None:
+            with m.State(state):
+                m.d.comb += [self.read.enable.eq(1), self.read.index.eq(at)]
+                with m.If(self.read.grant):
+                    m.next = f"{state}_DATA"
+            with m.State(f"{state}_DATA"):
+                m.d.sync += taken
+                m.next = following
+
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.sync += [index.eq(self.base), left.eq(self.count)]
+                with m.If(self.start & (self.count != 0)):
+                    m.next = "POINTER"
+            read("POINTER", index, [index.eq(index + 1), pointer.eq(pointer_word)], "STRIDE")
+            read("STRIDE", index, [
+                index.eq(index + 1),
+                command.stride.eq(word),
+                command.address.eq(Array(self.bases[i] for i in range(16))[pointer.base] + pointer.offset),
+            ], "NUMBER")
+            read("NUMBER", index, [
+                index.eq(index + 1), number.eq(move.region), place.packed.eq(move.packed),
+            ], "REGION")
+            read("REGION", REGION_BASE + number, [
+                place.line.eq(region.line), place.elements.eq(elements),
+                place.capacity.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
+                command.rows.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
+                command.columns.eq(Mux(place.packed, (elements + 1) >> 1, elements)),
+            ], "OFFER")
+            with m.State("OFFER"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.sync += left.eq(left - 1)
+                    m.next = "IDLE"
+                    with m.If(left != 1):
+                        m.next = "POINTER"
+        return m
+
+
+class RegionWalk(wiring.Component):
+    """Places in the scratchpad for the beats of a move, in their order.
+
+    A beat of packed FP16 holds twice the elements of a scratchpad group: it is taken in two steps, lower
+    half first; a lower half wholly left of the row is skipped.
+
+    Members
+    -------
+    place : In(Place)
+        Stable during a walk.
+    row, column : In
+        Element, or with ``packed`` word, in lane 0 of the beat at hand.
+    take : In(1)
+        The step at hand is used up in this cycle.
+    line, skew, column_low : Out
+        Of lane 0, for the scratchpad's command.
+    inside : Out
+        The lanes that belong to the row.
+    upper : Out(1)
+        The step takes the upper half of the beat.
+    final : Out(1)
+        The step is the last one of the beat.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        banks, lines = parameters.beat_words, scratchpad_lines(parameters)
+        super().__init__({
+            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)), "take": In(1),
+            "line": Out(line_bits(lines)), "skew": Out((banks - 1).bit_length()),
+            "column_low": Out((banks - 1).bit_length()),
+            "inside": Out(banks), "upper": Out(1), "final": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
+        lane_bits = (banks - 1).bit_length()
+        m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, COUNT_BITS + 2)
+        column = Signal(signed(COUNT_BITS + 2))
+        second = Signal()
+        rest = Signal(signed(COUNT_BITS + 3))
+        left = Signal(lane_bits + 1)
+        right = Signal(lane_bits + 1)
+        m.d.comb += [
+            self.upper.eq(self.place.packed & (second | (self.column <= -(banks // 2)))),
+            self.final.eq(~self.place.packed | self.upper),
+            column.eq(Mux(self.place.packed,
+                          (self.column << 1) + Mux(self.upper, banks, 0), self.column)),
+            tracker.base.eq(self.place.line), tracker.capacity.eq(self.place.capacity),
+            tracker.row.eq(self.row), tracker.column.eq(column), tracker.take.eq(self.take),
+            self.line.eq(tracker.line), self.skew.eq(tracker.skew), self.column_low.eq(tracker.column_low),
+            left.eq(Mux(column < 0, -column, 0)),
+            rest.eq(self.place.elements - column),
+            right.eq(Mux(rest >= banks, banks, Mux(rest < 0, 0, rest))),
+            self.inside.eq(Cat((left <= lane) & (lane < right) for lane in range(banks))),
+        ]
+        with m.If(self.take):
+            m.d.sync += second.eq(~self.final)
+        return m

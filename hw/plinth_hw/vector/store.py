@@ -1,0 +1,159 @@
+"""Store stage of the vector engine: regions from one half of the scratchpad to memory.
+
+::
+
+    moves --> StridedStore -- beats wanted --> RegionWalk --> reg --> scratchpad --> pack --> FIFO --> write
+          \\-> places --------------------------^
+
+A beat a cycle, a packed beat (two groups of FP16) every two. The half is free once the last beat has been
+read, before memory has answered.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VECTOR_LOADS
+from plinth_hw.memory.channel import StridedStore
+from plinth_hw.memory.port import WritePort
+from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
+from plinth_hw.vector.body import STORE_BASE, BodyReadPort
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, Place, RegionWalk, Task, scratchpad_lines
+
+#: Beats between the walk and memory.
+DEPTH = 16
+
+
+class StoreStage(wiring.Component):
+    """Runs the stores of one task after the other.
+
+    Members
+    -------
+    i : In stream of Task
+        Taken when the task before is handed on.
+    o : Out stream of Task
+        The same task, its words counted, after memory's last response.
+    bases : In
+        As of ``EngineSignature``.
+    body : Out(BodyReadPort)
+    port : Out(WritePort)
+    half : Out(1), read : Out(VectorReadPort)
+        Which half is read, and how.
+    free : Out(1)
+        Pulse: the half has been read.
+    words : Out
+        Words handed to memory in this cycle.
+    waits : Out(1)
+        Data wait for memory to take them.
+    all_given : Out(1)
+        Of the task at hand only responses are missing.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        super().__init__({
+            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
+            "body": Out(BodyReadPort()), "port": Out(WritePort(parameters)),
+            "half": Out(1),
+            "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters))),
+            "free": Out(1), "words": Out(parameters.beat_words.bit_length()),
+            "waits": Out(1), "all_given": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        banks = self.parameters.beat_words
+        m.submodules.moves = moves = MoveFetch(self.parameters, STORE_BASE)
+        m.submodules.store = store = StridedStore(self.parameters, COUNT_BITS, COUNT_BITS, fetch_depth=DEPTH)
+        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
+        m.submodules.walk = walk = RegionWalk(self.parameters)
+        wiring.connect(m, moves.read, wiring.flipped(self.body))
+        wiring.connect(m, store.port, wiring.flipped(self.port))
+        task = self.o.payload
+        beat = store.fetch.payload
+        step = Signal()
+        m.d.comb += [
+            moves.task.eq(task), moves.count.eq(task.summary.stores), moves.bases.eq(self.bases),
+            store.command.payload.eq(moves.o.payload.command),
+            store.command.valid.eq(moves.o.valid & places.w_rdy),
+            places.w_data.eq(moves.o.payload.place), places.w_en.eq(moves.o.valid & store.command.ready),
+            moves.o.ready.eq(store.command.ready & places.w_rdy),
+
+            walk.place.eq(places.r_data), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            step.eq(store.fetch.valid & places.r_rdy), walk.take.eq(step),
+            store.fetch.ready.eq(places.r_rdy & walk.final),
+            places.r_en.eq(step & walk.final & beat.last),
+            self.half.eq(task.half), self.words.eq(store.words),
+        ]
+        m.d.sync += [
+            self.read.enable.eq(step), self.read.line.eq(walk.line), self.read.skew.eq(walk.skew),
+            self.read.column_low.eq(walk.column_low), self.read.capacity.eq(walk.place.capacity),
+        ]
+        finished = self._pack(m, store, data.View(_Step(banks), Cat(
+            step, walk.final, step & walk.final & beat.last, walk.upper, walk.place.packed, walk.inside)))
+
+        read_left, stored_left = (Signal.like(task.summary.stores) for _ in range(2))
+        with m.FSM() as stage:
+            with m.State("IDLE"):
+                m.d.comb += self.i.ready.eq(1)
+                m.d.sync += [task.eq(self.i.payload), read_left.eq(self.i.payload.summary.stores),
+                             stored_left.eq(self.i.payload.summary.stores)]
+                with m.If(self.i.valid):
+                    m.next = "START"
+            with m.State("START"):
+                m.d.comb += [moves.start.eq(1), self.free.eq(task.summary.stores == 0)]
+                m.next = "STORE"
+            with m.State("STORE"):
+                m.d.comb += self.free.eq(finished & (read_left == 1))
+                m.d.sync += [read_left.eq(read_left - finished), stored_left.eq(stored_left - store.done),
+                             task.words.eq(task.words + self.words)]
+                with m.If(stored_left == 0):
+                    m.next = "HAND_ON"
+            with m.State("HAND_ON"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.next = "IDLE"
+        m.d.comb += [
+            self.waits.eq(store.i.valid),
+            self.all_given.eq(stage.ongoing("STORE") & (read_left == 0) & ~store.i.valid),
+        ]
+        return m
+
+    def _pack(self, m: Module, store: StridedStore, given: Any) -> Signal:
+        """From scratchpad groups to beats; returns a pulse at the end of each move."""
+        banks = self.parameters.beat_words
+        m.submodules.beats = beats = SyncFIFO(width=32 * banks, depth=DEPTH)
+        steps = [given]
+        for stage in range(1 + VectorMemory.read_latency):
+            following = Signal(_Step(banks), name=f"step_{stage}")
+            m.d.sync += following.eq(steps[-1])
+            steps.append(following)
+        step = steps[-1]
+        group = [self.read.data[lane] for lane in range(banks)]
+        packed = Cat(Mux(step.inside[lane], group[lane][:16], 0) for lane in range(banks))
+        lower = Signal(16 * banks)
+        with m.If(step.valid & ~step.upper):
+            m.d.sync += lower.eq(packed)
+        m.d.comb += [
+            beats.w_data.eq(Mux(step.packed, Cat(lower, packed), Cat(group))),
+            beats.w_en.eq(step.valid & step.final),
+            Cat(store.i.payload[lane] for lane in range(banks)).eq(beats.r_data),
+            store.i.valid.eq(beats.r_rdy), beats.r_en.eq(store.i.ready),
+        ]
+        finished = Signal()
+        m.d.comb += finished.eq(step.valid & step.last)
+        return finished
+
+
+class _Step(data.StructLayout):
+    """A read of the scratchpad: whether it is one, last of its beat, of its move; its half of a packed
+    beat; and the lanes inside the row."""
+
+    def __init__(self, banks: int):
+        super().__init__({"valid": unsigned(1), "final": unsigned(1), "last": unsigned(1),
+                          "upper": unsigned(1), "packed": unsigned(1), "inside": unsigned(banks)})
