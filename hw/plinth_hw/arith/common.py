@@ -35,13 +35,12 @@ def shift_right_sticky(m: Module, name: str, value: Value, amount: Value, kept: 
 def leading_zeros(m: Module, name: str, value: Value, group_log2: int = 2) -> Value:
     """Number of zeros above the highest one; not specified where there is no one."""
     empty = empty_groups(m, name, value, group_log2)
-    bits = (len(empty) - 1).bit_length()
-    groups = leading_groups(m, name, empty, Const(-1, bits))
+    groups = leading_groups(m, name, empty)
     size = 1 << group_log2
     padded = Cat(Const(0, -len(value) % size), value)
     first = Signal(size, name=f"{name}_first")
     m.d.comb += first.eq((padded << Cat(Const(0, group_log2), groups))[len(padded) - size:len(padded)])
-    places = leading_groups(m, f"{name}_places", [~bit for bit in reversed(first)], Const(-1, group_log2))
+    places = leading_groups(m, f"{name}_places", [~bit for bit in reversed(first)])
     return Cat(places, groups)
 
 
@@ -83,8 +82,8 @@ def empty_groups(m: Module, name: str, value: Value, group_log2: int) -> list[Va
     return flags
 
 
-def leading_groups(m: Module, name: str, empty: list[Value], limit: Value) -> Value:
-    """``min(leading empty groups, limit)``, ``limit`` being at most all ones of the count's bits.
+def leading_groups(m: Module, name: str, empty: list[Value], limit: Value | None = None) -> Value:
+    """``min(leading empty groups, limit)``, ``limit`` being unsigned and no wider than the count.
 
     Every bit of the count is looked up, for each value of the bits above it, directly in the groups' flags,
     so that the depth is a few gates and not a chain of shifts.
@@ -97,7 +96,8 @@ def leading_groups(m: Module, name: str, empty: list[Value], limit: Value) -> Va
         for above in range(1 << (bits - 1 - level)):
             start = above * 2 * step
             window = empty[start:start + step]
-            cases.append(Cat(*window).all() & (limit >= start + step))
+            allowed = Const(1) if limit is None else limit >= start + step
+            cases.append(Cat(*window).all() & allowed)
         m.d.comb += count[level].eq(select(cases, count[level + 1:]))
     return count
 
