@@ -194,7 +194,7 @@ def doctor(as_json: bool) -> None:
         click.echo(json.dumps([row.to_data() for row in rows]))
     else:
         tools.show(rows)
-    if not all(row.found for row in rows):
+    if not all(row.found for row in rows if row.needed):
         sys.exit(2)
 
 

