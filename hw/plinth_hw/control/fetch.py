@@ -91,13 +91,13 @@ class DescriptorFetch(wiring.Component):
         final = Signal()  # the descriptor at ``o`` is the last
         outstanding = Signal()
 
-        if beat_log2 <= _DESCRIPTOR_LOG2:
+        if beat_log2 < _DESCRIPTOR_LOG2:
             part = Signal(_DESCRIPTOR_LOG2 - beat_log2)  # beat of the descriptor to request
             m.d.comb += request.payload.address.eq(Cat(part, wanted))
             lane: Value = index[:beat_log2]
-            first_part, last_part = part == 0, part.all() if len(part) else Const(1)
+            first_part, last_part = part == 0, part.all()
         else:
-            part = Signal(0)
+            part = None  # a beat holds whole descriptors
             m.d.comb += request.payload.address.eq(wanted >> (beat_log2 - _DESCRIPTOR_LOG2))
             lane = Cat(index, held[:beat_log2 - _DESCRIPTOR_LOG2])
             first_part, last_part = Const(1), Const(1)
@@ -110,7 +110,9 @@ class DescriptorFetch(wiring.Component):
         more = Signal()  # another beat is known to be needed
         m.d.comb += more.eq(self.active & ~self.stop & ~(first_part & final))
         with m.If(request.valid & request.ready):
-            m.d.sync += [request.valid.eq(0), part.eq(part + 1), wanted.eq(wanted + last_part)]
+            m.d.sync += [request.valid.eq(0), wanted.eq(wanted + last_part)]
+            if part is not None:
+                m.d.sync += part.eq(part + 1)
         with m.Elif(more & ~outstanding & (~full | (placed & (index != 0)))):
             m.d.sync += [
                 request.valid.eq(1),

@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# Banks that share a module are elaborated once, however often they are placed.
 """Vector memory: one scratchpad scheme that reads and writes rows and columns in one cycle.
 
 Element (i, j) of a matrix stored at base line ``base`` with row capacity D lies in
@@ -21,6 +23,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from plinth_hw import emit
 
 
 def line_bits(lines: int) -> int:
@@ -74,6 +78,46 @@ class VectorWritePort(wiring.Signature):
         super().__init__({**_command(banks, lines),
                           "mask": Out(banks),
                           "data": Out(data.ArrayLayout(unsigned(width), banks))})
+
+
+class Bank(wiring.Component):
+    """One RAM with a write port and a read port, each used in every cycle; its own module in Verilog.
+
+    Parameters
+    ----------
+    lines, width : int
+        Words, and bits of a word.
+
+    Members
+    -------
+    write_enable, write_line, write_data : In
+    read_enable, read_line : In
+    read_data : Out
+        A cycle after ``read_enable``; the old word if it is written in the same cycle.
+    """
+
+    def __init__(self, lines: int, width: int):
+        self.lines = lines
+        self.width = width
+        super().__init__({
+            "write_enable": In(1), "write_line": In(line_bits(lines)), "write_data": In(width),
+            "read_enable": In(1), "read_line": In(line_bits(lines)), "read_data": Out(width),
+        })
+
+    @property
+    def module_name(self) -> str:
+        """Name of the module in Verilog."""
+        return f"plinth_ram_{self.lines}x{self.width}"
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.addr.eq(self.write_line), write.en.eq(self.write_enable), write.data.eq(self.write_data),
+            read.addr.eq(self.read_line), read.en.eq(self.read_enable), self.read_data.eq(read.data),
+        ]
+        return m
 
 
 class VectorMemory(wiring.Component):
@@ -140,9 +184,9 @@ class VectorMemory(wiring.Component):
 
         m.d.sync += write_skew.eq(self.write.skew)
         with m.If(self.write.enable):
-            m.d.sync += Cat(write_half[lane] for lane in range(self.banks)).eq(
-                Cat(rotate(write_data, self.write.skew, 0, first_bits, up=True)))
-        bank_in = rotate([write_half[lane] for lane in range(self.banks)], write_skew,
+            m.d.sync += write_half.as_value().eq(
+                Cat(*rotate(m, "write_data", write_data, self.write.skew, 0, first_bits, up=True)))
+        bank_in = rotate(m, "bank_in", [write_half[lane] for lane in range(self.banks)], write_skew,
                          first_bits, lane_bits, up=True)
 
         m.d.sync += [read_skew[0].eq(self.read.skew), read_skew[1].eq(read_skew[0]),
@@ -150,22 +194,20 @@ class VectorMemory(wiring.Component):
         read_valid = Signal()
         m.d.sync += read_valid.eq(read_enables[0])
         bank_out = []
-        for bank in range(self.banks):
-            m.submodules[f"bank_{bank}"] = memory = Memory(shape=unsigned(self.width),
-                                                           depth=self.lines, init=[])
-            write_port = memory.write_port()
-            read_port = memory.read_port()
+        for number in range(self.banks):
+            bank = Bank(self.lines, self.width)
             m.d.comb += [
-                write_port.addr.eq(write_lines[bank]), write_port.en.eq(write_enables[bank]),
-                write_port.data.eq(bank_in[bank]),
-                read_port.addr.eq(read_lines[bank]), read_port.en.eq(read_enables[bank]),
+                bank.write_line.eq(write_lines[number]), bank.write_enable.eq(write_enables[number]),
+                bank.write_data.eq(bank_in[number]),
+                bank.read_line.eq(read_lines[number]), bank.read_enable.eq(read_enables[number]),
             ]
-            bank_out.append(read_port.data)
+            emit.place(m, platform, bank, name=f"bank_{number}", module=bank.module_name)
+            bank_out.append(bank.read_data)
         with m.If(read_valid):
-            m.d.sync += Cat(read_half[lane] for lane in range(self.banks)).eq(
-                Cat(rotate(bank_out, read_skew[1], 0, first_bits, up=False)))
-        m.d.comb += Cat(self.read.data[lane] for lane in range(self.banks)).eq(
-            Cat(rotate([read_half[lane] for lane in range(self.banks)], read_skew[2],
+            m.d.sync += read_half.as_value().eq(
+                Cat(*rotate(m, "bank_out", bank_out, read_skew[1], 0, first_bits, up=False)))
+        m.d.comb += self.read.data.as_value().eq(
+            Cat(*rotate(m, "read_data", [read_half[lane] for lane in range(self.banks)], read_skew[2],
                        first_bits, lane_bits, up=False)))
         return m
 
@@ -212,20 +254,26 @@ class VectorMemory(wiring.Component):
                 m.d.sync += enable.eq(port.enable)
         if mask is not None:
             # The mask turns like the data; one bit a lane, so in one go.
-            turned = rotate([mask[lane] for lane in range(self.banks)], port.skew, 0, lane_bits, up=True)
+            turned = rotate(m, f"{name}_mask", [mask[lane] for lane in range(self.banks)], port.skew, 0, lane_bits, up=True)
             m.d.sync += [enable.eq(port.enable & bit)
                          for enable, bit in zip(enables, turned, strict=True)]
         return lines, enables
 
 
-def rotate(lanes: list[Value], amount: Value, first_bit: int, end_bit: int, *, up: bool) -> list[Value]:
+def rotate(m: Module, name: str, lanes: list[Value], amount: Value, first_bit: int, end_bit: int, *,
+           up: bool) -> list[Value]:
     """Rotate ``lanes`` by the bits ``first_bit`` to ``end_bit - 1`` of ``amount``, one multiplexer
-    level a bit. ``up``: lane l goes to lane l + amount; otherwise lane l comes from lane l + amount."""
-    count = len(lanes)
+    level a bit. ``up``: lane l goes to lane l + amount; otherwise lane l comes from lane l + amount.
+    Each level is one wide signal, named after ``name`` and its bit."""
+    width, total = len(lanes[0]), len(lanes[0]) * len(lanes)
+    turned: Value = Cat(*lanes)
     for bit in range(first_bit, end_bit):
-        step = -(1 << bit) if up else 1 << bit
-        lanes = [Mux(amount[bit], lanes[(lane + step) % count], lanes[lane]) for lane in range(count)]
-    return lanes
+        level = Signal(total, name=f"{name}_turned_{bit}")
+        low = width << bit
+        cut = total - low if up else low
+        m.d.comb += level.eq(Mux(amount[bit], Cat(turned[cut:], turned[:cut]), turned))
+        turned = level
+    return [turned[lane * width:(lane + 1) * width] for lane in range(len(lanes))]
 
 
 class LineTracker(wiring.Component):

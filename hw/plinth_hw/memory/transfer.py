@@ -276,8 +276,9 @@ class _Realign(wiring.Component):
         before = Signal(beat_layout(self.parameters))
         from_before = Signal(words)
         m.d.comb += [
-            Cat(turned[lane] for lane in range(words)).eq(Cat(
-                rotate([picked[lane] for lane in range(words)], picked_shift, 0, lane_bits, up=False))),
+            turned.as_value().eq(Cat(
+                *rotate(m, "picked", [picked[lane] for lane in range(words)], picked_shift, 0, lane_bits,
+                       up=False))),
             from_before.eq(Cat((picked_shift != 0) & (picked_shift + lane < words) for lane in range(words))),
             self.o_valid.eq(picked_fetch),
             self.o.mask.eq(picked_mask), self.o.words.eq(picked_words),
