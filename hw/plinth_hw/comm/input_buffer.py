@@ -15,7 +15,7 @@ group and chunk.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -153,7 +153,9 @@ class InputBuffer(wiring.Component):
             level = Signal(bits + 1, name=f"level_{number}")
             last_destination = Signal(len(self.die), name=f"last_destination_{number}")
             last_known = Signal(name=f"last_known_{number}")
-            same = last_known & (flit.destination == last_destination)
+            # An ERROR packet has a route of its own, whatever its destination.
+            is_error = Const(0) if number else flit.kind == ControlKind.ERROR
+            same = last_known & ~is_error & (flit.destination == last_destination)
             m.d.comb += [
                 arrives.eq(self.link.valid & (flit.traffic_class == number)),
                 leaves.eq(self.pop & (self.select == number)),
@@ -172,7 +174,7 @@ class InputBuffer(wiring.Component):
                 m.d.sync += [
                     written[number].eq(written[number] + 1),
                     last_destination.eq(flit.destination),
-                    last_known.eq(1),
+                    last_known.eq(~is_error),
                 ]
             with m.If(leaves):
                 m.d.sync += taken[number].eq(taken[number] + 1)

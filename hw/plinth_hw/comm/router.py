@@ -210,11 +210,10 @@ class Router(wiring.Component):
         head = data.View(stored_layout(parameters), waiting)
         m.d.comb += [read.addr.eq(head.destination), read.en.eq(1)]
         with m.FSM():
-            with m.State("REQUEST"):
-                with m.If(requests.any()):
-                    m.d.comb += start.eq(1)
-                    m.d.sync += [last.eq(turn), source.eq(_index(Cat(lookup)))]
-                    m.next = "DESTINATION"
+            with m.State("REQUEST"), m.If(requests.any()):
+                m.d.comb += start.eq(1)
+                m.d.sync += [last.eq(turn), source.eq(_index(Cat(lookup)))]
+                m.next = "DESTINATION"
             with m.State("DESTINATION"):
                 # Only ERROR packets of this die get here with that kind; they go out on port 0.
                 m.d.sync += to_port_0.eq(Cat(last[::classes]).any()

@@ -1,0 +1,249 @@
+"""Collective engine: ring all-reduce, reduce-scatter and all-gather, with the update of the weights.
+
+::
+
+    engine.body --> staging --> check --+--> group table
+                                        +--> reduce block b --> send_b        (message mod blocks = b)
+                                        |       |  ^    ^------ receive_b
+                                        |       v  |
+                                        |     ReduceLanes (shared)
+                                        +--> order FIFO --> engine.done
+
+The seam to the network is a pair of flit streams a block: ``send_b``, whose class, source and kind the
+:class:`~plinth_hw.comm.interface.NetworkInterface` fills in, and ``receive_b``, what arrives in that block's
+class. Credits and the choice between blocks are the interface's.
+
+Tasks start in order, and their completions are reported in that order. A task whose block still works, or
+waits to be reported, waits, and so do those behind it. Latency: start to the block's first read request 7
+cycles; see :mod:`reduce_block` for hops. Throughput on long messages: as many flits as the link
+carries. Source: MPT section VI.C, Figure 13(c).
+"""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.flit import flit_layout
+from plinth_hw.comm.message import MEMBER_BITS, log2, message_layout
+from plinth_hw.comm.queue import Queue
+from plinth_hw.comm.reduce_block import ReduceBlock
+from plinth_hw.comm.reduce_lanes import ReduceLanes
+from plinth_hw.control.engine import EngineSignature
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
+from plinth_hw.memory.port import ReadPort, WritePort
+
+#: Rows of the group table.
+GROUPS = 16
+
+
+class CollectiveEngine(wiring.Component):
+    """Runs collectives and keeps the group table.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+
+    Members
+    -------
+    engine : Out(EngineSignature)
+        ``done.error`` is BAD_OPERATION for an unknown operation; BAD_OPERAND for a message without words,
+        a pointer that is not beat-aligned, an unknown update, a group that was never set, and a row of the
+        group table without members or with an index beyond them. ``payload_words`` counts words sent to the
+        next member, ``stall_cycles`` the cycles of the task in which its block moved nothing.
+    read_0 ... : Out(ReadPort), write_0 ... : Out(WritePort)
+        One of each for every reduce block.
+    send_0 ... : Out streams of flits
+        To the next member of the ring, one stream a block; packets are chunks.
+    receive_0 ... : In streams of flits
+        From the member before.
+
+    Raises
+    ------
+    ValueError
+        If a chunk has more beats than a memory request, or a flit more words than a beat.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self._parameters = parameters
+        blocks = range(parameters.reduce_blocks)
+        self._blocks = [ReduceBlock(parameters) for _ in blocks]
+        flit = stream.Signature(flit_layout(parameters))
+        super().__init__({
+            "engine": Out(EngineSignature(parameters)),
+            **{f"read_{b}": Out(ReadPort(parameters)) for b in blocks},
+            **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},
+            **{f"send_{b}": Out(flit) for b in blocks},
+            **{f"receive_{b}": In(flit) for b in blocks},
+        })
+
+    @property
+    def read_ports(self) -> int:
+        """Number of read ports."""
+        return self._parameters.reduce_blocks
+
+    @property
+    def write_ports(self) -> int:
+        """Number of write ports."""
+        return self._parameters.reduce_blocks
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.lanes = lanes = ReduceLanes(self._parameters)
+        started = Signal(len(self._blocks))
+        message = Signal(message_layout(self._parameters))
+        for b, block in enumerate(self._blocks):
+            m.submodules[f"block_{b}"] = block
+            wiring.connect(m, block.operands, getattr(lanes, f"i_{b}"))
+            wiring.connect(m, block.read, wiring.flipped(getattr(self, f"read_{b}")))
+            wiring.connect(m, block.write, wiring.flipped(getattr(self, f"write_{b}")))
+            wiring.connect(m, block.send, wiring.flipped(getattr(self, f"send_{b}")))
+            wiring.connect(m, wiring.flipped(getattr(self, f"receive_{b}")), block.receive)
+            m.d.comb += [
+                getattr(lanes, f"rate_{b}").eq(block.rate),
+                block.sum_valid.eq(lanes.sum_valid[b]), block.sum.eq(lanes.sum),
+                block.own_valid.eq(lanes.own_valid[b]),
+                block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
+                block.start.eq(started[b]), block.message.eq(message),
+            ]
+        self._control(m, started, message)
+        self._strobes(m)
+        return m
+
+    def _control(self, m: Module, started: Signal, message: data.View) -> None:
+        """Body, start, checks, group table, done."""
+        parameters, engine, blocks = self._parameters, self.engine, self._blocks
+        body_words = data.Layout.cast(CollectiveBody).size // 32
+        words = Signal(data.ArrayLayout(unsigned(32), body_words))
+        body = data.View(CollectiveBody, words.as_value())
+        staged = Signal()
+        m.d.comb += engine.body.ready.eq(~staged)
+        with m.If(engine.body.valid & engine.body.ready):
+            with m.If(engine.body.payload.index < body_words):
+                m.d.sync += words[engine.body.payload.index[:(body_words - 1).bit_length()]].eq(
+                    engine.body.payload.word)
+            m.d.sync += staged.eq(engine.body.payload.last)
+
+        row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
+                                       "next_die": parameters.die_bits})
+        m.submodules.groups = groups = Memory(shape=row_shape, depth=GROUPS, init=[])
+        row_write, row_read = groups.write_port(), groups.read_port(domain="comb")
+        known = Signal(GROUPS)
+        row = row_read.data
+        m.d.comb += [
+            row_read.addr.eq(body.group), row_write.addr.eq(body.group),
+            row_write.data.members.eq(body.members), row_write.data.index.eq(body.index),
+            row_write.data.next_die.eq(body.next_die),
+        ]
+
+        # Tasks under way, oldest first: in block ``block`` unless it ended at once.
+        block_bits = max(1, log2(len(blocks)))
+        entry_shape = data.StructLayout({"at_once": 1, "block": block_bits, "error": ErrorCode})
+        m.submodules.order = order = Queue(entry_shape, 2 * len(blocks))
+        entry = order.i.payload
+        chosen, occupied = Signal(len(blocks)), Signal(len(blocks))
+        m.d.comb += chosen.eq(Const(1, len(blocks)) << body.message[:log2(len(blocks))])
+
+        operation, needs_block = Signal(4), Signal()
+        pointer, pointed = Signal(Pointer), Signal(parameters.address_bits)
+        source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
+        beat_log2, chunk_log2 = log2(parameters.beat_words), log2(parameters.chunk_words)
+        last_word = Signal(32)
+        set_group, gather, sgd = Signal(), Signal(), Signal()
+        bad_row, bad_message = Signal(), Signal()
+        base = Array(engine.bases[number] for number in range(len(engine.bases)))
+        update = body.update.as_value()
+        m.d.comb += [
+            pointed.eq(base[pointer.base] + pointer.offset),
+            last_word.eq(body.words - 1),
+            set_group.eq(operation == CollectiveOperation.SET_GROUP.value),
+            gather.eq(operation == CollectiveOperation.ALL_GATHER.value),
+            sgd.eq(update == UpdateOperation.SGD.value),
+            bad_row.eq((body.members == 0) | (body.index >= body.members)),
+            bad_message.eq((body.words == 0) | Cat(source[:beat_log2], destination[:beat_log2]).any()
+                           | ~known.bit_select(body.group, 1)
+                           | ((update != UpdateOperation.NONE.value) & ~sgd)),
+
+            message.source.eq(source[beat_log2:]), message.destination.eq(destination[beat_log2:]),
+            message.chunks.eq((last_word >> chunk_log2) + 1),
+            message.last_words.eq(last_word[:chunk_log2]),
+            message.members.eq(row.members), message.index.eq(row.index),
+            message.next_die.eq(row.next_die),
+            message.group.eq(body.group), message.message.eq(body.message), message.rate.eq(body.rate),
+            # Alone and without an update there is nothing to add: the words are copied.
+            message.gather.eq(gather | ((row.members == 1) & ~sgd)),
+            message.scatter.eq(operation == CollectiveOperation.REDUCE_SCATTER.value),
+            message.update.eq(sgd),
+            message.in_place.eq(source == destination),
+        ]
+
+        released = Signal(len(blocks))
+        m.d.sync += occupied.eq((occupied | started) & ~released)
+        with m.FSM():
+            with m.State("START"):
+                m.d.comb += [
+                    needs_block.eq(engine.operation != CollectiveOperation.SET_GROUP.value),
+                    engine.start.ready.eq(
+                        staged & order.i.ready & ~(needs_block & (occupied & chosen).any())),
+                ]
+                with m.If(engine.start.valid & engine.start.ready):
+                    m.d.sync += operation.eq(engine.operation)
+                    m.next = "SOURCE"
+            with m.State("SOURCE"):
+                m.d.comb += pointer.eq(body.source)
+                m.d.sync += source.eq(pointed)
+                m.next = "DESTINATION"
+            with m.State("DESTINATION"):
+                m.d.comb += pointer.eq(body.destination)
+                m.d.sync += destination.eq(pointed)
+                m.next = "CHECK"
+            with m.State("CHECK"):
+                m.d.comb += [order.i.valid.eq(1), entry.at_once.eq(1)]
+                with m.If(operation > CollectiveOperation.SET_GROUP.value):
+                    m.d.comb += entry.error.eq(ErrorCode.BAD_OPERATION)
+                with m.Elif(Mux(set_group, bad_row, bad_message)):
+                    m.d.comb += entry.error.eq(ErrorCode.BAD_OPERAND)
+                with m.Elif(set_group):
+                    m.d.comb += row_write.en.eq(1)
+                    m.d.sync += known.bit_select(body.group, 1).eq(1)
+                with m.Else():
+                    m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
+                                 entry.block.eq(body.message[:log2(len(blocks))])]
+                m.d.sync += staged.eq(0)
+                m.next = "START"
+
+        stalls = [Signal(32, name=f"stall_cycles_{b}") for b in range(len(blocks))]
+        sent = [Signal(32, name=f"sent_words_{b}") for b in range(len(blocks))]
+        for b, block in enumerate(blocks):
+            with m.If(started[b]):
+                m.d.sync += [stalls[b].eq(0), sent[b].eq(0)]
+            with m.Elif(block.busy):
+                m.d.sync += [stalls[b].eq(stalls[b] + ~block.moved), sent[b].eq(sent[b] + block.sent_words)]
+        front, done = order.o.payload, engine.done
+        running = Array(block.busy for block in blocks)[front.block]
+        m.d.comb += [
+            done.valid.eq(order.o.valid & (front.at_once | ~running)),
+            done.payload.error.eq(front.error),
+            done.payload.stall_cycles.eq(Mux(front.at_once, 0, Array(stalls)[front.block])),
+            done.payload.payload_words.eq(Mux(front.at_once, 0, Array(sent)[front.block])),
+            order.o.ready.eq(done.valid & done.ready),
+            released.eq(Mux(order.o.ready & ~front.at_once, Const(1, len(blocks)) << front.block, 0)),
+        ]
+
+    def _strobes(self, m: Module) -> None:
+        """What the engine as a whole does in this cycle."""
+        strobes, blocks = self.engine.strobes, self._blocks
+        moved = Cat(block.moved for block in blocks).any()
+        full = Cat(block.output_full for block in blocks).any()
+        waits = Cat(block.busy & ~block.memory_only for block in blocks).any()
+        m.d.comb += [
+            strobes.words.eq(sum(block.sent_words for block in blocks)),
+            strobes.busy.eq(moved),
+            strobes.stall_output.eq(~moved & full),
+            strobes.stall_input.eq(~moved & ~full & waits),
+            strobes.stall_memory.eq(~moved & ~full & ~waits & Cat(block.busy for block in blocks).any()),
+        ]

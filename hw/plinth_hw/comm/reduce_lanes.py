@@ -1,0 +1,163 @@
+"""Arithmetic of the collective engine: ``flit_words`` lanes that all reduce blocks share.
+
+::
+
+    i_b --> choice --> register --> a + b --+-------------------------> sum
+                          |                 +--> rate * sum --+
+                          +--> w, delayed -------------> w - step ----> updated
+
+One piece a cycle, never stalled: a block offers operands only when it has room for the result. The links
+carry less than a flit a cycle, so blocks do not lose anything by sharing. Latency from the grant:
+``sum_latency`` and ``update_latency`` cycles. Each operation is rounded to nearest even.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.comm.message import piece_layout
+from plinth_hw.comm.queue import round_robin
+from plinth_hw.isa.formats import FP32
+from plinth_hw.isa.parameters import DieParameters
+
+#: -0: adding it changes nothing.
+NEUTRAL = 0x8000_0000
+
+
+def operands_layout(parameters: DieParameters) -> data.StructLayout:
+    """``a + b``, with the ``words`` and ``tail`` of ``a``. ``own``: this member owns the chunk; ``update``:
+    if it does, subtract ``rate`` times the sum from ``w``."""
+    piece = piece_layout(parameters)
+    return data.StructLayout({"a": piece, "b": piece["data"].shape, "w": piece["data"].shape,
+                              "own": 1, "update": 1})
+
+
+class ReduceLanes(wiring.Component):
+    """Adders, multipliers and the choice between blocks.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+
+    Members
+    -------
+    i_0 ... : In streams of :func:`operands_layout`, one a block
+    rate_0 ... : In(32)
+        Learning rate of each block's message, constant while it has pieces here.
+    sum_valid, own_valid, updated_valid : Out, a bit a block
+        ``sum`` is that block's partial sum, or final sum of its own chunk; ``updated`` its update.
+    sum, updated : Out, :func:`piece_layout`
+
+    Attributes
+    ----------
+    sum_latency, update_latency : int
+        Cycles from the grant to ``sum`` and ``updated``.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self._parameters = parameters
+        self._blocks = parameters.reduce_blocks
+        self._adders = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
+        self._multipliers = [FloatMultiplier(FP32, FP32) for _ in range(parameters.flit_words)]
+        self._updaters = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
+        piece = piece_layout(parameters)
+        super().__init__({
+            **{f"i_{b}": In(stream.Signature(operands_layout(parameters))) for b in range(self._blocks)},
+            **{f"rate_{b}": In(32) for b in range(self._blocks)},
+            "sum_valid": Out(self._blocks), "own_valid": Out(self._blocks),
+            "updated_valid": Out(self._blocks),
+            "sum": Out(piece), "updated": Out(piece),
+        })
+
+    @property
+    def sum_latency(self) -> int:
+        """Cycles from the grant to ``sum``."""
+        return 1 + self._adders[0].latency
+
+    @property
+    def update_latency(self) -> int:
+        """Cycles from the grant to ``updated``."""
+        return self.sum_latency + self._multipliers[0].latency + self._updaters[0].latency
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        blocks, words = range(self._blocks), self._parameters.flit_words
+        inputs = [getattr(self, f"i_{b}") for b in blocks]
+        requests = Cat(port.valid for port in inputs)
+        last = Signal(self._blocks, init=1)
+        grant = round_robin(m, "block", requests, last)
+        chosen = Signal(operands_layout(self._parameters))
+        m.d.comb += [port.ready.eq(grant[b]) for b, port in enumerate(inputs)]
+        with m.If(requests.any()):
+            m.d.sync += last.eq(grant)
+        for b, port in enumerate(inputs):
+            with m.If(grant[b]):
+                m.d.comb += chosen.eq(port.payload)
+
+        # What travels beside the words: block, kind, number of words, end of chunk.
+        a = piece_layout(self._parameters)
+        tag_shape = data.StructLayout({"block": self._blocks, "own": 1, "update": 1,
+                                       "words": a["words"].shape, "tail": 1})
+        tags = [Signal(tag_shape, name=f"tag_{age}") for age in range(self.update_latency + 1)]
+        m.d.comb += [
+            tags[0].block.eq(grant & requests), tags[0].own.eq(chosen.own),
+            tags[0].update.eq(chosen.update), tags[0].words.eq(chosen.a.words),
+            tags[0].tail.eq(chosen.a.tail),
+        ]
+        m.d.sync += [after.eq(before) for before, after in pairwise(tags)]
+        operands = Signal.like(chosen)
+        m.d.sync += operands.eq(chosen)
+
+        to_update = self.sum_latency + self._multipliers[0].latency
+        weights = self._delay(m, Cat(chosen.w), to_update)
+        rate = Signal(32)
+        at_sum = tags[self.sum_latency]
+        for b in blocks:
+            with m.If(at_sum.block[b]):
+                m.d.comb += rate.eq(getattr(self, f"rate_{b}"))
+        for word in range(words):
+            adder, multiplier = self._adders[word], self._multipliers[word]
+            updater = self._updaters[word]
+            m.submodules[f"adder_{word}"] = adder
+            m.submodules[f"multiplier_{word}"] = multiplier
+            m.submodules[f"updater_{word}"] = updater
+            m.d.comb += [
+                adder.a.eq(operands.a.data[word]), adder.b.eq(operands.b[word]),
+                multiplier.a.eq(adder.o), multiplier.b.eq(rate),
+                updater.a.eq(weights.word_select(word, 32)),
+                updater.b.eq(multiplier.o ^ Const(NEUTRAL, 32)),
+                self.sum.data[word].eq(adder.o), self.updated.data[word].eq(updater.o),
+            ]
+        at_update = tags[self.update_latency]
+        own_sum = at_sum.own & ~at_sum.update
+        own_updated = at_update.own & at_update.update
+        m.d.comb += [
+            self.sum.words.eq(at_sum.words), self.sum.tail.eq(at_sum.tail),
+            self.updated.words.eq(at_update.words), self.updated.tail.eq(at_update.tail),
+            self.sum_valid.eq(at_sum.block & ~at_sum.own.replicate(self._blocks)),
+            self.own_valid.eq(at_sum.block & own_sum.replicate(self._blocks)),
+            self.updated_valid.eq(at_update.block & own_updated.replicate(self._blocks)),
+        ]
+        return m
+
+    @staticmethod
+    def _delay(m: Module, value: Any, cycles: int) -> Signal:
+        """``value`` of ``cycles`` before, from a memory that is written round and round."""
+        bits = cycles.bit_length()
+        m.submodules.delay = memory = Memory(shape=len(value), depth=1 << bits, init=[])
+        write, read = memory.write_port(), memory.read_port()
+        place = Signal(bits)
+        delayed = Signal(len(value))
+        m.d.comb += [
+            write.en.eq(1), write.addr.eq(place), write.data.eq(value),
+            read.en.eq(1), read.addr.eq(place - (cycles - 1)),
+            delayed.eq(read.data),
+        ]
+        m.d.sync += place.eq(place + 1)
+        return delayed
