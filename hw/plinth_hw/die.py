@@ -15,6 +15,10 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from plinth_hw.comm.collective import CollectiveEngine
+from plinth_hw.comm.flit import LinkSignature
+from plinth_hw.comm.interface import NetworkInterface
+from plinth_hw.comm.router import Router
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
@@ -23,8 +27,13 @@ from plinth_hw.isa.tasks import Engine
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
 from plinth_hw.memory.crossbar import MemoryCrossbar
-from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.transfer import TransferEngine
+from plinth_hw.vector.engine import VectorEngine
+
+#: What runs the tasks of each kind.
+ENGINES = {Engine.MATRIX: MatrixEngine, Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine,
+           Engine.TRANSFER: TransferEngine}
 
 
 class Die(wiring.Component):
@@ -40,6 +49,8 @@ class Die(wiring.Component):
         Registers.
     axi_0 ... : Out(AXI4Signature)
         Memory.
+    link_out_0 ..., link_in_0 ... : Out, In(LinkSignature)
+        Links to other dies.
     irq : Out(1)
         Done or error.
     """
@@ -49,30 +60,31 @@ class Die(wiring.Component):
         super().__init__({
             "axil": In(AXI4LiteSignature()),
             **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
+            **{f"link_out_{port}": Out(LinkSignature(parameters)) for port in range(parameters.ports)},
+            **{f"link_in_{port}": In(LinkSignature(parameters)) for port in range(parameters.ports)},
             "irq": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters = self.parameters
-        kinds = {Engine.MATRIX: MatrixEngine, Engine.TRANSFER: TransferEngine}
-        engines = {engine: kinds[engine](parameters) for engine in engine_order(parameters)}
-        # Memory clients: the scheduler's, then whatever ports the engines have.
-        clients: list[tuple[str, Engine | None, object]] = []
-        for kind, component in engines.items():
-            for name, member in component.signature.members.items():
-                if name != "engine" and member.is_port is False:
-                    clients.append((f"{kind.name.lower()}_{name}", kind, getattr(component, name)))
+        engines = {kind: ENGINES[kind](parameters) for kind in engine_order(parameters)}
+        # Memory clients: whatever ports the engines have, after those of the scheduler.
+        clients = [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
+                   for kind, component in engines.items()
+                   for name, member in component.signature.members.items()
+                   if member.is_signature and isinstance(member.signature, ReadPort | WritePort)]
         m.submodules.control = control = Control(
             parameters,
             [None, *(owner for _, owner, port in clients if _reads(port))],
             [None, *(owner for _, owner, port in clients if not _reads(port))])
-        clients[:0] = [("fetch", None, control.fetch_memory), ("record", None, control.record_memory)]
         m.submodules.crossbar = crossbar = MemoryCrossbar(
-            parameters, [name for name, _, port in clients if _reads(port)],
-            [name for name, _, port in clients if not _reads(port)])
+            parameters, ["fetch", *(name for name, _, port in clients if _reads(port))],
+            ["record", *(name for name, _, port in clients if not _reads(port))])
         m.submodules.axi = axi = AXIAdaptor(parameters)
 
+        connect(m, control.fetch_memory, crossbar.fetch)
+        connect(m, control.record_memory, crossbar.record)
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))
         for position, (kind, component) in enumerate(engines.items()):
@@ -90,7 +102,38 @@ class Die(wiring.Component):
             control.memory_fault.eq(axi.fault),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
+        self._network(m, control, engines.get(Engine.COLLECTIVE))
         return m
+
+    def _network(self, m: Module, control: Control, collective: CollectiveEngine | None) -> None:
+        """Router, network interface, and what uses them."""
+        parameters = self.parameters
+        m.submodules.router = router = Router(parameters)
+        m.submodules.interface = interface = NetworkInterface(parameters)
+        for port in range(parameters.ports):
+            for name in (f"link_out_{port}", f"link_in_{port}"):
+                connect(m, flipped(getattr(self, name)), getattr(router, name))
+        connect(m, interface.inject, router.inject)
+        for number in range(parameters.classes):
+            connect(m, getattr(router, f"eject_{number}"), getattr(interface, f"eject_{number}"))
+        for name in ("advance_out", "advance_in", "error_in"):
+            connect(m, getattr(control, name), getattr(interface, name))
+        for block in range(parameters.reduce_blocks):
+            receive = getattr(interface, f"receive_{block}")
+            if collective is None:
+                m.d.comb += receive.ready.eq(1)
+            else:
+                connect(m, receive, getattr(collective, f"receive_{block}"))
+                connect(m, getattr(collective, f"send_{block}"), getattr(interface, f"send_{block}"))
+        m.d.comb += [
+            interface.error_out.eq(control.error_out),
+            interface.die.eq(control.die), router.die.eq(control.die),
+            router.rate_numerator.eq(control.rate_numerator),
+            router.rate_denominator.eq(control.rate_denominator),
+            router.route_write.eq(control.route_write),
+            control.injected_words.eq(router.injected_words),
+            control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
+        ]
 
 
 def _reads(port: object) -> bool:
