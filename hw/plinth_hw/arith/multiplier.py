@@ -49,8 +49,6 @@ class FloatMultiplier(wiring.Component):
     ----------
     latency : int
         Cycles from operands to product: 5 for every pair of formats.
-    exact : bool
-        Whether ``result_format`` holds every product, so that nothing is ever rounded.
 
     Raises
     ------
@@ -82,11 +80,6 @@ class FloatMultiplier(wiring.Component):
         return SignificandMultiplier.latency + 2
 
     @property
-    def exact(self) -> bool:
-        """Whether the result's format holds every product."""
-        return not (self._may_round or self._may_overflow or self._least_q < self._most_zeros)
-
-    @property
     def _least_q(self) -> int:
         return 1 - 2 * self._a_format.bias + self._result_format.bias
 
@@ -106,14 +99,6 @@ class FloatMultiplier(wiring.Component):
     @property
     def _most_zeros(self) -> int:
         return (2 if self._counts_both else 1) * self._a_format.fraction_bits
-
-    @property
-    def _may_round(self) -> bool:
-        return 2 * self._a_format.fraction_bits + 1 > self._result_format.fraction_bits
-
-    @property
-    def _may_overflow(self) -> bool:
-        return self._most_q + 2 >= self._result_format.exponent_maximum
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -162,8 +147,7 @@ class FloatMultiplier(wiring.Component):
         q_shape = signed(1 + max(abs(self._least_q), self._most_q).bit_length())
         sign_2, nan_2, infinite_2 = (register(1, f"{name}_2") for name in ("sign", "nan", "infinite"))
         q_2, zeros_2 = register(q_shape, "q_2"), register(shift_bits, "zeros_2")
-        counts = [leading_zeros(m, f"zeros_{i}", value)
-                  for i, value in enumerate(counted_1)]
+        counts = [leading_zeros(m, f"zeros_{i}", value) for i, value in enumerate(counted_1)]
         m.d.sync += [
             sign_2.eq(sign_1), nan_2.eq(nan_1), infinite_2.eq(infinite_1),
             q_2.eq(a_exponent_1 + b_exponent_1 + (self._least_q - 2)),
@@ -177,7 +161,7 @@ class FloatMultiplier(wiring.Component):
             right_bits = max(shift_bits, (most_left + window).bit_length())
         sign_3, nan_3, infinite_3 = (register(1, f"{name}_3") for name in ("sign", "nan", "infinite"))
         amount_3 = register(right_bits, "amount_3")
-        exponent_3 = register((self._most_q - 1).bit_length(), "exponent_3")
+        exponent_3 = register(self._most_q.bit_length(), "exponent_3")
         limited, vanishing = Signal(), Signal()
         least_shift = most_left - ((1 << right_bits) - 1)
         if self._least_q < self._most_zeros:

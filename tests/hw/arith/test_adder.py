@@ -1,0 +1,45 @@
+"""The adder, and the textbook one, against the golden model, SoftFloat and exact arithmetic."""
+
+import numpy as np
+import pytest
+from tests.support.arith import OPERATIONS, check, check_exhaustively, directed, random
+from tests.support.batch import Batch
+from tests.support.refusal import refused
+
+from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.arith.reference import ReferenceAdder
+from plinth_hw.isa.formats import FP32, Float
+
+OPERATION = OPERATIONS["add"]
+UNITS = pytest.mark.parametrize("unit", [FloatAdder, ReferenceAdder])
+
+
+@UNITS
+def test_special_numbers(unit) -> None:
+    operands = directed(OPERATION)
+    assert len(operands[0]) >= 46_000
+    check(Batch(unit(FP32)), OPERATION, operands)
+
+
+@UNITS
+def test_random_numbers(unit, arith_cases) -> None:
+    batch = Batch(unit(FP32))
+    for operands in random(OPERATION, 1, arith_cases):
+        check(batch, OPERATION, operands)
+
+
+@pytest.mark.parametrize("fmt", [Float(4, 3), Float(3, 5), Float(5, 2)], ids=str)
+@UNITS
+def test_every_pair_of_a_small_format(unit, fmt) -> None:
+    check_exhaustively(Batch(unit(fmt)), fmt, fmt, np.add)
+
+
+def test_adding_negative_zero_changes_nothing() -> None:
+    values = directed(OPERATIONS["to_fp16"])[0]
+    values = values[(values & 0x7FFFFFFF) <= FP32.infinity]
+    np.testing.assert_array_equal(Batch(FloatAdder(FP32))(values, np.full_like(values, 1 << 31)), values)
+
+
+def test_format_is_checked() -> None:
+    with refused(TypeError, match="Adder format must be a Float, not 32"):
+        FloatAdder(32)
