@@ -28,6 +28,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.message import MEMBER_BITS, log2, message_layout
+from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.queue import Queue
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
@@ -69,9 +70,9 @@ class CollectiveEngine(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters):
+        check(parameters)
         self._parameters = parameters
         blocks = range(parameters.reduce_blocks)
-        self._blocks = [ReduceBlock(parameters) for _ in blocks]
         flit = stream.Signature(flit_layout(parameters))
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
@@ -94,9 +95,10 @@ class CollectiveEngine(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.lanes = lanes = ReduceLanes(self._parameters)
-        started = Signal(len(self._blocks))
+        blocks = [ReduceBlock(self._parameters) for _ in range(self._parameters.reduce_blocks)]
+        started = Signal(len(blocks))
         message = Signal(message_layout(self._parameters))
-        for b, block in enumerate(self._blocks):
+        for b, block in enumerate(blocks):
             m.submodules[f"block_{b}"] = block
             wiring.connect(m, block.operands, getattr(lanes, f"i_{b}"))
             wiring.connect(m, block.read, wiring.flipped(getattr(self, f"read_{b}")))
@@ -110,13 +112,13 @@ class CollectiveEngine(wiring.Component):
                 block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
                 block.start.eq(started[b]), block.message.eq(message),
             ]
-        self._control(m, started, message)
-        self._strobes(m)
+        self._control(m, blocks, started, message)
+        self._strobes(m, blocks)
         return m
 
-    def _control(self, m: Module, started: Signal, message: data.View) -> None:
+    def _control(self, m: Module, blocks: list[ReduceBlock], started: Signal, message: data.View) -> None:
         """Body, start, checks, group table, done."""
-        parameters, engine, blocks = self._parameters, self.engine, self._blocks
+        parameters, engine = self._parameters, self.engine
         body_words = data.Layout.cast(CollectiveBody).size // 32
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
         body = data.View(CollectiveBody, words.as_value())
@@ -234,9 +236,9 @@ class CollectiveEngine(wiring.Component):
             released.eq(Mux(order.o.ready & ~front.at_once, Const(1, len(blocks)) << front.block, 0)),
         ]
 
-    def _strobes(self, m: Module) -> None:
+    def _strobes(self, m: Module, blocks: list[ReduceBlock]) -> None:
         """What the engine as a whole does in this cycle."""
-        strobes, blocks = self.engine.strobes, self._blocks
+        strobes = self.engine.strobes
         moved = Cat(block.moved for block in blocks).any()
         full = Cat(block.output_full for block in blocks).any()
         waits = Cat(block.busy & ~block.memory_only for block in blocks).any()

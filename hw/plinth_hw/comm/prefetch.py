@@ -51,18 +51,24 @@ class Lane(enum.Enum, shape=unsigned(2)):
 
 
 def chunk_beats(parameters: DieParameters) -> int:
-    """Beats of a full chunk.
+    """Beats of a full chunk."""
+    return max(1, parameters.chunk_words // parameters.beat_words)
+
+
+def check(parameters: DieParameters) -> None:
+    """Refuse a die whose chunks or flits do not fit its memory port.
 
     Raises
     ------
     ValueError
-        If that is more than a memory request can have.
+        If a chunk has more beats than a memory request, or a flit more words than a beat.
     """
-    beats = max(1, parameters.chunk_words // parameters.beat_words)
-    if beats > MAX_BEATS:
+    if chunk_beats(parameters) > MAX_BEATS:
         raise ValueError(f"chunk_words must be at most {MAX_BEATS * parameters.beat_words}, "
                          f"{MAX_BEATS} beats, not {parameters.chunk_words}")
-    return beats
+    if parameters.flit_words > parameters.beat_words:
+        raise ValueError(f"flit_words must be at most beat_words = {parameters.beat_words}, "
+                         f"not {parameters.flit_words}")
 
 
 def buffer_beats(parameters: DieParameters) -> int:
@@ -164,10 +170,7 @@ class Prefetch(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters):
-        chunk_beats(parameters)
-        if parameters.flit_words > parameters.beat_words:
-            raise ValueError(f"flit_words must be at most beat_words = {parameters.beat_words}, "
-                             f"not {parameters.flit_words}")
+        check(parameters)
         self._parameters = parameters
         piece = stream.Signature(piece_layout(parameters))
         super().__init__({

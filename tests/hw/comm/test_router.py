@@ -1,0 +1,297 @@
+"""Router: rings of 2 and 4, random packets in all classes, credits and backpressure on every side."""
+
+from collections import defaultdict, deque
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from tests.support.amaranth_sim import simulate
+from tests.support.refusal import refused
+
+from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout, link_buffer_flits
+from plinth_hw.comm.input_buffer import InputBuffer
+from plinth_hw.comm.queue import Queue
+from plinth_hw.comm.router import Router, inject_buffer_flits
+from plinth_hw.isa.parameters import preset
+
+#: Short buffers, so that they fill.
+PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3)
+LAYOUT = flit_layout(PARAMETERS)
+CLASSES = PARAMETERS.classes
+
+
+class RouterRing(wiring.Component):
+    """Routers joined by their links; the local sides are the ports. Port 0 leads to the next die."""
+
+    def __init__(self, dies):
+        self.dies = dies
+        eject = stream.Signature(LAYOUT)
+        self.routers = [Router(PARAMETERS) for _ in range(dies)]
+        counts = self.routers[0].signature.members
+        super().__init__({
+            "numerator": In(8), "denominator": In(8),
+            **{f"inject_{i}": In(LinkSignature(PARAMETERS)) for i in range(dies)},
+            **{f"eject_{i}_{c}": Out(eject) for i in range(dies) for c in range(CLASSES)},
+            **{f"route_{i}": counts["route_write"] for i in range(dies)},
+            **{f"{name}_{i}": counts[name] for i in range(dies)
+               for name in ("injected_words", "transit_words", "port_words")},
+        })
+
+    def elaborate(self, platform):
+        m = Module()
+        for i, router in enumerate(self.routers):
+            m.submodules[f"router_{i}"] = router
+            following = self.routers[(i + 1) % self.dies]
+            connect(m, router.link_out_0, following.link_in_1)
+            connect(m, following.link_out_1, router.link_in_0)
+            connect(m, flipped(getattr(self, f"inject_{i}")), router.inject)
+            for c in range(CLASSES):
+                connect(m, getattr(router, f"eject_{c}"), flipped(getattr(self, f"eject_{i}_{c}")))
+            m.d.comb += [
+                router.die.eq(i), router.rate_numerator.eq(self.numerator),
+                router.rate_denominator.eq(self.denominator),
+                router.route_write.eq(getattr(self, f"route_{i}")),
+                *(getattr(self, f"{name}_{i}").eq(getattr(router, name))
+                  for name in ("injected_words", "transit_words", "port_words")),
+            ]
+        return m
+
+
+def flit(**fields):
+    """Bits of a flit."""
+    return LAYOUT.const(fields).as_bits()
+
+
+@dataclass
+class Traffic:
+    """What a die sends, per class, and how willing it is to send and receive."""
+
+    flits: list[deque]
+    send: float = 1.0
+    receive: float = 1.0
+    #: Cycle from which it receives.
+    opens: int = 0
+
+
+def packets(rng, dies, die, count, longest=6, to=None):
+    """``count`` packets a class for random other dies; fields as they must arrive."""
+    flits = [deque() for _ in range(CLASSES)]
+    for number in range(CLASSES):
+        for packet in range(count):
+            target = (die + to) % dies if to else (die + int(rng.integers(1, dies))) % dies
+            length = int(rng.integers(1, longest + 1)) if number else 1
+            for place in range(length):
+                fields = {"destination": target, "traffic_class": number, "tail": place == length - 1,
+                          "message": die, "data": [int(word) for word in rng.integers(0, 1 << 32, 2)]}
+                if number:
+                    fields |= {"group": int(rng.integers(16)), "chunk": packet, "words": place % 2}
+                else:
+                    fields |= {"source": int(rng.integers(dies))}
+                flits[number].append(flit(**fields))
+    return flits
+
+
+class Bench:
+    """Drives a ring, keeps and checks what comes out."""
+
+    def __init__(self, dies, traffic, rate=Fraction(15, 16), routes=None, seed=0, ends=None,
+                 limit_cycles=20_000):
+        self.dies, self.traffic, self.rate = dies, traffic, rate
+        self.ring = RouterRing(dies)
+        self.routes = routes or (lambda die, to: int(2 * ((to - die) % dies) > dies))
+        self.seed = seed
+        self.sent = defaultdict(list)
+        for die, mine in enumerate(traffic):
+            for number, flits in enumerate(mine.flits):
+                for bits in flits:
+                    to = self.field(bits, "destination")
+                    # Where packets of this kind end that do not go to their destination.
+                    to = (ends or {}).get((to, self.field(bits, "kind")), to)
+                    self.sent[die, to, number].append(bits)
+        self.expected = [[sum(len(flits) for key, flits in self.sent.items() if key[1:] == (die, number))
+                          for number in range(CLASSES)] for die in range(dies)]
+        self.arrived = [[[] for _ in range(CLASSES)] for _ in range(dies)]
+        self.words = np.zeros((dies, 3), int)
+        #: words on each link in each cycle
+        self.ports = []
+        self.ready = 0
+        simulate(self.ring, *(self._die(die) for die in range(dies)), self._configure,
+                 background=[self._count], limit_cycles=limit_cycles)
+
+    @staticmethod
+    def field(bits, name):
+        """A field of a flit."""
+        place = LAYOUT[name]
+        return bits >> place.offset & (1 << place.width) - 1
+
+    def takes(self, die, number, rng, cycle):
+        """Whether a die takes a flit of a class in this cycle."""
+        return cycle >= self.traffic[die].opens and rng.random() < self.traffic[die].receive
+
+    async def _configure(self, ctx):
+        ctx.set(self.ring.numerator, self.rate.numerator)
+        ctx.set(self.ring.denominator, self.rate.denominator)
+        for die in range(self.dies):
+            for to in range(self.dies):
+                ctx.set(getattr(self.ring, f"route_{die}"),
+                        {"valid": 1, "destination": to, "port": self.routes(die, to)})
+                await ctx.tick()
+            ctx.set(getattr(self.ring, f"route_{die}").valid, 0)
+        self.ready = 1
+
+    def _die(self, die):
+        mine, inject = self.traffic[die], getattr(self.ring, f"inject_{die}")
+        ejects = [getattr(self.ring, f"eject_{die}_{number}") for number in range(CLASSES)]
+
+        async def bench(ctx):
+            rng = np.random.default_rng(1000 * self.seed + die)
+            credits = [inject_buffer_flits(PARAMETERS)] * CLASSES
+            arrived, cycle = self.arrived[die], 0
+            held = [None] * CLASSES
+            while not self.ready:
+                await ctx.tick()
+            while (any(mine.flits) or [len(flits) for flits in arrived] != self.expected[die]
+                   or credits != [inject_buffer_flits(PARAMETERS)] * CLASSES):
+                possible = [c for c in range(CLASSES) if mine.flits[c] and credits[c]]
+                sends = bool(possible) and rng.random() < mine.send
+                if sends:
+                    number = possible[rng.integers(len(possible))]
+                    credits[number] -= 1
+                    ctx.set(inject.flit.as_value(), mine.flits[number].popleft())
+                ctx.set(inject.valid, sends)
+                takes = [self.takes(die, number, rng, cycle) for number in range(CLASSES)]
+                for eject, take in zip(ejects, takes, strict=True):
+                    ctx.set(eject.ready, take)
+                _, _, credit, *offers = await ctx.tick().sample(inject.credit, *(
+                    part for eject in ejects for part in (eject.valid, eject.payload.as_value())))
+                for number in range(CLASSES):
+                    credits[number] += credit >> number & 1
+                    assert credits[number] <= inject_buffer_flits(PARAMETERS)
+                    valid, bits = offers[2 * number:2 * number + 2]
+                    assert held[number] in (None, bits), "a flit changed while it waited"
+                    assert held[number] is None or valid
+                    held[number] = bits if valid and not takes[number] else None
+                    if valid and takes[number]:
+                        arrived[number].append(bits)
+                cycle += 1
+            ctx.set(inject.valid, 0)
+
+        return bench
+
+    async def _count(self, ctx):
+        ring = self.ring
+        while True:
+            _, _, *counts = await ctx.tick().sample(*(
+                count for i in range(self.dies) for count in (
+                    getattr(ring, f"injected_words_{i}"), getattr(ring, f"transit_words_{i}"),
+                    getattr(ring, f"port_words_{i}").as_value())))
+            ports = [[bits & 3, bits >> 2] for bits in counts[2::3]]
+            self.ports.append(ports)
+            for die in range(self.dies):
+                self.words[die] += counts[3 * die], counts[3 * die + 1], sum(ports[die])
+
+    def check(self):
+        """Every packet arrived, whole, unmixed and in order; the counts of words are right."""
+        words = np.zeros(self.dies, int)
+        for die, classes in enumerate(self.arrived):
+            streams = defaultdict(list)
+            for number, flits in enumerate(classes):
+                inside = None
+                for bits in flits:
+                    origin = self.field(bits, "message")
+                    assert inside in (None, origin), "packets of a class are mixed"
+                    inside = None if self.field(bits, "tail") else origin
+                    streams[origin, die, number].append(bits)
+                    words[origin] += self.field(bits, "words") + 1 if number else 0
+            for key, flits in streams.items():
+                assert flits == self.sent[key]
+        assert (self.words[:, 0] == words).all()
+        assert (self.words[:, :2].sum(axis=1) == self.words[:, 2]).all()
+        return self
+
+
+@pytest.mark.parametrize(("dies", "seed", "send", "receive", "rate"), [
+    (2, 1, 1.0, 1.0, Fraction(15, 16)), (2, 2, 0.6, 0.4, Fraction(1)), (4, 3, 1.0, 1.0, Fraction(1)),
+    (4, 4, 0.7, 0.5, Fraction(15, 16)), (4, 5, 1.0, 0.2, Fraction(3, 7))])
+def test_random(dies, seed, send, receive, rate):
+    """Random packets to random dies, over several hops, in all classes at once. No packet crosses from the
+    last die to the first: only control packets may go round."""
+    rng = np.random.default_rng(seed)
+    Bench(dies, [Traffic(packets(rng, dies, die, 60 // dies), send, receive) for die in range(dies)], rate,
+          routes=lambda die, to: int(to < die), seed=seed).check()
+
+
+def test_classes_are_apart():
+    """A die that does not take one class yet gets everything of the others."""
+    rng = np.random.default_rng(6)
+    traffic = [Traffic(packets(rng, 2, die, 30)) for die in range(2)]
+    blocked = CLASSES - 1
+    passed = []
+
+    class Late(Bench):
+        """Takes the last class only when all else is there."""
+
+        def takes(self, die, number, rng, cycle):
+            if number != blocked:
+                return True
+            others = [len(flits) for flits in self.arrived[die]][:blocked] == self.expected[die][:blocked]
+            passed.append(others)
+            return others
+
+    Late(2, traffic, seed=6).check()
+    assert passed.count(False) > 100
+
+
+@pytest.mark.parametrize("rate", [Fraction(15, 16), Fraction(1), Fraction(2, 5)])
+def test_rate(rate):
+    """A stream of flits gets the rate of the link, no more and no less."""
+    count = 40
+    flits = [deque(), *packets(np.random.default_rng(7), 2, 0, count, longest=8)[1:]]
+    total = sum(len(f) for f in flits)
+    bench = Bench(2, [Traffic(flits), Traffic([deque() for _ in range(CLASSES)])], rate).check()
+    busy = np.array([ports[0][0] > 0 for ports in bench.ports])
+    first, last = busy.nonzero()[0][[0, -1]]
+    assert busy.sum() == total
+    assert abs((last - first) * float(rate) - total) < 4
+    # Within any stretch a flit more than the rate at most.
+    excess = np.cumsum(busy - float(rate))
+    assert (excess - np.minimum.accumulate(excess)).max() <= 2
+
+
+@pytest.mark.parametrize(("dies", "hops"), [(4, 3), (4, 2), (2, 1)])
+def test_bubble(dies, hops):
+    """More control packets than the ring holds, all the same way round, and nobody takes any at first:
+    without the bubble rule the links' buffers fill with packets that only pass through."""
+    rng = np.random.default_rng(8)
+    count = dies * (link_buffer_flits(PARAMETERS) + 8)
+    traffic = []
+    for die in range(dies):
+        control = packets(rng, dies, die, count, to=hops)[0]
+        traffic.append(Traffic([control, *(deque() for _ in range(CLASSES - 1))], opens=600))
+    Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
+
+
+def test_error_packets_take_port_0():
+    """Among advances to the same destination, which go the other way, an ERROR goes to the next die."""
+    def control(kind):
+        return flit(destination=3, traffic_class=0, tail=1, kind=kind, source=0, message=0)
+
+    advance, error = ControlKind.ADVANCE, ControlKind.ERROR
+    kinds = [advance, error, advance, error, error]
+    others = [deque() for _ in range(CLASSES - 1)]
+    traffic = [Traffic([deque(map(control, kinds)), *others]),
+               *(Traffic([deque() for _ in range(CLASSES)]) for _ in range(3))]
+    bench = Bench(4, traffic, ends={(3, error.value): 1})
+    assert bench.arrived[1][0] == [control(error)] * 3
+    assert bench.arrived[3][0] == [control(advance)] * 2
+
+
+def test_bad_parameters():
+    with refused(ValueError, "power of two above 1, not 1"):
+        InputBuffer(PARAMETERS, 1)
+    with refused(ValueError, "must be a power of two, not 3"):
+        Queue(8, 3)

@@ -1,0 +1,335 @@
+// A ring of Verilated nodes (router, interface, collective engine) with memory, scheduler and control side.
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "Vmodel.h"
+#include "ring_node.h"
+#include "verilated.h"
+
+namespace {
+
+struct Random {
+    uint64_t state;
+    uint32_t next() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        return uint32_t(state >> 20);
+    }
+    bool chance(uint32_t of_256) { return (next() & 255) < of_256; }
+};
+
+struct Settings {
+    uint64_t dies, words, tasks, sends, errors, seed, availability, latency, link_delay, numerator, denominator,
+        limit;
+};
+
+// Request payload: address in the low bits, 7 bits of beats above them.
+constexpr int log2_of(int value) { return value > 1 ? 1 + log2_of(value / 2) : 0; }
+constexpr int ADDRESS_BITS = 32 - log2_of(BEAT_WORDS);
+
+struct Request {
+    uint64_t address;
+    uint32_t beats;
+    explicit Request(uint64_t bits)
+        : address(bits & ((1ull << ADDRESS_BITS) - 1)), beats(uint32_t(bits >> ADDRESS_BITS) & 127) {}
+};
+
+void check(bool good, const char* what) {
+    if (!good) throw std::runtime_error(what);
+}
+
+void check_request(const Request& request, uint64_t words) {
+    check(request.beats >= 1 && request.beats <= 64, "request of a bad length");
+    check((request.address + request.beats) * BEAT_WORDS <= words, "request beyond the memory");
+}
+
+struct ReadPort {
+    struct Beat {
+        uint64_t ready_at, address;
+    };
+    std::deque<Beat> queue;
+    bool offering = false, taking = false, held = false;
+    uint64_t held_bits = 0;
+
+    template <class D, class V, class R>
+    void drive(V& valid, D& data, R& ready, uint64_t cycle, const uint32_t* memory, Random& random,
+               const Settings& s) {
+        taking = random.chance(s.availability);
+        if (!offering && !queue.empty() && queue.front().ready_at <= cycle && random.chance(s.availability)) {
+            offering = true;
+            std::memcpy(&data, memory + queue.front().address * BEAT_WORDS, 4 * BEAT_WORDS);
+        }
+        valid = offering;
+        ready = taking;
+    }
+    void sample(bool valid, uint64_t bits, bool data_ready, uint64_t cycle, const Settings& s) {
+        if (offering && data_ready) {
+            queue.pop_front();
+            offering = false;
+        }
+        check(!held || (valid && held_bits == bits), "read request changed while it waited");
+        held = valid && !taking;
+        held_bits = bits;
+        if (valid && taking) {
+            Request request(bits);
+            check_request(request, s.words);
+            for (uint32_t i = 0; i < request.beats; ++i) queue.push_back({cycle + s.latency, request.address + i});
+        }
+    }
+};
+
+struct WritePort {
+    struct Beat {
+        uint64_t address;
+        bool last;
+    };
+    std::deque<Beat> queue;
+    std::deque<uint64_t> responses;
+    bool taking = false, accepting = false, held = false;
+    uint64_t held_bits = 0;
+
+    void drive(uint8_t& ready, uint8_t& data_ready, uint8_t& response, uint64_t cycle, Random& random,
+               const Settings& s) {
+        taking = random.chance(s.availability);
+        accepting = !queue.empty() && random.chance(s.availability);
+        response = !responses.empty() && responses.front() <= cycle;
+        if (response) responses.pop_front();
+        ready = taking;
+        data_ready = accepting;
+    }
+    template <class D>
+    void sample(bool valid, uint64_t bits, bool data_valid, const D& data, uint64_t cycle, uint32_t* memory,
+                const Settings& s) {
+        check(!accepting || data_valid, "write data not there although requested");
+        if (accepting) {
+            uint32_t words[BEAT_WORDS + (BEAT_WORDS + 31) / 32] = {};
+            std::memcpy(words, &data, 4 * BEAT_WORDS + (BEAT_WORDS + 7) / 8);
+            for (int i = 0; i < BEAT_WORDS; ++i)
+                if (words[BEAT_WORDS + i / 32] >> (i % 32) & 1)
+                    memory[queue.front().address * BEAT_WORDS + i] = words[i];
+            if (queue.front().last) responses.push_back(cycle + s.latency);
+            queue.pop_front();
+        }
+        check(!held || (valid && held_bits == bits), "write request changed while it waited");
+        held = valid && !taking;
+        held_bits = bits;
+        if (valid && taking) {
+            Request request(bits);
+            check_request(request, s.words);
+            for (uint32_t i = 0; i < request.beats; ++i)
+                queue.push_back({request.address + i, i + 1 == request.beats});
+        }
+    }
+};
+
+// One direction of a link, with its credits, some cycles long.
+struct Wire {
+    struct Item {
+        bool valid;
+        uint32_t credit;
+        std::remove_reference_t<decltype(Vmodel::link_out_0__flit)> flit;
+    };
+    std::deque<Item> items;
+};
+
+struct Node {
+    VerilatedContext context;
+    Vmodel model{&context};
+    ReadPort reads[BLOCKS];
+    WritePort writes[BLOCKS];
+    Random random;
+    uint32_t task = 0, word = 0, delivered = 0, started = 0, finished = 0, send = 0;
+    bool done_ready = false, advance_ready = false;
+};
+
+struct Arrays {
+    const uint32_t *counts, *tasks, *bases, *sends, *errors;
+    uint32_t *memory, *results;
+    uint64_t* strobes;
+    uint32_t *advances, *reported;
+};
+
+void clock(Vmodel& m) {
+    m.clk = 0;
+    m.eval();
+    m.clk = 1;
+    m.eval();
+}
+
+void configure(Node& node, uint64_t die, const Settings& s, const Arrays& a) {
+    Vmodel& m = node.model;
+    node.random.state = (s.seed * 1000003 + die + 1) * 0x9e3779b97f4a7c15ull | 1;
+    m.rst = 1;
+    clock(m);
+    clock(m);
+    m.rst = 0;
+    m.die = die;
+    m.rate_numerator = s.numerator;
+    m.rate_denominator = s.denominator;
+    std::memcpy(&m.engine__bases, a.bases, 16 * 4);
+    for (uint64_t to = 0; to < s.dies; ++to) {
+        const uint64_t distance = (to + s.dies - die) % s.dies;
+        // valid, destination, port from the low end
+        m.route_write = 1u | uint32_t(to) << 1 | uint32_t(2 * distance > s.dies) << 11;
+        clock(m);
+    }
+    m.route_write = 0;
+}
+
+void drive(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Arrays& a) {
+    Vmodel& m = n.model;
+    const uint32_t* task = a.tasks + (die * s.tasks + n.task) * (2 + BODY);
+    m.engine__body__valid = n.task < a.counts[die];
+    if (m.engine__body__valid)
+        m.engine__body__payload = uint64_t(n.word) | uint64_t(task[2 + n.word]) << 6 |
+                                  uint64_t(n.word == BODY - 1) << 38;
+    const uint32_t* next = a.tasks + (die * s.tasks + n.started) * (2 + BODY);
+    m.engine__start__valid = n.started < n.delivered && cycle >= next[1];
+    if (m.engine__start__valid) m.engine__operation = next[0];
+    m.engine__done__ready = n.done_ready = n.random.chance(s.availability);
+    m.advance_in__ready = n.advance_ready = n.random.chance(s.availability);
+    m.error_in__ready = 1;
+    while (n.send < s.sends && a.sends[3 * n.send] != die) ++n.send;
+    m.advance_out__valid = n.send < s.sends;
+    if (m.advance_out__valid) m.advance_out__payload = a.sends[3 * n.send + 1] | a.sends[3 * n.send + 2] << 10;
+    m.error_out = 0;
+    for (uint64_t i = 0; i < s.errors; ++i)
+        if (a.errors[2 * i] == cycle && a.errors[2 * i + 1] == die) m.error_out = 1;
+    const uint32_t* memory = a.memory + die * s.words;
+#define DRIVE(b)                                                                                              \
+    n.reads[b].drive(m.read_##b##__data__valid, m.read_##b##__data__payload, m.read_##b##__request__ready,    \
+                     cycle, memory, n.random, s);                                                             \
+    n.writes[b].drive(m.write_##b##__request__ready, m.write_##b##__data__ready, m.write_##b##__response,     \
+                      cycle, n.random, s);
+    BLOCK_PORTS(DRIVE)
+#undef DRIVE
+    m.clk = 0;
+    m.eval();
+}
+
+void sample(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Arrays& a) {
+    Vmodel& m = n.model;
+    uint32_t* memory = a.memory + die * s.words;
+#define SAMPLE(b)                                                                                             \
+    n.reads[b].sample(m.read_##b##__request__valid, m.read_##b##__request__payload, m.read_##b##__data__ready, \
+                      cycle, s);                                                                              \
+    n.writes[b].sample(m.write_##b##__request__valid, m.write_##b##__request__payload,                        \
+                       m.write_##b##__data__valid, m.write_##b##__data__payload, cycle, memory, s);
+    BLOCK_PORTS(SAMPLE)
+#undef SAMPLE
+    if (m.engine__body__valid && m.engine__body__ready && ++n.word == BODY) {
+        n.word = 0;
+        ++n.task;
+        ++n.delivered;
+    }
+    if (m.engine__start__valid && m.engine__start__ready) ++n.started;
+    if (m.engine__done__valid && n.done_ready) {
+        check(n.finished < n.started, "a task ended that was not started");
+        uint32_t* result = a.results + (die * s.tasks + n.finished++) * 4;
+        uint32_t done[8] = {};
+        std::memcpy(done, &m.engine__done__payload, sizeof m.engine__done__payload);
+        result[0] = done[0] & 255;
+        result[1] = done[0] >> 8 | done[1] << 24;
+        result[2] = done[1] >> 8 | done[2] << 24;
+        result[3] = uint32_t(cycle);
+    }
+    const uint64_t strobes = m.engine__strobes;
+    check(__builtin_popcount(strobes & 15) <= 1, "more than one strobe");
+    for (int i = 0; i < 4; ++i) a.strobes[5 * die + i] += strobes >> i & 1;
+    a.strobes[5 * die + 4] += strobes >> 4 & 4095;
+    if (m.advance_out__valid && m.advance_out__ready) ++n.send;
+    if (m.advance_in__valid && n.advance_ready) ++a.advances[die * COUNTERS + m.advance_in__payload];
+    if (m.error_in__valid) ++a.reported[die * s.dies + m.error_in__payload];
+}
+
+// Outputs of a cycle become inputs of the neighbours, at once or some cycles later. The credits of a link come
+// from its receiver.
+template <class Out, class In>
+void carry(std::deque<Wire::Item>& items, uint64_t delay, Out& out, In& in) {
+    items.push_back({bool(*out.valid), *out.credit, *out.flit});
+    if (items.size() <= delay) return;
+    *in.valid = items.front().valid;
+    *in.flit = items.front().flit;
+    *in.credit = items.front().credit;
+    items.pop_front();
+}
+
+template <class V, class F, class C>
+struct Ends {
+    V* valid;
+    F* flit;
+    C* credit;
+};
+
+template <class V, class F, class C>
+Ends<V, F, C> ends(V& valid, F& flit, C& credit) {
+    return {&valid, &flit, &credit};
+}
+
+long long run(const Settings& s, const Arrays& a) {
+    std::vector<std::unique_ptr<Node>> nodes;
+    for (uint64_t i = 0; i < s.dies; ++i) {
+        nodes.push_back(std::make_unique<Node>());
+        configure(*nodes.back(), i, s, a);
+    }
+    std::vector<Wire> onward(s.dies), back(s.dies);
+    uint64_t quiet = 0;
+    for (uint64_t cycle = 0; cycle < s.limit; ++cycle) {
+        for (uint64_t i = 0; i < s.dies; ++i) {
+            Node &here = *nodes[i], &next = *nodes[(i + 1) % s.dies];
+            // Between two dies: flits go with the credits of what comes the other way.
+            auto from_here = ends(here.model.link_out_0__valid, here.model.link_out_0__flit,
+                                  here.model.link_in_0__credit);
+            auto to_next = ends(next.model.link_in_1__valid, next.model.link_in_1__flit,
+                                next.model.link_out_1__credit);
+            auto from_next = ends(next.model.link_out_1__valid, next.model.link_out_1__flit,
+                                  next.model.link_in_1__credit);
+            auto to_here = ends(here.model.link_in_0__valid, here.model.link_in_0__flit,
+                                here.model.link_out_0__credit);
+            carry(onward[i].items, s.link_delay, from_here, to_next);
+            carry(back[i].items, s.link_delay, from_next, to_here);
+        }
+        bool all = true, busy = false;
+        for (uint64_t i = 0; i < s.dies; ++i) drive(*nodes[i], i, cycle, s, a);
+        for (uint64_t i = 0; i < s.dies; ++i) {
+            Node& n = *nodes[i];
+            sample(n, i, cycle, s, a);
+            all &= n.finished == a.counts[i] && !n.model.advance_out__valid;
+            busy |= n.model.link_out_0__valid | n.model.link_out_1__valid | n.model.advance_in__valid;
+        }
+        for (uint64_t i = 0; i < s.errors; ++i) all &= cycle > a.errors[2 * i];
+        quiet = all && !busy ? quiet + 1 : 0;
+        // Nothing under way for longer than anything can hide: the end was when it began.
+        if (quiet == 64 + 2 * s.link_delay) return (long long)(cycle - quiet);
+        for (auto& n : nodes) {
+            n->model.clk = 1;
+            n->model.eval();
+        }
+    }
+    std::string text = "not ended;";
+    for (auto& n : nodes)
+        text += " " + std::to_string(n->finished) + "/" + std::to_string(n->started) + " tasks";
+    throw std::runtime_error(text);
+}
+
+}  // namespace
+
+extern "C" long long ring_run(const Settings* settings, const uint32_t* counts, const uint32_t* tasks,
+                              const uint32_t* bases, const uint32_t* sends, const uint32_t* errors,
+                              uint32_t* memory, uint32_t* results, uint64_t* strobes, uint32_t* advances,
+                              uint32_t* reported, char* message) {
+    try {
+        return run(*settings, {counts, tasks, bases, sends, errors, memory, results, strobes, advances, reported});
+    } catch (const std::exception& error) {
+        std::snprintf(message, 256, "%s", error.what());
+        return -1;
+    }
+}
