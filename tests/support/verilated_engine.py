@@ -1,0 +1,122 @@
+"""An engine under Verilator, with the memory behind its ports: thousands of tasks in a second."""
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from amaranth.hdl import Value
+from numpy.typing import NDArray
+
+from plinth_hw import emit
+from plinth_hw.control.engine import Done
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import BODY_WORDS
+from plinth_hw.memory.port import request_layout
+from plinth_sim.rtl.verilator import build_library
+
+#: 32-bit words of a ``Done``.
+_DONE_WORDS = 5
+_READ = ("request__valid", "request__ready", "request__payload", "data__valid", "data__ready",
+         "data__payload")
+_COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words")
+_WRITE = (*_READ, "response")
+_ENGINE = ("body__valid", "body__ready", "body__payload", "operation", "start__valid", "start__ready",
+           "bases", "done__valid", "done__ready", "done__payload", "strobes")
+
+
+class _Settings(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in ("seed", "availability", "latency", "limit")]
+
+
+class _Counts(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_uint64) for name in _COUNTS]
+
+
+@dataclass
+class Outcome:
+    """What a run gave: a ``Done`` a task, and the strobes added up."""
+
+    done: list[Any]
+    cycles: int
+    busy: int
+    stall_input: int
+    stall_output: int
+    stall_memory: int
+    words: int
+
+    @property
+    def stalls(self) -> int:
+        """Cycles in any stalled state."""
+        return self.stall_input + self.stall_output + self.stall_memory
+
+
+def _ports_header(engine: Any, parameters: DieParameters, reads: list[str], writes: list[str]) -> str:
+    """How the harness reaches the ports: a struct of references for each kind of port."""
+    request_bits = Value.cast(getattr(engine, (reads + writes)[0]).request.payload).shape().width
+    assert request_bits == request_layout(parameters).size
+    lines = [f"constexpr int BEAT_WORDS = {parameters.beat_words}, REQUEST_BITS = {request_bits};",
+             f"constexpr int READ_PORTS = {len(reads)}, WRITE_PORTS = {len(writes)};"]
+    for kind, names, members in (("ENGINE", ["engine"], _ENGINE), ("READ", reads, _READ),
+                                 ("WRITE", writes, _WRITE)):
+        types = ", ".join(f"typename T{i}" for i in range(len(members)))
+        lines += [f"template <{types}> struct {kind} {{",
+                  *(f"    T{i} &{member.replace('__', '_')};" for i, member in enumerate(members)), "};",
+                  f"template <typename... T> {kind}<T...> make_{kind}(T &...p) {{ return {{p...}}; }}"]
+        # Verilator's C++ name of a__b is a___05Fb.
+        references = ", ".join(f"(model)->name##___05F{member.replace('__', '___05F')}" for member in members)
+        lines += [f"#define {kind}_PORT(model, name) make_{kind}({references})",
+                  f"#define FOR_{kind}_PORTS(apply) " + " ".join(f"apply({name})" for name in names)]
+    return "\n".join(lines) + "\n"
+
+
+class VerilatedEngine:
+    """An engine, built once (builds are cached).
+
+    Parameters
+    ----------
+    engine : wiring.Component
+        With ``engine: Out(EngineSignature)`` and memory ports.
+    parameters : DieParameters
+    reads, writes : list of str
+        Names of its read and write ports.
+    """
+
+    def __init__(self, engine: Any, parameters: DieParameters, reads: list[str], writes: list[str]):
+        header = _ports_header(engine, parameters, reads, writes)
+        library = build_library({"engine.sv": emit.verilog(engine, "engine_top")}, "engine_top",
+                                cpp=[Path(__file__).with_name("engine_harness.cpp")],
+                                headers={"engine_ports.h": header}, jobs=1)
+        self._run = ctypes.CDLL(str(library)).engine_run
+
+    def run(self, tasks: list[tuple[int, list[int]]], bases: list[int], memory: NDArray[np.uint32], *,
+            seed: int = 1, availability: float = 1, latency: int = 6, limit: int = 1_000_000) -> Outcome:
+        """Run ``tasks`` (operation, body words) on ``memory``, in place.
+
+        ``availability`` is the probability of every handshake in a cycle, ``latency`` that of memory in
+        cycles.
+
+        Raises
+        ------
+        AssertionError
+            If the engine breaks a rule of its ports or hangs; the message says how.
+        """
+        words = np.array([[operation, *body] for operation, body in tasks], dtype=np.uint32)
+        assert words.shape == (len(tasks), 1 + BODY_WORDS)
+        assert memory.dtype == np.uint32 and memory.flags.c_contiguous
+        registers = np.array(bases, dtype=np.uint32)
+        done = np.zeros((len(tasks), _DONE_WORDS), dtype=np.uint32)
+        settings = _Settings(seed, round(256 * availability), latency, limit)
+        counts = _Counts()
+        message = ctypes.create_string_buffer(200)
+
+        def pointer(array: NDArray[np.uint32]) -> ctypes.c_void_p:
+            return ctypes.c_void_p(array.ctypes.data)
+
+        failed = self._run(pointer(words), ctypes.c_uint64(len(tasks)), pointer(registers), pointer(memory),
+                           ctypes.c_uint64(memory.size), ctypes.byref(settings), pointer(done),
+                           ctypes.byref(counts), message, ctypes.c_uint64(len(message)))
+        assert not failed, message.value.decode()
+        return Outcome([Done.from_bits(int.from_bytes(row.tobytes(), "little") & ((1 << 136) - 1))
+                        for row in done], **{name: getattr(counts, name) for name in _COUNTS})
