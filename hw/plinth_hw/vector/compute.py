@@ -3,11 +3,11 @@
 
 ::
 
-    instruction --> GroupWalk --> commands --> scratchpad --> group of a, of b
-                        |  step 0      1 | 2        4 |          5 | 6 reg, half a group each
-                        |                                  lanes, or the function unit on lane 0
-                        |                             7 ... 7 + latency | reg
-                        +--> write commands, as late as the results --> scratchpad
+    InstructionFetch --> GroupWalk --> read command --> group of a, then of b --> half a group, twice
+                             |  0           2                  5                       7
+                             |                                        lanes, or on lane 0 the function unit
+                             |                                                       7 + L
+                             +--> write command, as late as its result ----------------> reg --> scratchpad
 
 The read port gives a and b of a group in two cycles, in which W/2 lanes compute it; nothing in the pipeline
 ever waits. The next instruction starts once the last result is written. For an instruction with G groups
