@@ -35,6 +35,8 @@ class Emission:
     ----------
     array_form : "cells" or "loops"
         Form of the systolic array.
+    family : str or None
+        FPGA family whose primitives units may instance (``"ecp5"``), or None for portable Verilog.
 
     Raises
     ------
@@ -42,10 +44,11 @@ class Emission:
         If the form is unknown.
     """
 
-    def __init__(self, array_form: ArrayForm = "cells") -> None:
+    def __init__(self, array_form: ArrayForm = "cells", family: str | None = None) -> None:
         if array_form not in ARRAY_FORMS:
             raise ValueError(f"Array form must be one of {', '.join(ARRAY_FORMS)}, not {array_form!r}")
         self.array_form = array_form
+        self.family = family
         self._makers: dict[str, Callable[[], str]] = {}
         self._ports: dict[str, list[tuple[str, str, int]]] = {}
 
@@ -101,7 +104,7 @@ def place(m: Module, platform: object, component: wiring.Component, *, name: str
 
 
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
-            flatten: bool = False) -> str:
+            flatten: bool = False, family: str | None = None) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.
 
     Parameters
@@ -111,16 +114,20 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         (SystemVerilog).
     flatten : bool
         Emit every placed component as an ordinary submodule, without shared modules (cells only).
+    family : str or None
+        FPGA family whose primitives units may instance; not with ``flatten``.
 
     Raises
     ------
     ValueError
-        If the form is unknown, or the loops form is to be flattened.
+        If the form is unknown, or the loops form or an FPGA family's is to be flattened.
     """
     if flatten:
         if array_form != "cells":
             raise ValueError(f"Only the array form 'cells' can be flattened, not {array_form!r}")
+        if family is not None:
+            raise ValueError(f"Only portable Verilog can be flattened, not that for {family!r}")
         return _convert(component, name, None)
-    platform = Emission(array_form)
+    platform = Emission(array_form, family)
     top = _convert(component, name, platform)
     return "\n".join([top, *platform.texts()])

