@@ -14,7 +14,7 @@ The seam to the network is a pair of flit streams a block: ``send_b``, whose cla
 class. Credits and the choice between blocks are the interface's.
 
 Tasks start in order, and their completions are reported in that order. A task whose block still works, or
-waits to be reported, waits, and so do those behind it. Latency: start to the block's first read request 7
+waits to be reported, waits, and so do those behind it. Latency: start to the block's first read request 5
 cycles; see :mod:`reduce_block` for hops. Throughput on long messages: as many flits as the link
 carries. Source: MPT section VI.C, Figure 13(c).
 """
