@@ -4,8 +4,6 @@ All of them add combinational statements to the caller's module and return value
 caller's. Steps are written on whole words, not bits, so that a simulator evaluates few operations.
 """
 
-from collections.abc import Iterable
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from plinth_hw.isa.formats import Float
@@ -42,33 +40,6 @@ def leading_zeros(m: Module, name: str, value: Value, group_log2: int = 2) -> Va
     m.d.comb += first.eq((padded << Cat(Const(0, group_log2), groups))[len(padded) - size:len(padded)])
     places = leading_groups(m, f"{name}_places", [~bit for bit in reversed(first)])
     return Cat(places, groups)
-
-
-def normalise(m: Module, name: str, value: Value, exponent: Value,
-              steps: Iterable[int]) -> tuple[Value, Value]:
-    """``value`` shifted left by ``min(leading zeros, exponent)``, and ``exponent`` less the shift.
-
-    Greedy: each step, a power of two, highest first, is taken if so many leading bits are zero and the
-    exponent is at least as large. Where value is zero, the shift is ``min(sum of steps, exponent)``.
-    """
-    for step in steps:
-        if step.bit_length() > len(exponent):
-            continue
-        move = Signal(name=f"{name}_move_{step}")
-        shifted = Signal(len(value), name=f"{name}_shifted_{step}")
-        rest = Signal(len(exponent), name=f"{name}_exponent_{step}")
-        m.d.comb += [
-            move.eq(~value[-step:].any() & (exponent >= step)),
-            shifted.eq(Mux(move, value << step, value)),
-            rest.eq(exponent - Mux(move, step, 0)),
-        ]
-        value, exponent = shifted, rest
-    return value, exponent
-
-
-def powers_of_two(bits: int) -> list[int]:
-    """Steps that add up to every number of ``bits`` bits, highest first."""
-    return [1 << i for i in reversed(range(bits))]
 
 
 def empty_groups(m: Module, name: str, value: Value, group_log2: int) -> list[Value]:

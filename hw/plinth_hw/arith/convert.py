@@ -15,7 +15,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import normalise, powers_of_two, shift_right_sticky, special_or
+from plinth_hw.arith.common import leading_groups, shift_right_sticky, special_or
 from plinth_hw.isa.formats import Float
 
 
@@ -108,12 +108,16 @@ class FloatConverter(wiring.Component):
         """``exponent`` is one less than the result's for a leading bit in place; never negative."""
         result, significand_bits = self._result_format, len(significand)
         start = Signal(result.exponent_bits)
-        m.d.comb += start.eq(Mux(nonzero, exponent, 0))
-        steps = powers_of_two((significand_bits - 1).bit_length())
-        normalised, rest = normalise(m, "significand", significand, start, steps)
+        m.d.comb += start.eq(exponent)
+        limit = None
+        if result.bias - self._a_format.bias < significand_bits - 1:
+            # Some subnormals stay subnormal: the exponent, as far as it can limit the shift.
+            limit_bits = (significand_bits - 1).bit_length()
+            limit = start[:limit_bits] | start[limit_bits:].any().replicate(limit_bits)
+        zeros = leading_groups(m, "zeros", [~bit for bit in reversed(significand)], limit)
         significand_1 = Signal(significand_bits, reset_less=True)
         exponent_1 = Signal(result.exponent_bits, reset_less=True)
-        m.d.sync += [significand_1.eq(normalised), exponent_1.eq(rest)]
+        m.d.sync += [significand_1.eq(significand << zeros), exponent_1.eq(Mux(nonzero, start - zeros, 0))]
         sign, nan, infinite = classes
         magnitude = Signal(result.bits - 1)
         padding = result.fraction_bits + 1 - significand_bits

@@ -1,7 +1,8 @@
 """Conversions against the golden model and SoftFloat."""
 
+import numpy as np
 import pytest
-from tests.support.arith import OPERATIONS, check, directed, random
+from tests.support.arith import OPERATIONS, check, decode, directed, random, rounded
 from tests.support.batch import Batch
 from tests.support.refusal import refused
 
@@ -28,6 +29,20 @@ def test_random_numbers(name, arith_cases) -> None:
     batch = unit(name)
     for operands in random(OPERATIONS[name], 3, arith_cases):
         check(batch, OPERATIONS[name], operands)
+
+
+@pytest.mark.parametrize(("fmt", "result"), [
+    (Float(4, 3), FP16), (Float(4, 10), Float(5, 12)), (Float(4, 3), Float(4, 6)), (FP16, Float(4, 3)),
+    (FP16, Float(5, 2)), (Float(4, 6), Float(3, 6)), (FP16, FP16),
+], ids=str)
+def test_every_number_of_other_formats(fmt, result) -> None:
+    patterns = np.arange(1 << fmt.bits, dtype=np.uint32)
+    expected = rounded(result, decode(fmt, patterns))
+    converted = Batch(FloatConverter(fmt, result))(patterns)
+    got = decode(result, converted)
+    assert (converted[np.isnan(got)] == result.quiet_nan).all()
+    np.testing.assert_array_equal(got, expected)
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(expected[got == 0]))
 
 
 def test_formats_are_checked() -> None:
