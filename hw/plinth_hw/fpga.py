@@ -117,7 +117,8 @@ def _tool(package: str, arguments: list[str], folder: Path, log: str) -> None:
                              stderr=subprocess.STDOUT)
     if run.returncode:
         lines = (folder / log).read_text().splitlines()
-        first = next((line for line in lines if "ERROR" in line or "Error" in line), "no message")
+        first = next((line for line in lines if "ERROR" in line or "Error" in line),
+                     f"exit code {run.returncode}")
         raise ToolError(f"{package} failed: {first.strip()}; install the locked wheels or see {folder / log}")
 
 
@@ -214,8 +215,10 @@ def area(page: Path, parameters: DieParameters) -> None:
     from plinth_hw.die import Die
 
     name = "die"
-    # Amaranth names a submodule's module after its path: blocks are the die's own, and elements are shared.
-    modules = synthesise(Die(parameters), name, keep=f"{name}.* %n {name}.*.* %u %n plinth_element_* %u")
+    # Modules are named after their paths. Shared ones and those of the matrix engine stay apart as well:
+    # ABC cannot hold the engine at once.
+    keep = f"{name}.* {name}.*.* %d {name}.matrix.* %u {name}.matrix.*.* %d plinth_* %u plinth_*.* %d"
+    modules = synthesise(Die(parameters), name, keep)
     lines = ["| block | LUT4 | LUT RAM | FF | MULT18X18D | DP16KD |",
              "| --- | ---: | ---: | ---: | ---: | ---: |"]
 

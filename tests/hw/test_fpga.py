@@ -1,0 +1,58 @@
+"""FPGA figures: what is counted, what is replaced, and one unit through synthesis."""
+
+from collections import Counter
+
+import pytest
+from tests.support.refusal import refused
+
+from plinth_hw import emit, fpga
+from plinth_hw.arith.convert import FloatConverter
+from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.arith.significand import SignificandMultiplier
+from plinth_hw.isa.formats import FP16, FP32
+
+
+def test_cells_are_counted() -> None:
+    cells = Counter({"LUT4": 10, "CCU2C": 3, "PFUMX": 2, "TRELLIS_FF": 7, "MULT18X18D": 1, "DP16KD": 4})
+    assert fpga.Size.of(cells) == fpga.Size(lut4=16, lut_ram=0, ff=7, dsp=1, block_ram=4)
+    assert fpga._total({"top": Counter({"block": 2, "LUT4": 1}), "block": Counter({"LUT4": 5})},
+                       "top") == Counter({"LUT4": 11})
+
+
+def test_table_is_replaced(tmp_path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- x -->\nold\n<!-- /x -->\nafter\n")
+    for _ in range(2):
+        fpga.replace_table(page, "x", ["| a |", "| - |"])
+        assert page.read_text() == "before\n<!-- x -->\n| a |\n| - |\n<!-- /x -->\nafter\n"
+    with pytest.raises(fpga.ToolError, match="has no markers <!-- y -->"):
+        fpga.replace_table(page, "y", [])
+
+
+def test_every_table_has_its_page() -> None:
+    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-area")):
+        assert f"<!-- {marker} -->\n|" in (fpga.ROOT / "docs" / f"{page}.md").read_text()
+
+
+def test_family_decides_the_multiplier() -> None:
+    assert "MULT18X18D" in emit.verilog(FloatMultiplier(FP32, FP32), "unit", family="ecp5")
+    assert "MULT18X18D" not in emit.verilog(FloatMultiplier(FP32, FP32), "unit")
+    unit = SignificandMultiplier(4)
+    with refused(ValueError, match="Only portable Verilog can be flattened, not that for 'ecp5'"):
+        emit.verilog(unit, "unit", flatten=True, family="ecp5")
+    emit.verilog(unit, "unit")
+
+
+@pytest.mark.slow
+def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(fpga, "FOLDER", tmp_path)
+    monkeypatch.setattr(fpga, "SEEDS", (1,))
+    size = fpga.Size.of(fpga.synthesise(FloatConverter(FP16, FP32), "unit")["unit"])
+    assert 20 < size.lut4 < 200 and 20 < size.ff < 100 and size.dsp == 0
+    fpga.synthesise(fpga.Bench(FloatConverter(FP16, FP32)), "unit_bench")
+    assert 60 < fpga.fmax("unit_bench") < 400
+
+
+def test_wrong_arguments(capsys) -> None:
+    assert fpga.main(["speed"]) == 2
+    assert "say arith or area" in capsys.readouterr().err
