@@ -18,7 +18,8 @@ struct Settings {
 };
 
 struct Counts {
-    uint64_t cycles, busy, stall_input, stall_output, stall_memory, words;
+    uint64_t cycles, busy, stall_input, stall_output, stall_memory, words, useful_macs, issued_macs;
+    uint64_t first_busy, last_busy;
 };
 
 class Random {
@@ -219,7 +220,7 @@ void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &m
             starting = false;
             started++;
         }
-        held_done.see(engine.done_valid, taking, engine.done_valid, "done");
+        held_done.see(engine.done_valid, taking, engine.done_payload, "done");
         if (engine.done_valid && taking) {
             check(finished < started, "done without a task");
             std::memcpy(done + 5 * finished++, &engine.done_payload, 20);
@@ -231,6 +232,12 @@ void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &m
         counts.stall_output += strobes >> 2 & 1;
         counts.stall_memory += strobes >> 3 & 1;
         counts.words += strobes >> 4 & 4095;
+        counts.useful_macs += strobes >> 16 & 65535;
+        counts.issued_macs += strobes >> 32 & 65535;
+        if (strobes & 1) {
+            if (counts.busy == 1) counts.first_busy = memory.cycle;
+            counts.last_busy = memory.cycle;
+        }
         port = 0;
 #define SAMPLE_READ(name) readers[port++].sample(memory, READ_PORT(model, name));
         FOR_READ_PORTS(SAMPLE_READ)

@@ -20,7 +20,8 @@ from plinth_sim.rtl.verilator import build_library
 _DONE_WORDS = 5
 _READ = ("request__valid", "request__ready", "request__payload", "data__valid", "data__ready",
          "data__payload")
-_COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words")
+_COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs",
+           "issued_macs", "first_busy", "last_busy")
 _WRITE = (*_READ, "response")
 _ENGINE = ("body__valid", "body__ready", "body__payload", "operation", "start__valid", "start__ready",
            "bases", "done__valid", "done__ready", "done__payload", "strobes")
@@ -45,6 +46,11 @@ class Outcome:
     stall_output: int
     stall_memory: int
     words: int
+    useful_macs: int
+    issued_macs: int
+    #: First and last cycle with ``busy``.
+    first_busy: int
+    last_busy: int
 
     @property
     def stalls(self) -> int:
@@ -81,11 +87,14 @@ class VerilatedEngine:
     parameters : DieParameters
     reads, writes : list of str
         Names of its read and write ports.
+    array_form : "cells" or "loops"
+        Form of a systolic array in it.
     """
 
-    def __init__(self, engine: Any, parameters: DieParameters, reads: list[str], writes: list[str]):
+    def __init__(self, engine: Any, parameters: DieParameters, reads: list[str], writes: list[str],
+                 array_form: emit.ArrayForm = "cells"):
         header = _ports_header(engine, parameters, reads, writes)
-        library = build_library({"engine.sv": emit.verilog(engine, "engine_top")}, "engine_top",
+        library = build_library({"engine.sv": emit.verilog(engine, "engine_top", array_form)}, "engine_top",
                                 cpp=[Path(__file__).with_name("engine_harness.cpp")],
                                 headers={"engine_ports.h": header}, jobs=1)
         self._run = ctypes.CDLL(str(library)).engine_run

@@ -38,7 +38,8 @@ class MatrixEngine(wiring.Component):
     """Runs GEMM tasks, see :class:`~plinth_hw.isa.tasks.MatrixBody`.
 
     ``payload_words`` of a task are the words of C that it stored, ``stall_cycles`` those in which no slot
-    of any task was multiplied since the task before completed, or, if later, since this one started.
+    of any task was multiplied since the task before completed, or, if later, since this one started; while
+    ``done`` waits they do not count.
 
     Parameters
     ----------
@@ -121,7 +122,7 @@ class MatrixEngine(wiring.Component):
                 loaded: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes
-        failed, finished, active, multiplies = Signal(), Signal(), Signal(), Signal()
+        failed, finished, stalled, multiplies = Signal(), Signal(), Signal(), Signal()
         tasks = Signal(TASKS_BITS)
         stalls, stored = Signal(32), Signal(32)
         m.d.comb += [
@@ -132,12 +133,12 @@ class MatrixEngine(wiring.Component):
             done.payload.error.eq(output.ended.payload),
             done.payload.stall_cycles.eq(stalls), done.payload.payload_words.eq(stored),
             done.payload.useful_macs.eq(Mux(failed, 0, feeder.total.payload)),
-            active.eq(tasks != 0), multiplies.eq(feeder.issued_macs != 0),
+            multiplies.eq(feeder.issued_macs != 0), stalled.eq((tasks != 0) & ~done.valid & ~multiplies),
             strobes.words.eq(output.words + loaded),  # type: ignore[operator]
             strobes.useful_macs.eq(feeder.useful_macs), strobes.issued_macs.eq(feeder.issued_macs),
             strobes.busy.eq(multiplies),
         ]
-        with m.If(active & ~multiplies):
+        with m.If(stalled):
             with m.If(feeder.blocked):
                 m.d.comb += strobes.stall_output.eq(1)
             with m.Elif(sequencer.running | feeder.waiting):
@@ -146,6 +147,6 @@ class MatrixEngine(wiring.Component):
                 m.d.comb += strobes.stall_memory.eq(1)
         m.d.sync += [
             tasks.eq(tasks + sequencer.began - finished),
-            stalls.eq(Mux(finished, 0, stalls + (active & ~multiplies))),
+            stalls.eq(Mux(finished, 0, stalls + stalled)),
             stored.eq(Mux(finished, 0, stored + output.words)),
         ]
