@@ -1,6 +1,7 @@
 """cocotb tests of the CocotbDevice adaptor on the stand-in die, and one that fails on purpose."""
 
 import os
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,8 @@ WORDS = 1 << 14
 async def copies_and_sends(dut: Any) -> None:
     """What a driver does: registers, memory, start, wait; in a thread."""
     dies, axi_ports = int(os.environ["DIES"]), int(os.environ["AXI_PORTS"])
-    parameters = preset("ndp-tiny", beat_words=4 * axi_ports, axi_ports=axi_ports)
+    parameters = preset("ndp-tiny", beat_words=4 * axi_ports, axi_ports=axi_ports,
+                        memory_words_per_cycle=Fraction(4))
     array = await CocotbArray.start(dut, parameters, dies=dies, memory_words=WORDS)
     data = np.random.default_rng(cocotb.RANDOM_SEED).integers(0, 2**32, 64 * 4 * axi_ports, dtype=np.uint32)
 

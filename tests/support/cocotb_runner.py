@@ -1,62 +1,50 @@
 """Runs cocotb tests under Verilator: the one shared runner helper.
 
-Builds are cached under ``build/cocotb/<hash>`` by everything that decides them, results of each pytest
-node go to a folder of their own under ``build/cocotb/results``. Tests run without waves; a run with
-failures is repeated with the same seed and with waves, which leaves ``dump.vcd`` beside the results.
+Simulators come from ``verilator.build_program``, which caches them by everything that decides them; only
+the top module's ports are visible to cocotb, which keeps builds short and simulation fast. Results of each
+pytest node go to a folder of their own under ``build/cocotb``. Tests run without waves; tests that fail are
+repeated with the same seed on a simulator with tracing, which leaves ``dump.vcd`` beside the results.
 """
 
-import importlib.metadata
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from xml.etree import ElementTree
 
+import cocotb_tools.config
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
 
 from plinth_sim.rtl import verilator
 
-
-@contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """``os.environ`` replaced for a while: cocotb's runner takes the tools' settings from there."""
-    before = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+_TIMESCALE = ("1ns", "1ps")
 
 
-def build(sources: Mapping[str, str], top: str) -> Path:
-    """Folder of the simulator (cached).
+def build(sources: Mapping[str, str], top: str, *, trace: bool = False) -> Path:
+    """The simulator (cached).
 
     Parameters
     ----------
     sources : mapping of file name to text
         Verilog, and ``.vlt`` waivers before it.
+    trace : bool
+        Whether it can write waves.
     """
-    tool = verilator.find()
-    arguments = ["--no-timing", "-Wno-fatal", "-Wno-lint", "-Wno-style", "--x-assign", "fast",
-                 "--x-initial", "fast"]
-    key = verilator.digest(tool.version_text, importlib.metadata.version("cocotb"), verilator.compiler(), top,
-                           *arguments, *(text for item in sources.items() for text in item))
-    folder = verilator.build_root() / "cocotb" / key
-    with verilator.cached_folder(folder) as scratch:
-        if scratch is not None:
-            source_folder = scratch / "source"
-            source_folder.mkdir()
-            for name, text in sources.items():
-                (source_folder / name).write_text(text)
-            with _environment(verilator.environment()):
-                get_runner("verilator").build(
-                    sources=[source_folder / name for name in sources], hdl_toplevel=top, always=True,
-                    build_dir=scratch, build_args=arguments, waves=True, timescale=("1ns", "1ps"),
-                    log_file=folder.with_name(key + ".log"))
-    return folder
+    libraries = cocotb_tools.config.libs_dir
+    return verilator.build_program(
+        sources, top, cpp=[cocotb_tools.config.share_dir / "lib" / "verilator" / "verilator.cpp"],
+        headers={"Vtop.h": f'#include "{verilator.MODEL}.h"\nusing Vtop = {verilator.MODEL};\n'},
+        flags=["--vpi", "--public-depth", "1", "--x-assign", "fast", "--x-initial", "fast", "--timescale",
+               "/".join(_TIMESCALE)],
+        runtime=["verilated_vpi", "verilated_dpi"], trace=trace,
+        link=[f"-Wl,-rpath,{libraries}", f"-L{libraries}", "-lcocotbvpi_verilator"])
+
+
+def _failed(results: Path) -> list[str]:
+    """Names of the tests that failed."""
+    return [str(case.get("name")) for case in ElementTree.parse(results).iter("testcase")
+            if case.find("failure") is not None or case.find("error") is not None]
 
 
 def _folder_name() -> str:
@@ -85,29 +73,32 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
     AssertionError
         If a test fails or none ran; the message names the results and the waves.
     """
-    folder = build(sources, top)
-    results = verilator.build_root() / "cocotb" / "results" / _folder_name()
+    results = verilator.build_root() / "cocotb" / _folder_name()
     results.mkdir(parents=True, exist_ok=True)
-    (results / "dump.vcd").unlink(missing_ok=True)
+    log, waves = results / "run.log", results / "dump.vcd"
+    waves.unlink(missing_ok=True)
 
-    def once(waves: bool) -> tuple[int, int]:
-        runner = get_runner("verilator")
-        log = results / ("waves.log" if waves else "run.log")
-        path = runner.test(module, top, hdl_toplevel_lang="verilog", testcase=testcase, seed=seed,
-                           waves=waves, extra_env=dict(environment or {}), build_dir=folder, test_dir=results,
-                           timescale=("1ns", "1ps"), log_file=log)
-        return get_results(path)
-
-    def outcome(waves: bool) -> tuple[int, int]:
+    def once(trace: bool, cases: str | Sequence[str] | None) -> tuple[int, list[str]]:
+        """Number of tests that ran, and names of those that failed."""
+        simulator = build(sources, top, trace=trace)
+        path = results / "results.xml"
+        path.unlink(missing_ok=True)
         try:
-            return once(waves)
-        except SystemExit as error:  # the runner's answer to a simulator that wrote no results
-            return (0, 1) if error.code else (0, 0)
+            path = get_runner("verilator").test(
+                module, top, hdl_toplevel_lang="verilog", testcase=cases, seed=seed, waves=trace,
+                extra_env=dict(environment or {}), build_dir=simulator.parent, test_dir=results,
+                results_xml=str(path), timescale=_TIMESCALE,
+                log_file=results / "waves.log" if trace else log)
+            return get_results(path)[0], _failed(path)
+        except SystemExit as error:  # the runner's answer to failures, and to a simulator that broke down
+            if path.exists():
+                return get_results(path)[0], _failed(path)
+            raise AssertionError(f"the simulator ended without results: log {log}") from error
 
-    ran, failed = outcome(waves=False)
+    ran, failed = once(False, testcase)
     if failed:
-        outcome(waves=True)
-        raise AssertionError(f"{failed} of {ran} cocotb tests failed: log {results / 'run.log'}, "
-                             f"waves {results / 'dump.vcd'}")
-    assert ran, f"no cocotb test ran: log {results / 'run.log'}"
+        once(True, failed)
+        raise AssertionError(f"{len(failed)} of {ran} cocotb tests failed ({', '.join(failed)}): log {log}, "
+                             f"waves {waves}")
+    assert ran, f"no cocotb test ran: log {log}"
     return results

@@ -45,7 +45,7 @@ class CocotbDevice:
         self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
                                         dut.clk, dut.rst)
         self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk,
-                             dut.rst, size=max(4096, 4 * slice_words * beats))
+                             dut.rst, mem=bytearray(max(4096, 4 * slice_words * beats)))
                       for port in range(parameters.axi_ports)]
         # slices[p][b]: the words of beat b that are behind port p
         words = slice_words * beats

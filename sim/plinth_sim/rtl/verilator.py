@@ -1,8 +1,8 @@
 """The one place that knows Verilator: which one to use, its environment, cached builds, lint.
 
-:func:`build_library` turns Verilog and C++ into a shared library. Verilator only writes C++ here; the
-compiler is called directly, one process a file, so that neither make nor Verilator's own makefile
-takes part. Results lie under ``build/verilator/<hash>/``, where the hash covers everything that
+:func:`build_library` turns Verilog and C++ into a shared library that runs fast, :func:`build_program` into
+a program that is compiled quickly. Verilator only writes C++ here; the compiler is called directly, one
+process a file, so that neither make nor Verilator's own makefile takes part. Results lie under ``build/verilator/<hash>/``, where the hash covers everything that
 decides them: Verilog, C++, flags, the versions of Verilator and the compiler, and the processor (the code is
 made for the machine it is built on). A build happens in a folder of its own and is renamed when it is
 complete; a lock file per hash keeps concurrent builders from doing the work twice.
@@ -29,8 +29,10 @@ OLDEST = (5, 36)
 FAST_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert")
 #: The compiler's flags for code that runs every cycle.
 FAST_COMPILE = ("-O3", "-march=native")
-#: The compiler's flags for code that runs once (Verilator marks it).
-ONCE_COMPILE = ("-O1",)
+#: The same where a short build matters more.
+QUICK_COMPILE = ("-O1",)
+#: The compiler's flags for code that runs once (Verilator marks it), in each case.
+ONCE_COMPILE = {FAST_COMPILE: ("-O1",), QUICK_COMPILE: ("-O0",)}
 #: Every C++ file: position independent, and without warnings about generated code.
 COMMON_COMPILE = ("-std=c++17", "-fPIC", "-pthread", "-fno-strict-aliasing", "-faligned-new", "-w")
 #: Name of the C++ class that Verilator makes of the top module.
@@ -243,10 +245,10 @@ def _compile(jobs: int, commands: Sequence[Sequence[str]], folder: Path, log: Pa
             raise
 
 
-def _runtime_objects(tool: Verilator, trace: bool, jobs: int) -> list[Path]:
+def _runtime_objects(tool: Verilator, trace: bool, further: Sequence[str], jobs: int) -> list[Path]:
     """Verilator's runtime library as object files, compiled once for all builds."""
     cxx = compiler()
-    names = ["verilated", "verilated_threads"] + (["verilated_vcd_c"] if trace else [])
+    names = ["verilated", "verilated_threads", *(["verilated_vcd_c"] if trace else []), *further]
     flags = [*COMMON_COMPILE, "-O2", "-march=native"]
     key = digest(tool.version_text, str(tool.root), _compiler_identity(cxx), *flags, *names)
     folder = build_root() / "verilator" / f"runtime-{key}"
@@ -261,16 +263,17 @@ def _runtime_objects(tool: Verilator, trace: bool, jobs: int) -> list[Path]:
     return [folder / f"{name}.o" for name in names]
 
 
-def _units(folder: Path, include: Sequence[Path]) -> list[tuple[str, tuple[str, ...]]]:
+def _units(folder: Path, include: Sequence[Path],
+           optimise: tuple[str, ...]) -> list[tuple[str, tuple[str, ...]]]:
     """Generated C++ grouped into translation units: (file, flags). What runs once is one unit."""
     files = sorted(path.name for path in folder.glob(f"{MODEL}*.cpp"))
     once = [name for name in files if name.endswith("__Slow.cpp") or "__Slow__" in name]
     often = [name for name in files if name not in once]
-    result: list[tuple[str, tuple[str, ...]]] = [(name, FAST_COMPILE) for name in often]
+    result: list[tuple[str, tuple[str, ...]]] = [(name, optimise) for name in often]
     if once:
         (folder / "once.cpp").write_text("".join(f'#include "{name}"\n' for name in once))
-        result.append(("once.cpp", ONCE_COMPILE))
-    return result + [(path.name, FAST_COMPILE) for path in include]
+        result.append(("once.cpp", ONCE_COMPILE[optimise]))
+    return result + [(path.name, optimise) for path in include]
 
 
 def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *,
@@ -308,6 +311,44 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
     ToolError
         If Verilator or the compiler is missing or fails.
     """
+    return _build(sources, top, f"{top}.so", cpp=cpp, headers=headers, flags=flags,
+                  compile_flags=compile_flags, trace=trace, jobs=jobs, optimise=FAST_COMPILE, runtime=(),
+                  link=("-shared",))
+
+
+def build_program(sources: Mapping[str, str] | Iterable[Path | str], top: str, *, cpp: Sequence[Path],
+                  headers: Mapping[str, str] | None = None, flags: Sequence[str] = (),
+                  runtime: Sequence[str] = (), link: Sequence[str] = (), trace: bool = False,
+                  jobs: int | None = None) -> Path:
+    """Verilate a design and compile it, with C++ of our own that has ``main``, into a program.
+
+    Parameters are those of :func:`build_library`, and
+
+    Parameters
+    ----------
+    runtime : sequence of str
+        Further parts of Verilator's runtime (``verilated_vpi`` ...).
+    link : sequence of str
+        Flags for the linker.
+
+    Returns
+    -------
+    Path
+        The program, named after the top module.
+
+    Raises
+    ------
+    ToolError
+        If Verilator or the compiler is missing or fails.
+    """
+    return _build(sources, top, top, cpp=cpp, headers=headers, flags=flags, compile_flags=(), trace=trace,
+                  jobs=jobs, optimise=QUICK_COMPILE, runtime=runtime, link=link)
+
+
+def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: str, *, cpp: Sequence[Path],
+           headers: Mapping[str, str] | None, flags: Sequence[str], compile_flags: Sequence[str], trace: bool,
+           jobs: int | None, optimise: tuple[str, ...], runtime: Sequence[str], link: Sequence[str]) -> Path:
+    """Verilate, compile and link to ``name`` in the build's folder."""
     verilog = read_sources(sources)
     own = read_sources(cpp)
     headers = dict(headers or {})
@@ -317,36 +358,36 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
     arguments = ["--cc", "--prefix", MODEL, "--top-module", top, "--no-timing", "-Wno-fatal", "-Wno-lint",
                  "-Wno-style", *(["--trace-vcd"] if trace else []), *flags]
     key = digest(tool.version_text, _compiler_identity(cxx), *arguments, "compile", *COMMON_COMPILE,
-                 *FAST_COMPILE, *ONCE_COMPILE, *compile_flags,
+                 *optimise, *ONCE_COMPILE[optimise], *compile_flags, *link, name, *runtime,
                  *(text for files in (verilog, own, headers) for item in files.items() for text in item))
     folder = build_root() / "verilator" / key
-    library = folder / f"{top}.so"
+    result = folder / name
     log = folder.with_name(key + ".log")
     with cached_folder(folder) as scratch:
         if scratch is None:
-            return library
+            return result
         log.unlink(missing_ok=True)
-        for name, text in {**verilog, **own, **headers}.items():
-            (scratch / name).write_text(text)
+        for file, text in {**verilog, **own, **headers}.items():
+            (scratch / file).write_text(text)
         made = scratch / "made"
         _run([str(tool.script), *arguments, "--Mdir", str(made), *verilog], scratch, log,
              "Verilator", "correct the Verilog (or the block that it was made from)", environment())
-        for name, text in {**own, **headers}.items():
-            (made / name).write_text(text)
+        for file, text in {**own, **headers}.items():
+            (made / file).write_text(text)
         include = [f"-I{made}", f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
                    "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
                    "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
-        units = _units(made, [Path(name) for name in own])
+        units = _units(made, [Path(file) for file in own], optimise)
         # The largest files start first, so that no long one is left to the end.
         units.sort(key=lambda unit: (made / unit[0]).stat().st_size, reverse=True)
-        _compile(jobs, [[cxx, *COMMON_COMPILE, *optimise, *compile_flags, *include, "-c", name, "-o",
-                         name + ".o"] for name, optimise in units], made, log)
-        _run([cxx, "-shared", "-pthread", "-o", str(scratch / library.name),
-              *(str(made / (name + ".o")) for name, _ in units),
-              *map(str, _runtime_objects(tool, trace, jobs))], made, log, "the linker", "see the log")
+        _compile(jobs, [[cxx, *COMMON_COMPILE, *level, *compile_flags, *include, "-c", file, "-o",
+                         file + ".o"] for file, level in units], made, log)
+        _run([cxx, "-pthread", "-o", str(scratch / name), *(str(made / (file + ".o")) for file, _ in units),
+              *map(str, _runtime_objects(tool, trace, runtime, jobs)), *link], made, log, "the linker",
+             "see the log")
         for path in made.glob("*.o"):
             path.unlink()
-    return library
+    return result
 
 
 def lint(sources: Sequence[Path | str], top: str | None = None, waivers: Sequence[Path | str] = ()) -> None:
