@@ -214,6 +214,19 @@ def test_few_k_steps(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("availability", [0.15, 0.5])
+def test_shapes_change_while_tiles_wait(name: str, availability: float) -> None:
+    """Tasks of a few tiles with another interleave shape each, where stores are slow: tiles of the task
+    before still lie in the output buffer."""
+    writer = Writer(name, np.random.default_rng(11))
+    for number in range(40):
+        option = (0, 3, 1, 2, 3, 0, 2, 1)[number % 8]
+        writer.gemm(GEOMETRIES[name].a_span[option] + 1, GEOMETRIES[name].b_span[option], 6, option,
+                    accumulate=number % 3 == 0)
+    run(name, writer.tasks, availability=availability, latency=1)
+
+
+@pytest.mark.parametrize("name", ENGINES)
 def test_alignment(name: str) -> None:
     """Every word of a beat that a row can start at, for each operand, and strides that keep and change it."""
     writer = Writer(name, np.random.default_rng(4))
