@@ -1,0 +1,353 @@
+"""Register file: the whole map against a table, AXI4-Lite's rules, pulses and latches."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import simulate
+from tests.support.axi_lite import Master, monitor, pause
+
+from plinth_hw.control.errors import ErrorInfo
+from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count, rate_word
+from plinth_hw.control.sequencer import Sequencer
+from plinth_hw.isa import registers as regs
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.tasks import Engine, ErrorCode
+
+OKAY, SLVERR = 0, 2
+TINY = preset("ndp-tiny")
+FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), counters=16, die_bits=4,
+             ports=1)
+ONES = (1 << 32) - 1
+CYCLE = 0x123456789ABCDEF0
+
+
+class Surroundings:
+    """What the register file asks: update counters, performance counters and the sequencer."""
+
+    def __init__(self, dut: Registers, rng: np.random.Generator) -> None:
+        self.dut = dut
+        self.rng = rng
+        self.update = {(is_base, index): int(rng.integers(1 << 32))
+                       for is_base in (0, 1) for index in range(dut.parameters.counters)}
+        self.performance = [int(value) for value in
+                            rng.integers(0, 1 << 63, counter_count(dut.parameters), dtype=np.uint64)]
+        self.inspected = {(engine, kind): int(rng.integers(1 << 32))
+                          for engine in range(len(dut.engines)) for kind in range(4)}
+
+    def benches(self) -> list[Callable[[Any], Any]]:
+        """Background benches, one for each of the three."""
+        dut = self.dut
+
+        def counter(ctx: Any) -> int:
+            key = (ctx.get(dut.host_is_base), ctx.get(dut.host_index))
+            value = self.update[key]
+            if ctx.get(dut.host_write):
+                self.update[key] = ctx.get(dut.host_write_data)
+            return value
+
+        return [self._answer(dut.host_valid, dut.host_ready, dut.host_read_data, counter),
+                self._answer(dut.read_valid, dut.read_ready, dut.read_data,
+                             lambda ctx: self.performance[ctx.get(dut.read_index)]),
+                self._answer(dut.inspect_valid, dut.inspect_ready, dut.inspect_data,
+                             lambda ctx: self.inspected[ctx.get(dut.inspect_engine),
+                                                        ctx.get(dut.inspect_kind)])]
+
+    def _answer(self, valid: Any, ready: Any, result: Any,
+                value: Callable[[Any], int]) -> Callable[[Any], Any]:
+        async def bench(ctx: Any) -> None:
+            while True:  # no until(): that one complains when it is abandoned
+                *_, wanted = await ctx.tick().sample(valid)
+                if not wanted:
+                    continue
+                await pause(ctx, int(self.rng.integers(0, 4)))
+                assert ctx.get(valid), "a request was withdrawn"
+                ctx.set(result, value(ctx))
+                ctx.set(ready, 1)
+                await ctx.tick()
+                ctx.set(ready, 0)
+                ctx.set(result, int(self.rng.integers(1 << 32)))
+
+        return bench
+
+
+def set_inputs(ctx: Any, dut: Registers) -> None:
+    """States and errors that tell every field from every other."""
+    for signal, value in ((dut.running, 1), (dut.done, 0), (dut.error, 1), (dut.code, ErrorCode.BAD_COUNTER),
+                          (dut.task, 0xABCD0123), (dut.record_count, 0x777), (dut.cycle, CYCLE)):
+        ctx.set(signal, value)
+    ctx.set(dut.info, ErrorInfo.const({"engine": 3, "counter": 0x5A, "die": 0x2C1}))
+    for position in range(len(dut.engines)):
+        ctx.set(getattr(dut, f"status_{position}"),
+                {"runs": position & 1, "waits": position != 1, "counter": 0x40 + position})
+        ctx.set(getattr(dut, f"first_busy_{position}"), 0x1000 + position)
+        ctx.set(getattr(dut, f"last_busy_{position}"), 0x2000 + position)
+
+
+class Map:
+    """The register map as a table: what a read must give, and what a write changes."""
+
+    def __init__(self, parameters: DieParameters, around: Surroundings) -> None:
+        self.parameters = parameters
+        self.around = around
+        self.high = 0
+        bits = parameters.address_bits
+        self.routes = range(regs.ROUTES, regs.ROUTES + (4 << parameters.die_bits), 4)
+        #: Widths and values of registers that are read and written.
+        self.widths: dict[int, int] = {
+            Register.TASK_BASE: bits, Register.RECORD_BASE: bits, Register.WATCHDOG: 32,
+            Register.DIE: parameters.die_bits, Register.MEMORY_WORDS: 32, Register.LINK_RATE: 16,
+            **{regs.BASES + 4 * base: bits for base in range(regs.BASE_COUNT)},
+            **dict.fromkeys(self.routes, max(1, (parameters.ports - 1).bit_length()))}
+        self.values: dict[int, int] = dict.fromkeys(self.widths, 0)
+        self.values[Register.MEMORY_WORDS] = ONES
+        self.values[Register.LINK_RATE] = rate_word(parameters.link_rate)
+        self.fixed: dict[int, int] = {
+            Register.ID: regs.IDENTITY, Register.VERSION: regs.ISA_VERSION, Register.CONTROL: 0,
+            Register.STATUS: 0b101, Register.ERROR_CODE: ErrorCode.BAD_COUNTER.value,
+            Register.ERROR_TASK: 0xABCD0123, Register.ERROR_INFO: 0x02C15A03, Register.RECORD_COUNT: 0x777}
+        #: 64-bit registers.
+        self.long: dict[int, int] = {Register.CYCLE: CYCLE}
+        engines = sorted(parameters.engines, key=lambda engine: engine.value)
+        for position, engine in enumerate(engines):
+            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
+            runs, waits = position & 1, int(position != 1)
+            self.fixed |= {
+                block + EngineRegister.STATE: runs | waits << 1,
+                block + EngineRegister.WAIT_COUNTER: (1 << 31 | 0x40 + position) * waits,
+                block + EngineRegister.FIRST_BUSY: 0x1000 + position,
+                block + EngineRegister.LAST_BUSY: 0x2000 + position,
+                block + EngineRegister.TASK: around.inspected[position, Sequencer.INSPECT_TASK],
+                block + EngineRegister.WAIT_VALUE: around.inspected[position, Sequencer.INSPECT_WAIT]}
+            self.long |= {block + EngineRegister.BUSY + 8 * index:
+                          around.performance[ENGINE_COUNTERS * position + index]
+                          for index in range(ENGINE_COUNTERS)}
+        rest: list[int] = [
+            Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ, Register.WORDS_WRITTEN,
+            *(regs.LINK_WORDS + 8 * port for port in range(parameters.ports))]
+        self.long |= dict(zip(rest, around.performance[ENGINE_COUNTERS * len(engines):], strict=True))
+        self.update = {start + 4 * index: (is_base, index)
+                       for is_base, start in enumerate((regs.COUNTERS, regs.COUNTER_BASES))
+                       for index in range(parameters.counters)}
+
+    def addresses(self) -> list[int]:
+        """Every register's address."""
+        return [*self.values, *self.fixed, *self.long, *(address + 4 for address in self.long), *self.update]
+
+    def read(self, address: int) -> tuple[int, int]:
+        """Data and response."""
+        for table in (self.values, self.fixed):
+            if address in table:
+                return table[address], OKAY
+        if address in self.update:
+            return self.around.update[self.update[address]], OKAY
+        if address in self.long:
+            self.high = self.long[address] >> 32
+            return self.long[address] & ONES, OKAY
+        return (self.high, OKAY) if address - 4 in self.long else (0, SLVERR)
+
+    def write(self, address: int, value: int, strobe: int) -> int:
+        """Response."""
+        if strobe != 0xF or address % 4:
+            return SLVERR
+        _, response = self.read(address)
+        if address in self.values:
+            self.values[address] = value & ((1 << self.widths[address]) - 1)
+        return response
+
+
+@pytest.mark.parametrize("parameters", [TINY, FEW], ids=["all", "few"])
+def test_every_register_and_hole(parameters: DieParameters) -> None:
+    """Reads and writes of all registers, and of addresses and strobes that must answer SLVERR and do nothing,
+    in random order, with every channel at random."""
+    rng = np.random.default_rng(len(parameters.engines))
+    dut = Registers(parameters)
+    around = Surroundings(dut, rng)
+    table = Map(parameters, around)
+    host = Master(dut.axil)
+    singles = [address for address in table.addresses() if not regs.ROUTES <= address < regs.LINK_WORDS]
+    routes: list[tuple[int, int]] = []
+    expected_routes: list[tuple[int, int]] = []
+
+    async def bench(ctx: Any) -> None:
+        set_inputs(ctx, dut)
+        for address in singles:
+            assert await host.read(ctx, address) == table.read(address), hex(address)
+        for _ in range(900):
+            kind = rng.random()
+            if kind < 0.45:
+                address = int(rng.choice(singles))
+            elif kind < 0.7:
+                address = int(rng.choice(table.addresses()))
+            elif kind < 0.8:
+                address = int(rng.choice(table.addresses())) + int(rng.integers(1, 4))
+            else:
+                address = int(rng.integers(1 << 14)) * 4
+            waits = tuple(int(wait) for wait in rng.integers(0, 3, 3) * (rng.random() < 0.5))
+            if rng.random() < 0.5:
+                got = await host.read(ctx, address, waits)
+                assert got == (table.read(address) if address % 4 == 0 else (0, SLVERR)), hex(address)
+                continue
+            value = int(rng.integers(1 << 32))
+            strobe = 0xF if rng.random() < 0.8 else int(rng.integers(0, 15))
+            before = around.update.copy()
+            assert await host.write(ctx, address, value, strobe, waits) == table.write(address, value, strobe)
+            if address in table.update and strobe == 0xF:
+                before[table.update[address]] = value
+            assert around.update == before, hex(address)
+            if address in table.routes and strobe == 0xF:
+                expected_routes.append(((address - regs.ROUTES) // 4, table.values[address]))
+        for name, register in (("task_base", Register.TASK_BASE), ("record_base", Register.RECORD_BASE),
+                               ("watchdog", Register.WATCHDOG), ("die", Register.DIE),
+                               ("memory_words", Register.MEMORY_WORDS), ("link_rate", Register.LINK_RATE)):
+            assert ctx.get(getattr(dut, name)) == table.values[register]
+        for base in range(regs.BASE_COUNT):
+            assert ctx.get(dut.bases[base]) == table.values[regs.BASES + 4 * base]
+        assert routes == expected_routes and routes
+
+    async def watch_routes(ctx: Any) -> None:
+        while True:
+            *_, write = await ctx.tick().sample(dut.route_write)
+            if write.valid:
+                routes.append((write.destination, write.port))
+
+    simulate(dut, bench, background=[*around.benches(), monitor(dut.axil), watch_routes])
+
+
+def test_reads_and_writes_at_once_take_turns() -> None:
+    """A master that always wants both gets them in turn; no access is lost or answered twice."""
+    dut = Registers(TINY)
+    host = Master(dut.axil)
+    order: list[str] = []
+    count = 30
+
+    async def writer(ctx: Any) -> None:
+        for number in range(count):
+            assert await host.write(ctx, regs.BASES, number) == OKAY
+
+    async def reader(ctx: Any) -> None:
+        seen = []
+        for _ in range(count):
+            seen.append(await host.get(ctx, regs.BASES))
+        # Between two reads lies one write.
+        assert seen == list(range(seen[0], seen[0] + count)) and seen[0] in (0, ONES)
+
+    async def watch(ctx: Any) -> None:
+        while True:
+            *_, write, read = await ctx.tick().sample(dut.axil.awvalid & dut.axil.awready,
+                                                      dut.axil.arvalid & dut.axil.arready)
+            assert not (write and read)
+            order.extend(["write"] * write + ["read"] * read)
+
+    simulate(dut, writer, reader, background=[monitor(dut.axil), watch])
+    assert order == ["write", "read"] * count
+
+
+def test_write_waits_for_address_and_data() -> None:
+    """Neither is taken without the other, and reads go on meanwhile."""
+    dut = Registers(TINY)
+    host = Master(dut.axil)
+
+    async def bench(ctx: Any) -> None:
+        for first, second in (("aw", "w"), ("w", "aw")):
+            ctx.set(dut.axil.awaddr, Register.WATCHDOG)
+            ctx.set(dut.axil.wstrb, 0xF)
+            ctx.set(getattr(dut.axil, f"{first}valid"), 1)
+            for _ in range(3):
+                *_, ready = await ctx.tick().sample(getattr(dut.axil, f"{first}ready"))
+                assert not ready
+            assert await host.get(ctx, Register.ID) == regs.IDENTITY
+            ctx.set(getattr(dut.axil, f"{second}valid"), 1)
+            *_, address, word = await ctx.tick().sample(dut.axil.awready, dut.axil.wready)
+            assert address and word
+            ctx.set(dut.axil.awvalid, 0)
+            ctx.set(dut.axil.wvalid, 0)
+            ctx.set(dut.axil.bready, 1)
+            await ctx.tick().until(dut.axil.bvalid)
+            ctx.set(dut.axil.bready, 0)
+
+    simulate(dut, bench, background=[monitor(dut.axil)])
+
+
+def test_latency() -> None:
+    """The response comes in the second cycle after the handshake, that of a route in the third."""
+    dut = Registers(TINY)
+
+    async def bench(ctx: Any) -> None:
+        for address, cycles in ((Register.ID, 2), (0x3FC, 2), (regs.ROUTES, 3), (Register.ID + 1, 1)):
+            ctx.set(dut.axil.araddr, address)
+            ctx.set(dut.axil.arvalid, 1)
+            ctx.set(dut.axil.rready, 1)
+            await ctx.tick().until(dut.axil.arready)
+            ctx.set(dut.axil.arvalid, 0)
+            taken = 1
+            while not ctx.get(dut.axil.rvalid):
+                await ctx.tick()
+                taken += 1
+            assert taken == cycles
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize(("running", "error"), [(0, 0), (1, 0), (0, 1), (1, 1)])
+def test_control_pulses(running: int, error: int) -> None:
+    """Each bit of CONTROL gives one pulse, where the die's state allows it; so does RECORD_COUNT."""
+    dut = Registers(TINY)
+    host = Master(dut.axil)
+    pulses: list[tuple[int, ...]] = []
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.running, running)
+        ctx.set(dut.error, error)
+        for value in range(8):
+            pulses.clear()
+            await host.put(ctx, Register.CONTROL, value)
+            wanted = (value & 1 and not running and not error, value & 2 and not running, value & 4, 0)
+            assert pulses == ([tuple(map(bool, wanted))] if any(wanted) else [])
+        pulses.clear()
+        await host.get(ctx, Register.CONTROL)
+        assert await host.write(ctx, Register.CONTROL, 7, 0b0111) == SLVERR
+        assert not pulses
+        await host.put(ctx, Register.RECORD_COUNT, 55)
+        assert pulses == ([] if running else [(0, 0, 0, 1)])
+        assert running or ctx.get(dut.record_data) == 55
+
+    async def watch(ctx: Any) -> None:
+        while True:
+            *_, start, error_, counters, record = await ctx.tick().sample(
+                dut.start, dut.clear_error, dut.clear_counters, dut.record_write)
+            if start or error_ or counters or record:
+                pulses.append((start, error_, counters, record))
+
+    simulate(dut, bench, background=[watch])
+
+
+def test_low_word_latches_the_high_word() -> None:
+    """Both words of a counter that moves on belong together; the latch is shared by all counters."""
+    dut = Registers(TINY)
+    host = Master(dut.axil)
+    around = Surroundings(dut, np.random.default_rng(1))
+    busy = regs.ENGINES + EngineRegister.BUSY
+
+    async def bench(ctx: Any) -> None:
+        ctx.set(dut.cycle, 0x7_FFFFFFFF)
+        assert await host.get(ctx, Register.CYCLE) == ONES
+        ctx.set(dut.cycle, 0x8_00000000)
+        assert await host.get(ctx, Register.CYCLE + 4) == 7
+        around.performance[0] = 0x9_FFFFFFFF
+        assert await host.get(ctx, busy) == ONES
+        around.performance[0] = 0xA_00000000
+        assert await host.get(ctx, busy + 4) == 9
+        assert await host.get(ctx, Register.CYCLE + 4) == 9
+        assert await host.get(ctx, Register.CYCLE) == 0
+        assert await host.get(ctx, busy + 4) == 8
+
+    simulate(dut, bench, background=around.benches())
+
+
+def test_bad_link_rate() -> None:
+    with pytest.raises(ValueError, match="fraction of numbers up to 255, not 255/256"):
+        rate_word(preset("ndp-tiny").link_rate * 17 / 16)  # 255/256
