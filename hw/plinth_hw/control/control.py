@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from plinth_hw.control.counters import BusyWindow, PerformanceCounters
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
-from plinth_hw.control.errors import SCHEDULER, Cause, Errors, Watchdog
+from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer

@@ -9,8 +9,9 @@
 
 Each counter has a short register that adds every cycle. A sweep visits one after another, adds its register
 to the 64-bit sum in memory and empties it; the registers are long enough for the longest sweep. A read
-visits its counter out of turn, so that it returns the exact sum. A visit takes 3 cycles, 5 with a carry into the
-high word or a read. After reset, and on ``clear``, the memory is cleared, two cycles for each counter.
+visits its counter out of turn, so that it returns the exact sum. A visit takes 3 cycles, 5 with a carry into
+the high word or a read. After reset, and on ``clear``, the memory is cleared, two cycles for each counter;
+what is counted meanwhile is lost.
 """
 
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ class PerformanceCounters(wiring.Component):
     Parameters
     ----------
     bits : sequence of int
-        Width of each counter's increment, at least 1.
+        Width of each counter's increment, at least 1; with the bits of a sweep's length at most 32.
 
     Members
     -------
@@ -42,12 +43,23 @@ class PerformanceCounters(wiring.Component):
     read_index : In
         Which one, stable while ``read_valid``.
     read_data : Out(64)
-        Its value, valid with ``read_ready``.
+        Its value, valid with ``read_ready``: all increments up to 5 cycles before. Between two reads
+        ``read_valid`` is low for a cycle, so that the sweep goes on.
+
+    Raises
+    ------
+    ValueError
+        If there is no counter, or an increment is too narrow or too wide.
     """
 
     def __init__(self, bits: Sequence[int]) -> None:
         if not bits or any(width < 1 for width in bits):
             raise ValueError(f"Increments need at least one bit each, not {bits!r}")
+        #: Bits of the cycles of a sweep.
+        self.sweep_bits = (len(bits) * _VISIT_CYCLES).bit_length()
+        if max(bits) + self.sweep_bits > 32:
+            raise ValueError(f"Increments of {len(bits)} counters may have at most "
+                             f"{32 - self.sweep_bits} bits, not {max(bits)}")
         self.bits = tuple(bits)
         super().__init__({
             **{f"increment_{i}": In(width) for i, width in enumerate(self.bits)},
@@ -64,8 +76,7 @@ class PerformanceCounters(wiring.Component):
         index_bits = len(self.read_index)
         m.submodules.sums = sums = memory.Memory(shape=32, depth=2 << index_bits, init=[])
         read, write = sums.read_port(), sums.write_port()
-        sweep_bits = (count * _VISIT_CYCLES).bit_length()
-        parts = [Signal(width + sweep_bits, name=f"part_{i}") for i, width in enumerate(self.bits)]
+        parts = [Signal(width + self.sweep_bits, name=f"part_{i}") for i, width in enumerate(self.bits)]
         increments = [getattr(self, f"increment_{i}") for i in range(count)]
 
         sweep = Signal(index_bits)

@@ -1,0 +1,135 @@
+"""Performance counters, exact to the cycle; busy windows."""
+
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import simulate
+from tests.support.axi_lite import pause
+from tests.support.refusal import refused
+
+from plinth_hw.control.counters import BusyWindow, PerformanceCounters
+from plinth_hw.control.registers import counter_count
+from plinth_hw.isa.parameters import preset
+
+#: A read shows what had been counted before this many cycles ago, seen in the cycle of ``ready``.
+READ_LAG = 4
+MIXED = [1, 12, 25, 16, 25, 7, 3]
+FULL = [1, 1, 1, 1, 12, 16, 16, 1] * 4 + [6, 6, 4, 4, 2, 2]
+
+
+def clear_cycles(count: int) -> int:
+    """Cycles that clearing takes, with the visit before it."""
+    return 2 * (1 << (count - 1).bit_length()) + 12
+
+
+@pytest.mark.parametrize(("bits", "probability", "idle"), [
+    (MIXED, 0.6, 20), (MIXED, 1.0, 0), ([28], 0.9, 3), ([5, 27], 0.5, 0), (FULL, 1.0, 0)])
+def test_every_read_is_exact(bits: list[int], probability: float, idle: int) -> None:
+    """Random increments (or the largest in every cycle), reads as fast as registers can ask, and clears."""
+    rng = np.random.default_rng(len(bits) + idle)
+    dut = PerformanceCounters(bits)
+    count = len(bits)
+    totals = [[0] for _ in bits]  # before cycle 0, 1, 2, ...
+    counting = [False]
+
+    async def increments(ctx: Any) -> None:
+        while True:
+            for index, width in enumerate(bits):
+                value = 0
+                if counting[0] and rng.random() < probability:
+                    value = (1 << width) - 1 if probability == 1 else int(rng.integers(1 << width))
+                ctx.set(getattr(dut, f"increment_{index}"), value)
+                totals[index].append(totals[index][-1] + value)
+            await ctx.tick()
+
+    async def read(ctx: Any, index: int) -> int:
+        ctx.set(dut.read_index, index)
+        ctx.set(dut.read_valid, 1)
+        while True:
+            *_, ready, value = await ctx.tick().sample(dut.read_ready, dut.read_data)
+            if ready:
+                break
+        ctx.set(dut.read_valid, 0)
+        await ctx.tick()
+        return int(value)
+
+    async def bench(ctx: Any) -> None:
+        cleared_at = [0] * count
+        for _ in range(3):
+            await pause(ctx, clear_cycles(count))
+            cleared_at = [total[-1] for total in totals]
+            counting[0] = True
+            for number in range(40 + count):
+                await pause(ctx, int(rng.integers(0, idle + 1)))
+                index = number % count if number < count else int(rng.integers(count))
+                value = await read(ctx, index)
+                # The last total is that of the present cycle, one after ``ready``.
+                known = totals[index][-2 - READ_LAG - 1:-1]
+                assert value == known[0] - cleared_at[index], (index, value, known)
+            counting[0] = False
+            await ctx.tick()
+            ctx.set(dut.clear, 1)
+            await ctx.tick()
+            ctx.set(dut.clear, 0)
+
+    simulate(dut, bench, background=[increments])
+
+
+def test_long_sums_carry() -> None:
+    """Nobody reads for a long time; sums pass 2**32 in the sweep."""
+    dut = PerformanceCounters([27, 26, 1])
+    cycles = 3000
+
+    async def bench(ctx: Any) -> None:
+        await pause(ctx, clear_cycles(3))
+        for index, width in enumerate(dut.bits):
+            ctx.set(getattr(dut, f"increment_{index}"), (1 << width) - 1)
+        await pause(ctx, cycles)
+        for index in range(3):
+            ctx.set(getattr(dut, f"increment_{index}"), 0)
+        for index, width in enumerate(dut.bits):
+            ctx.set(dut.read_index, index)
+            ctx.set(dut.read_valid, 1)
+            (value,) = await ctx.tick().sample(dut.read_data).until(dut.read_ready)
+            ctx.set(dut.read_valid, 0)
+            assert value == cycles * ((1 << width) - 1)
+            await ctx.tick()
+
+    simulate(dut, bench)
+
+
+def test_die_has_as_many_as_its_registers() -> None:
+    assert counter_count(preset("ndp-tiny")) == len(FULL)
+
+
+@pytest.mark.parametrize(("bits", "message"), [
+    ([], "at least one bit each"), ([3, 0], "at least one bit each"), ([29], "1 counters .* 28 bits")])
+def test_bad_increments(bits: list[int], message: str) -> None:
+    with refused(ValueError, message):
+        PerformanceCounters(bits)
+
+
+@pytest.mark.parametrize("probability", [0.02, 0.5])
+def test_busy_window(probability: float) -> None:
+    """First and last busy cycle since the last clear."""
+    rng = np.random.default_rng(round(100 * probability))
+    dut = BusyWindow()
+
+    async def bench(ctx: Any) -> None:
+        first = last = 0
+        seen = False
+        for cycle in accumulate(rng.integers(1, 5, 800)):
+            assert (ctx.get(dut.first), ctx.get(dut.last)) == (first, last)
+            busy, clear = rng.random() < probability, rng.random() < 0.02
+            ctx.set(dut.cycle, int(cycle))
+            ctx.set(dut.busy, busy)
+            ctx.set(dut.clear, clear)
+            await ctx.tick()
+            if clear:
+                first, last, seen = 0, 0, False
+            elif busy:
+                first, last, seen = first if seen else int(cycle), int(cycle), True
+
+    simulate(dut, bench)
