@@ -16,7 +16,8 @@
 
 The slots of an engine form a ring: tasks from ``old`` to ``head`` are started, from ``head`` to ``tail``
 they wait. One machine serves all engines. It does one of four things at a time, DONE before INSPECT before
-LOAD, and polls when there is nothing else to do, each pending wait in turn; a wait once met is not polled again.
+LOAD, and polls when there is nothing else to do, each pending wait in turn; a wait once met is not polled
+again.
 
 Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
 plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``done.valid`` to ``done.ready``,
