@@ -2,8 +2,9 @@
 
 Simulators come from ``verilator.build_program``, which caches them by everything that decides them; only
 the top module's ports are visible to cocotb, which keeps builds short and simulation fast. Results of each
-pytest node go to a folder of their own under ``build/cocotb``. Tests run without waves; tests that fail are
-repeated with the same seed on a simulator with tracing, which leaves ``dump.vcd`` beside the results.
+pytest node go to a folder of their own under ``build/cocotb``. Tests run without waves; the first
+test that fails is repeated with the same seed on a simulator with tracing, which leaves ``dump.vcd`` beside
+the results.
 """
 
 import os
@@ -97,8 +98,8 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
 
     ran, failed = once(False, testcase)
     if failed:
-        once(True, failed)
+        once(True, failed[:1])
         raise AssertionError(f"{len(failed)} of {ran} cocotb tests failed ({', '.join(failed)}): log {log}, "
-                             f"waves {waves}")
+                             f"waves of the first {waves}")
     assert ran, f"no cocotb test ran: log {log}"
     return results

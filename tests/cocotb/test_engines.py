@@ -1,0 +1,25 @@
+"""Each engine as its own Verilog top under cocotb and Verilator."""
+
+import pytest
+from tests.support import cocotb_runner
+
+from plinth_hw import emit
+from plinth_hw.die import ENGINES
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
+from plinth_sim.rtl.cocotb_device import array_wrapper
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("kind", Engine)
+def test_random_tasks(kind: Engine) -> None:
+    name = kind.name.lower()
+    top, dies = f"{name}_top", 1
+    sources = {f"{top}.sv": emit.verilog(ENGINES[kind](preset("ndp-tiny")), top, "loops")}
+    if kind is Engine.COLLECTIVE:
+        dies = 2
+        sources["array.sv"] = array_wrapper(sources[f"{top}.sv"], top, dies, [], latency=1)
+        top = "array"
+    cocotb_runner.run(sources, top, "tests.cocotb.engine_cases",
+                      environment={"ENGINE": name, "DIES": str(dies)})
