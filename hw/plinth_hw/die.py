@@ -11,6 +11,8 @@ Engines that the parameters leave out are absent, with their memory ports. Top-l
 docs/architecture.md. Source: MPT section VI.
 """
 
+from typing import Any
+
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -68,7 +70,7 @@ class Die(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters = self.parameters
-        engines = {kind: ENGINES[kind](parameters) for kind in engine_order(parameters)}
+        engines: dict[Engine, Any] = {kind: ENGINES[kind](parameters) for kind in engine_order(parameters)}
         # Memory clients: whatever ports the engines have, after those of the scheduler.
         clients = [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
                    for kind, component in engines.items()
@@ -136,5 +138,5 @@ class Die(wiring.Component):
         ]
 
 
-def _reads(port: object) -> bool:
-    return isinstance(port.signature, ReadPort)  # type: ignore[attr-defined]
+def _reads(port: Any) -> bool:
+    return isinstance(port.signature, ReadPort)

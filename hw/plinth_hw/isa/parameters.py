@@ -93,9 +93,9 @@ class DieParameters:
                              f"not {self.output_buffer_words}")
         if not 0 < self.link_rate <= 1:
             raise ValueError(f"link_rate must be above 0 and at most 1, not {self.link_rate}")
-        if not 0 < self.memory_words_per_cycle <= self.beat_words:
-            raise ValueError(f"memory_words_per_cycle must be above 0 and at most beat_words = "
-                             f"{self.beat_words}, not {self.memory_words_per_cycle}")
+        if not 0 < self.memory_words_per_cycle <= 2 * self.beat_words:
+            raise ValueError(f"memory_words_per_cycle must be above 0 and at most a beat each way = "
+                             f"{2 * self.beat_words}, not {self.memory_words_per_cycle}")
 
     @property
     def tile_words(self) -> int:
@@ -116,11 +116,12 @@ class DieParameters:
 def _ndp(name: str, size: int, **changes: object) -> DieParameters:
     """The ``ndp`` machine for a size x size array; the paper's ratios scaled to the array's width.
 
-    64x64 at 1 GHz: 320 GB/s = 80 words a cycle; two full links aggregated for collectives, 60 GB/s
+    64x64 at 1 GHz: 320 GB/s = 80 words a cycle, reads and writes together (a beat of 64 words a cycle
+    each way at most); two full links aggregated for collectives, 60 GB/s
     a direction = 15 words a cycle; 512 KB for each half of an operand buffer (MPT VI.B, Table III).
     """
     beat = 1
-    while beat < size * 5 // 4:
+    while beat < size:
         beat *= 2
     values: dict[str, object] = {
         "name": name, "rows": size, "columns": size, "beat_words": beat,

@@ -15,7 +15,7 @@ a pause, :mod:`operands` what a panel costs. Source: MPT section VI.B.
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.parameters import DieParameters

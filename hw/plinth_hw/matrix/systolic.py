@@ -41,6 +41,7 @@ without a pause if each has at least R k steps.
 Throughput: R C multiply-adds a cycle. Source: MPT, section VI.B.
 """
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -192,7 +193,7 @@ class SystolicArray(wiring.Component):
             rows[0].token.eq(data.View(TOKEN, Cat(self.drain_start, self.load_start))),
             self.drain_valid.eq(_delay(m, "valid", rows[-1].o_valid, self.columns - 1)),
         ]
-        for above, below in zip(rows, rows[1:], strict=False):
+        for above, below in itertools.pairwise(rows):
             m.d.comb += [
                 below.b.eq(above.o_b), below.chain.eq(above.o_chain), below.control.eq(above.o_control),
                 below.token.eq(above.o_token), below.valid.eq(above.o_valid),

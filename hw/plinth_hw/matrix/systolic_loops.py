@@ -61,7 +61,7 @@ def _to_real(fmt: Float, name: str) -> str:
 
 def _to_bits(fmt: Float, name: str) -> str:
     """Function from a ``real`` that the format can represent to its bits."""
-    e, f, rebias = fmt.exponent_bits, fmt.fraction_bits, _REAL.bias - fmt.bias
+    f, rebias = fmt.fraction_bits, _REAL.bias - fmt.bias
     shift = 52 - f
     return f"""
   // What is below 2^emin is aligned to the last place of subnormals by adding 2^emin.

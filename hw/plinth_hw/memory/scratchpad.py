@@ -254,7 +254,8 @@ class VectorMemory(wiring.Component):
                 m.d.sync += enable.eq(port.enable)
         if mask is not None:
             # The mask turns like the data; one bit a lane, so in one go.
-            turned = rotate(m, f"{name}_mask", [mask[lane] for lane in range(self.banks)], port.skew, 0, lane_bits, up=True)
+            turned = rotate(m, f"{name}_mask", [mask[lane] for lane in range(self.banks)], port.skew, 0,
+                            lane_bits, up=True)
             m.d.sync += [enable.eq(port.enable & bit)
                          for enable, bit in zip(enables, turned, strict=True)]
         return lines, enables

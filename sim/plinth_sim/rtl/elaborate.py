@@ -44,8 +44,7 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
     with verilator.cached_folder(folder) as scratch:
         if scratch is not None:
             # Loading the generator takes longer than reading a cached result.
-            from plinth_hw.die import Die
-
             from plinth_hw import emit
+            from plinth_hw.die import Die
             (scratch / f"{name}.sv").write_text(emit.verilog(Die(parameters), name, array_form))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

@@ -2,10 +2,11 @@
 
 :func:`build_library` turns Verilog and C++ into a shared library that runs fast, :func:`build_program` into
 a program that is compiled quickly. Verilator only writes C++ here; the compiler is called directly, one
-process a file, so that neither make nor Verilator's own makefile takes part. Results lie under ``build/verilator/<hash>/``, where the hash covers everything that
-decides them: Verilog, C++, flags, the versions of Verilator and the compiler, and the processor (the code is
-made for the machine it is built on). A build happens in a folder of its own and is renamed when it is
-complete; a lock file per hash keeps concurrent builders from doing the work twice.
+process a file, so that neither make nor Verilator's own makefile takes part. Results lie under
+``build/verilator/<hash>/``, where the hash covers everything that decides them: Verilog, C++, flags, the
+versions of Verilator and the compiler, and the processor (the code is made for the machine it is built on).
+A build happens in a folder of its own and is renamed when it is complete; a lock file per hash keeps
+concurrent builders from doing the work twice.
 """
 
 import fcntl

@@ -14,7 +14,7 @@ from plinth_hw.isa.parameters import PRESETS, preset
     ({"beat_words": 4}, "at least max"),
     ({"output_buffer_words": 100}, "one tile of 512 words, not 100"),
     ({"link_rate": Fraction(3, 2)}, "link_rate"),
-    ({"memory_words_per_cycle": Fraction(17)}, "at most beat_words = 16"),
+    ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
 ])
