@@ -16,6 +16,7 @@ from tests.support.graphs import RandomGraph
 import cocotb
 from plinth.driver.driver import Driver
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.comm.flit import link_buffer_flits
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.device import GoldenArray
 
@@ -30,7 +31,7 @@ PORTS = {
     "transfer": (["read"], ["write"]),
 }
 #: Random tasks of a run, and rows and columns of their buffers (which must fit the vector scratchpad).
-TASKS = {"matrix": (16, 19), "vector": (20, 12), "collective": (16, 19), "transfer": (60, 19)}
+TASKS = {"matrix": (16, 19), "vector": (20, 12), "collective": (10, 19), "transfer": (60, 19)}
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")
@@ -72,8 +73,8 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
         for kind, names in zip((ReadMemory, WriteMemory), PORTS[engine], strict=True):
             others += [kind(dut, prefix + name, TINY, memory, patterns, latency) for name in names]
         if engine == "collective":
-            others += [Wire(dut, f"{prefix}send_{block}", f"die_{(die + 1) % dies}__receive_{block}", patterns)
-                       for block in BLOCKS]
+            others += [Wire(dut, f"{prefix}send_{block}", f"die_{(die + 1) % dies}__receive_{block}", patterns,
+                            link_buffer_flits(TINY)) for block in BLOCKS]
     cycles = await cocotb_engine.run(dut, schedulers, others)
     cocotb.log.info("%d cycles", cycles)
     for die, memory in enumerate(memories):

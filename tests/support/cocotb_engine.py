@@ -258,9 +258,9 @@ class Scheduler:
 
 
 class Wire:
-    """Takes a stream of one instance to another, after at least a cycle."""
+    """Takes a stream of one instance to another, after at least a cycle; ``depth`` flits find room."""
 
-    def __init__(self, dut: Any, source: str, target: str, patterns: Iterator[Pattern], depth: int = 64):
+    def __init__(self, dut: Any, source: str, target: str, patterns: Iterator[Pattern], depth: int):
         self._queue: deque[int] = deque()
         self._ends = [Sink(dut, source, next(patterns), self._queue.append, lambda: len(self._queue) < depth),
                       Source(dut, target, next(patterns),
