@@ -68,7 +68,7 @@ class System:
 
     def run(self, bench: Callable[[Any], Any], *background: Callable[[Any], Any]) -> None:
         """Simulate."""
-        simulate(self.dut, bench, limit_cycles=40_000, background=[
+        simulate(self.dut, bench, limit_cycles=8_000, background=[
             monitor(self.dut.axil), self._watch, *(engine.bench for engine in self.engines), *background,
             *self.memory.benches([self.dut.fetch_memory], [self.dut.record_memory])])
 
