@@ -12,6 +12,7 @@ from typing import Any
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.table import Column
 from rich.text import Text
 
 from plinth import backends
@@ -43,7 +44,7 @@ class _Rate(ProgressColumn):
         seconds = task.elapsed or 0.0
         if not cycles or not seconds:
             return Text("")
-        return Text(f"{cycles / 1e6:.2f} M cycles, {cycles / seconds / 1e3:.0f} k/s", style="cyan")
+        return Text(f"{cycles / 1e6:.2f} M cycles {cycles / seconds / 1e3:.0f} k/s", style="cyan", no_wrap=True)
 
 
 def _window(text: str | None, out: Path, dies: int) -> backends.Window | None:
@@ -105,10 +106,12 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
                      dies=dies, memory_words=memory_mib << 18, window=_window(waves, out, dies), out=out,
                      **options)
     console = Console(stderr=as_json)
-    with Progress(TextColumn("epoch {task.fields[epoch]}"), BarColumn(bar_width=24),
-                  TextColumn("{task.completed}/{task.total} steps"), TextColumn("{task.fields[state]}"),
-                  _Rate(), TextColumn("left"), TimeRemainingColumn(), console=console) as live:
-        line = live.add_task("train", total=None, epoch=0, state="", cycles=0, start=False, visible=False)
+    one_line = Column(no_wrap=True)
+    with Progress(TextColumn("step {task.completed}/{task.total}", table_column=one_line),
+                  BarColumn(bar_width=8), TextColumn("{task.fields[state]}", table_column=one_line),
+                  _Rate(table_column=one_line), TimeRemainingColumn(compact=True, table_column=one_line),
+                  console=console, disable=not console.is_terminal) as live:
+        line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
         cycles = 0
 
         def progress(result: Any, total: int) -> None:
@@ -118,10 +121,10 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
                 live.start_task(line)
                 return
             cycles += result.cycles
-            state = f"loss {result.loss:.4f}  accuracy {result.accuracy:.1%}"
-            live.update(line, advance=1, epoch=result.epoch + 1, state=state, cycles=cycles)
-            if not console.is_terminal and (result.step == 0 or live.tasks[0].completed == total):
-                done = int(live.tasks[0].completed)
+            state = f"loss {result.loss:.4f} accuracy {result.accuracy:.1%}"
+            live.update(line, advance=1, state=f"epoch {result.epoch + 1} {state}", cycles=cycles)
+            if not console.is_terminal and (result.step == 0 or live.tasks[line].completed == total):
+                done = int(live.tasks[line].completed)
                 console.print(f"epoch {result.epoch + 1}, step {done}/{total}: {state}, {cycles:,} cycles")
 
         found = run_job(job, progress, console.print)
