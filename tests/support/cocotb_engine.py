@@ -14,11 +14,12 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge, ReadOnly
 from numpy.typing import NDArray
 from tests.support.amaranth_sim import Pattern, always, every, randomly
+from tests.support.graphs import task_header
 
 from plinth.lower.builder import Task
 from plinth_hw.control.engine import Done
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS, HEADER_WORDS, WAITS, ErrorCode, TaskHeader
+from plinth_hw.isa.tasks import BODY_WORDS, HEADER_WORDS, WAITS, ErrorCode
 from plinth_hw.memory.port import MAX_BEATS
 
 #: Cycles without a completion after which an engine is taken to hang.
@@ -204,7 +205,7 @@ class Scheduler:
 
     def _load(self) -> None:
         self._tasks = self._graphs.popleft()
-        self._headers = [_header(task) for task in self._tasks]
+        self._headers = [task_header(task) for task in self._tasks]
         self._counters: dict[int, int] = {}
         self._sent = self._started = self._ended = 0
 
@@ -275,11 +276,6 @@ class Wire:
         """With the settled values."""
         for end in self._ends:
             end.sample()
-
-
-def _header(task: Task) -> Any:
-    bits = sum(word << (32 * index) for index, word in enumerate(task.words[:HEADER_WORDS]))
-    return TaskHeader.from_bits(bits)  # type: ignore[attr-defined]
 
 
 async def reset(dut: Any) -> None:

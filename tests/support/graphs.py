@@ -1,16 +1,23 @@
 """Random task graphs over all engines: the same on every die, with different data."""
 
-import numpy as np
+from dataclasses import replace
+from typing import Any
 
-from plinth.lower.builder import Buffer, GraphBuilder
+import numpy as np
+from amaranth.lib.data import Layout
+
+from plinth.lower.builder import Buffer, GraphBuilder, Task
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
+    HEADER_WORDS,
+    WAITS,
     CollectiveOperation,
     Engine,
     MatrixOperation,
+    TaskHeader,
     TransferOperation,
     UpdateOperation,
     VectorFunction,
@@ -122,12 +129,56 @@ class RandomGraph:
                 getattr(self, kind)(f"{index}.{kind}")
 
 
-def random_program(parameters: DieParameters, dies: int, seed: int, tasks: int,
-                   memory_words: int) -> tuple[Program, list[Buffer]]:
-    """The same random graph on every die of a ring, and its buffers."""
-    graphs = [RandomGraph(parameters, seed) for _ in range(dies)]
+def random_program(parameters: DieParameters, dies: int, seed: int, tasks: int, memory_words: int,
+                   **sizes: int) -> tuple[Program, list[Buffer]]:
+    """The same random graph on every die of a ring, and its buffers; ``sizes`` as :class:`RandomGraph`."""
+    graphs = [RandomGraph(parameters, seed, **sizes) for _ in range(dies)]
     for graph in graphs:
         graph.fill(tasks)
     setup = [ring_setup(parameters, range(dies), die, 0) for die in range(dies)]
     program = assemble(setup, [graph.builder for graph in graphs], memory_words=memory_words)
     return program, list(graphs[0].builder.buffers.values())
+
+
+def tangled(program: Program, seed: int) -> Program:
+    """The program with as many waits as a task can name, and advances of counters on the next die.
+
+    A task waits for nothing that comes later in the order of the graphs, which are equal on all dies, so the
+    program still ends; what it leaves in memory stays as it is.
+    """
+    rng = np.random.default_rng(seed)
+    dies = program.dies
+    # Counters as far as the tasks so far advance them, on each die.
+    reached: list[dict[int, int]] = [{} for _ in range(dies)]
+    words: list[list[Task]] = [[] for _ in range(dies)]
+    for tasks in zip(*(graph.tasks for graph in program.step), strict=True):
+        sent = []
+        for die, task in enumerate(tasks):
+            header = {name: task_header(task)[name] for name, _ in Layout.cast(TaskHeader)}
+            enable = header["wait_enable"]
+            counters, values = list(header["wait_counter"]), list(header["wait_value"])
+            for slot in range(WAITS):
+                if not enable >> slot & 1 and reached[die]:
+                    counters[slot] = int(rng.choice(sorted(reached[die])))
+                    values[slot] = int(rng.integers(1, reached[die][counters[slot]] + 1))
+                    enable |= 1 << slot
+            header.update(wait_enable=enable, wait_counter=counters, wait_value=values)
+            if dies > 1 and rng.random() < 0.5:
+                header.update(remote_enable=1, remote_die=(die + 1) % dies,
+                              remote_counter=int(rng.integers(8, program.parameters.counters)))
+                sent.append(((die + 1) % dies, header["remote_counter"]))
+            bits = TaskHeader.const(header).as_bits()  # type: ignore[attr-defined]
+            changed = tuple(bits >> (32 * index) & 0xFFFFFFFF for index in range(HEADER_WORDS))
+            words[die].append(replace(task, words=changed + task.words[HEADER_WORDS:]))
+            sent.append((die, header["advance"]))
+        for die, counter in sent:
+            reached[die][counter] = reached[die].get(counter, 0) + 1
+    step = [replace(graph, tasks=tuple(words[die]), advances=reached[die])
+            for die, graph in enumerate(program.step)]
+    return replace(program, step=step)
+
+
+def task_header(task: Task) -> Any:
+    """The header of a task's descriptor."""
+    bits = sum(word << (32 * index) for index, word in enumerate(task.words[:HEADER_WORDS]))
+    return TaskHeader.from_bits(bits)  # type: ignore[attr-defined]

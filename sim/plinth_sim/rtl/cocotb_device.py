@@ -12,7 +12,8 @@ The design under test has the ports of a die, or, with several dies, each die's 
 ``die_0__``, ``die_1__`` ... (:func:`array_wrapper` makes such a top).
 """
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,12 +48,27 @@ class CocotbDevice:
         self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk,
                              dut.rst, mem=bytearray(max(4096, 4 * slice_words * beats)))
                       for port in range(parameters.axi_ports)]
+        for interface in (self._registers, *self._rams):  # they tell of every burst otherwise
+            interface.write_if.log.setLevel(logging.WARNING)
+            interface.read_if.log.setLevel(logging.WARNING)
         # slices[p][b]: the words of beat b that are behind port p
         words = slice_words * beats
         self._slices = [np.frombuffer(ram.mem, dtype=np.uint32)[:words].reshape(beats, slice_words)
                         for ram in self._rams]
         self._memory_words = beats * parameters.beat_words
         self._slice_words = slice_words
+
+    def stall(self, probability: float, rng: np.random.Generator) -> None:
+        """Hold back valid or ready on each channel of every port in a cycle with a probability."""
+        def pauses() -> Iterator[bool]:
+            while True:
+                yield bool(rng.random() < probability)
+
+        for interface in (self._registers, *self._rams):
+            write, read = interface.write_if, interface.read_if
+            for channel in (write.aw_channel, write.w_channel, write.b_channel, read.ar_channel,
+                            read.r_channel):
+                channel.set_pause_generator(pauses())
 
     def _places(self, address: int, count: int) -> tuple[npt.NDArray[np.int64], ...]:
         """Port, beat and place in the slice of each word."""
@@ -129,6 +145,11 @@ class CocotbArray:
     def dies(self) -> Sequence[CocotbDevice]:
         """The dies, in order of their numbers."""
         return self._devices
+
+    def stall(self, probability: float, seed: int) -> None:
+        """Hold back valid or ready on every AXI channel in a cycle with a probability."""
+        for number, device in enumerate(self._devices):
+            device.stall(probability, np.random.default_rng([seed, number]))
 
     def wait(self, limit_cycles: int) -> int:
         """Run until every die raises its interrupt, or one reports an error, or ``limit_cycles`` have

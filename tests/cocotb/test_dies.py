@@ -1,0 +1,14 @@
+"""A die by itself and a ring of two under cocotb and Verilator."""
+
+import pytest
+from tests.support import cocotb_runner
+from tests.support.die_tops import die_top
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dies", [
+    pytest.param(1, marks=pytest.mark.xdist_group("cocotb-die")),
+    pytest.param(2, marks=pytest.mark.xdist_group("cocotb-ring"))])
+def test_random_graphs(dies: int) -> None:
+    sources, top = die_top(dies)
+    cocotb_runner.run(sources, top, "tests.cocotb.die_cases", environment={"DIES": str(dies)})

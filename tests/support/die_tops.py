@@ -1,0 +1,16 @@
+"""Verilog tops of whole dies of ndp-tiny for cocotb."""
+
+from plinth_hw.isa.parameters import preset
+from plinth_sim.rtl.cocotb_device import array_wrapper
+from plinth_sim.rtl.cosim import ring
+from plinth_sim.rtl.elaborate import die_verilog, module_name
+
+
+def die_top(dies: int) -> tuple[dict[str, str], str]:
+    """Sources and top module of one die, or of a ring whose links have five registers."""
+    parameters = preset("ndp-tiny")
+    sources, top = die_verilog(parameters), module_name(parameters)
+    if dies == 1:
+        return sources, top
+    text = sources[f"{top}.sv"]
+    return {**sources, "array.sv": array_wrapper(text, top, dies, ring(dies), latency=5)}, "array"
