@@ -7,8 +7,6 @@ test that fails is repeated with the same seed on a simulator with tracing, whic
 the results.
 """
 
-import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,6 +14,7 @@ from xml.etree import ElementTree
 import cocotb_tools.config
 from cocotb_tools.check_results import get_results
 from cocotb_tools.runner import get_runner
+from tests.support.results import node_folder
 
 from plinth_sim.rtl import verilator
 
@@ -48,12 +47,6 @@ def _failed(results: Path) -> list[str]:
             if case.find("failure") is not None or case.find("error") is not None]
 
 
-def _folder_name() -> str:
-    """The running pytest node as a file name."""
-    node = os.environ.get("PYTEST_CURRENT_TEST", "outside pytest").rsplit(" (", 1)[0]
-    return re.sub(r"[^\w.=-]+", "-", node).strip("-")
-
-
 def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Sequence[str] | None = None,
         seed: int = 1, environment: Mapping[str, str] | None = None) -> Path:
     """Run the cocotb tests of a module; returns the folder of results.
@@ -74,8 +67,7 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
     AssertionError
         If a test fails or none ran; the message names the results and the waves.
     """
-    results = verilator.build_root() / "cocotb" / _folder_name()
-    results.mkdir(parents=True, exist_ok=True)
+    results = node_folder("cocotb")
     log, waves = results / "run.log", results / "dump.vcd"
     waves.unlink(missing_ok=True)
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.compiled import compare
 from tests.support.graphs import random_program
 
 from plinth.driver.driver import DieError, Driver
@@ -18,39 +19,19 @@ MEMORY_WORDS = 1 << 18
 TINY = preset("ndp-tiny")
 
 
-def run_both(program, buffers, seed: int, *, steps: int = 2, **options) -> None:
-    """Run a program on both arrays and compare everything but the completion records."""
-    dies = program.dies
-    with CosimArray(program.parameters, dies, MEMORY_WORDS, **options) as rtl:
-        golden = GoldenArray(program.parameters, dies, MEMORY_WORDS)
-        drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in (rtl, golden)]
-        rng = np.random.default_rng(seed)
-        for die in range(dies):
-            for buffer in buffers:
-                values = rng.standard_normal((buffer.rows, buffer.columns)).astype(np.float32)
-                for driver in drivers:
-                    driver.write_floats(die, buffer, values)
-        for _ in range(steps):
-            for driver in drivers:
-                driver.step(0)
-            for die in range(dies):
-                found, wanted = (driver.array.dies[die].read_memory(0, program.records) for driver in drivers)
-                assert np.array_equal(found, wanted), f"die {die}"
-
-
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("dies", [1, 2, 4])
 def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
     program, buffers = random_program(TINY, dies, seed, 40, MEMORY_WORDS)
-    run_both(program, buffers, seed)
+    compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
 
 @pytest.mark.parametrize(("memory_latency", "write_latency", "link_latency"), [(1, 1, 1), (200, 100, 40)])
 def test_latencies_change_nothing_in_memory(memory_latency: int, write_latency: int,
                                             link_latency: int) -> None:
     program, buffers = random_program(TINY, 3, 77, 40, MEMORY_WORDS)
-    run_both(program, buffers, 77, memory_latency=memory_latency, write_latency=write_latency,
-             link_latency=link_latency)
+    compare(program, buffers, 77, memory_words=MEMORY_WORDS, memory_latency=memory_latency,
+            write_latency=write_latency, link_latency=link_latency)
 
 
 def test_the_number_of_threads_changes_no_cycle() -> None:

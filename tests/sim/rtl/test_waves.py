@@ -1,0 +1,34 @@
+"""What fails leaves waves: a golden model that is made to differ stands for a broken die."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support import vcd
+from tests.support.compiled import WINDOW_CYCLES, compare
+from tests.support.graphs import random_program
+
+from plinth_hw.isa.parameters import preset
+from plinth_sim.golden import transfer
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
+
+MEMORY_WORDS = 1 << 15
+
+
+def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = transfer.copy
+
+    def wrong(memory, body, bases) -> None:
+        right(memory, body, bases)
+        memory[bases[body.destination.base] + body.destination.offset] ^= np.uint32(1)
+
+    monkeypatch.setattr(transfer, "copy", wrong)
+    program, buffers = random_program(preset("ndp-tiny"), 2, 4, 20, MEMORY_WORDS)
+    with pytest.raises(AssertionError, match=r"die 0, buffer b\d: \d+ words differ") as caught:
+        compare(program, buffers, 4, memory_words=MEMORY_WORDS)
+    start, stop, name = re.search(r"waves of cycles (\d+) to (\d+): (\S+)", str(caught.value)).groups()
+    first, last = vcd.cycles(Path(name))
+    assert int(start) <= first <= last < int(stop) <= int(start) + WINDOW_CYCLES
+    assert {"axi_0__araddr", "link_out_0__flit", "irq"} <= vcd.signals(Path(name))
