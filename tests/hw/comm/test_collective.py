@@ -269,7 +269,7 @@ def test_errors(ring, dies, sources):
 
 
 def test_bad_parameters():
-    with refused(ValueError, "chunk_words must be at most 512, 64 beats, not 1024"):
-        CollectiveEngine(replace(PARAMETERS, chunk_words=1024))
-    with refused(ValueError, "flit_words must be at most beat_words = 8, not 16"):
-        CollectiveEngine(replace(PARAMETERS, flit_words=16))
+    with refused(ValueError, "chunk_words must be at most 256, 64 beats, not 512"):
+        CollectiveEngine(replace(PARAMETERS, chunk_words=512))
+    with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
+        CollectiveEngine(replace(PARAMETERS, flit_words=8))

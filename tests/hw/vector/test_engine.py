@@ -318,7 +318,7 @@ def test_tasks_overlap() -> None:
         writer.run(VectorOp.RELU, 0, 0)
         writer.move("store", 0, 0, 9000 + 192 * index, 24, False)
         tasks.append(writer.body)
-    compute = 2 * (2 * 24 + 8 + LATENCIES[VectorOp.ADD])
+    compute = 2 * (2 * (8 * 24 // TINY.beat_words) + 8 + LATENCIES[VectorOp.ADD])
     fast, slow = (run(tasks, latency=latency).cycles for latency in (2, 30))
     assert fast - run(tasks[:11], latency=2).cycles == compute + TASK_CYCLES
     # The first load and the last response, and the request of the last store.
@@ -327,4 +327,4 @@ def test_tasks_overlap() -> None:
 
 def test_bad_parameters() -> None:
     with refused(ValueError, "Lines must be at least banks"):
-        VectorEngine(preset("ndp-tiny", vector_buffer_words=32))
+        VectorEngine(preset("ndp-tiny", vector_buffer_words=8))
