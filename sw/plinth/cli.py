@@ -60,6 +60,14 @@ def _window(text: str | None, out: Path, dies: int) -> backends.Window | None:
     return backends.Window(die, start, stop, out / f"die{die}.vcd")
 
 
+def _recorded(window: backends.Window) -> str:
+    """Path of the waves, or why there are none: a VCD without a time is only a header."""
+    with open(window.path) as lines:
+        if any(line.startswith("#") for line in lines):
+            return str(window.path)
+    return f"none, the run ended before cycle {window.start}"
+
+
 def _preset(machine: str | None, number_format: str) -> str:
     """Preset of a machine and number format."""
     if machine is None:
@@ -101,6 +109,8 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
 
     if dies not in DIES:
         raise UserError(f"--dies must be one of {', '.join(map(str, DIES))}, not {dies}")
+    if waves is not None and options["device"] == "golden":
+        raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
     out = out or backends.build_root() / "train"
     job = JobOptions(network=load_network(network), parameters=preset(_preset(machine, number_format)),
                      dies=dies, memory_words=memory_mib << 18, window=_window(waves, out, dies), out=out,
@@ -138,7 +148,7 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
         training_table(console, found.report)
         console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True)
         if job.window:
-            console.print(f"waves: {job.window.path}", soft_wrap=True)
+            console.print(f"waves: {_recorded(job.window)}", soft_wrap=True)
     if found.report["bit_exact"] is False:
         raise UserError("the RTL's weights differ from the golden model's; please report this with "
                         "report.json")

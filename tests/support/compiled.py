@@ -17,7 +17,7 @@ from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves
 WINDOW_CYCLES = 4000
 
 
-class _Failure(Exception):
+class _RunError(Exception):
     """What went wrong, on which die, and the cycles of its step."""
 
     def __init__(self, error: Exception, start: int, stop: int):
@@ -39,7 +39,7 @@ def _compare(program: Program, buffers: Sequence[Buffer], seed: int, memory_word
                 check_equal(found, wanted, program)
                 start = rtl.cycle
         except (AssertionError, DieError, CosimError) as error:
-            raise _Failure(error, start, rtl.cycle) from error
+            raise _RunError(error, start, rtl.cycle) from error
 
 
 def compare(program: Program, buffers: Sequence[Buffer], seed: int, *, memory_words: int, steps: int = 2,
@@ -55,12 +55,12 @@ def compare(program: Program, buffers: Sequence[Buffer], seed: int, *, memory_wo
     """
     try:
         _compare(program, buffers, seed, memory_words, steps, options)
-    except _Failure as failure:
+    except _RunError as failure:
         path = node_folder("waves") / f"die{failure.die}.vcd"
         waves = Waves(failure.die, failure.start, failure.stop, path)
         try:
             _compare(program, buffers, seed, memory_words, steps, {**options, "waves": waves})
-        except _Failure:
+        except _RunError:
             raise AssertionError(f"{failure}; waves of cycles {failure.start} to {failure.stop}: {path}"
                                  ) from failure
         raise AssertionError(f"{failure}; with waves it did not happen again") from failure
