@@ -73,7 +73,7 @@ class OutputBuffer(wiring.Component):
         # Complete tiles: their lines and shapes.
         record = data.StructLayout({"line": unsigned(line_bits(lines)),
                                     "option": unsigned(geometry.option_bits)})
-        m.submodules.tiles = tiles = SyncFIFO(width=record.size, depth=max(geometry.slots))
+        m.submodules.tiles = tiles = SyncFIFO(width=record.size, depth=max(2, *geometry.slots))
         freed = Signal()
         self._drain(m, memory, record, tiles, freed)
         self._store(m, memory, data.View(record, tiles.r_data), tiles, freed)
@@ -86,7 +86,7 @@ class OutputBuffer(wiring.Component):
         most = max(geometry.slots)
         # Tiles in the buffer and, of the ring, the place of the next one.
         used = Signal(range(most + 1))
-        place = Signal(range(most))
+        place = Signal(range(max(2, most)))
         line = Signal(len(memory.write.line))
         option = Signal(geometry.option_bits)
         slots = lookup(m, "slots", self.option, geometry.slots)

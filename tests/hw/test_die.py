@@ -1,0 +1,65 @@
+# amaranth: UnusedElaboratable=no
+"""The whole die: its Verilog does not change from run to run, parts may be left out, its ports are the list's."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from plinth_hw import emit
+from plinth_hw.die import Die
+from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
+from plinth_hw.isa.tasks import Engine
+from plinth_sim.rtl import verilator
+from plinth_sim.rtl.lint import WAIVERS
+
+SLOW = pytest.mark.slow
+MATRIX, VECTOR, COLLECTIVE, TRANSFER = Engine
+
+
+def test_verilog_is_byte_identical() -> None:
+    """Two processes that hash strings and sets differently write the same text."""
+    runs = [subprocess.Popen([sys.executable, "-m", "plinth_hw", "ndp-tiny"], stdout=subprocess.PIPE,
+                             env={**os.environ, "PYTHONHASHSEED": seed}) for seed in ("1", "2")]
+    first, second = (run.communicate()[0] for run in runs)
+    assert [run.returncode for run in runs] == [0, 0]
+    assert first.count(b"module ndp_tiny(") == 1
+    assert first == second
+
+
+@pytest.mark.parametrize("parameters", [
+    pytest.param(preset("ndp-tiny", engines=frozenset({VECTOR, COLLECTIVE, TRANSFER})), id="no matrix engine"),
+    pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER})), id="transfer engine"),
+    pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR})), id="no network", marks=SLOW),
+    pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),
+    pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,
+                        reduce_blocks=4, counters=16, die_bits=4, operand_buffer_words=512, output_buffer_words=240),
+                 id="other sizes", marks=SLOW)])
+def test_parts_and_sizes(parameters: DieParameters, tmp_path: Path) -> None:
+    """Dies with some of the engines, or of other sizes than a preset's, elaborate and lint."""
+    path = tmp_path / "part_of_a_die.v"
+    path.write_text(emit.verilog(Die(parameters), "part_of_a_die"), encoding="utf-8")
+    verilator.lint([path], "part_of_a_die", [WAIVERS])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_ports(name: str) -> None:
+    """The ports that docs/die.md lists."""
+    parameters = preset(name)
+    die = Die(parameters)
+    names = {"__".join(map(str, path)) for path, _, _ in die.signature.flatten(die)}
+    lite = [f"{channel}{signal}" for channel, signals in (
+        ("aw", "addr prot valid ready"), ("w", "data strb valid ready"), ("b", "resp valid ready"),
+        ("ar", "addr prot valid ready"), ("r", "data resp valid ready")) for signal in signals.split()]
+    burst = [f"{channel}{signal}" for channel in ("aw", "ar")
+             for signal in ("id", "addr", "len", "size", "burst", "cache", "prot", "valid", "ready")]
+    full = [*burst, "wdata", "wstrb", "wlast", "wvalid", "wready", "bid", "bresp", "bvalid", "bready", "rid",
+            "rdata", "rresp", "rlast", "rvalid", "rready"]
+    assert names == {
+        *(f"axil__{signal}" for signal in lite),
+        *(f"axi_{port}__{signal}" for port in range(parameters.axi_ports) for signal in full),
+        *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
+          for signal in ("valid", "flit", "credit")), "irq"}
+    assert len(die.axi_0.rdata) == 32 * parameters.beat_words // parameters.axi_ports
