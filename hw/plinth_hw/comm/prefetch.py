@@ -33,7 +33,8 @@ from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, beat_layout
 
-#: Least number of beats that a lane holds.
+#: Cycles from a request to its data that a lane bridges at a flit a cycle, and its least number of beats.
+LATENCY_CYCLES = 64
 LANE_BEATS = 16
 #: Requests that may wait for data.
 REQUESTS = 32
@@ -72,8 +73,11 @@ def check(parameters: DieParameters) -> None:
 
 
 def buffer_beats(parameters: DieParameters) -> int:
-    """Beats that a buffer between a block and memory holds: at least two chunks."""
-    return max(LANE_BEATS, 2 * chunk_beats(parameters))
+    """Beats that a buffer between a block and memory holds: two chunks, and what a link at full rate takes
+    while memory answers; a power of two."""
+    words = 2 * parameters.chunk_words + LATENCY_CYCLES * parameters.flit_words
+    beats = max(LANE_BEATS, -(-words // parameters.beat_words))
+    return 1 << (beats - 1).bit_length()
 
 
 def chunk_place(parameters: DieParameters, base: Any, chunk: Any) -> tuple[Any, Any]:
