@@ -8,8 +8,8 @@
     B, R <-- response register <-----+
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
-An access takes 3 cycles from the handshake to the response, one to UPDATE counters or engine status up to
-about 20. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
+The response comes in the second cycle after the handshake, for a route in the third, for update counters and
+engine status up to about 20 cycles later. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
 nothing; writes to read-only registers do nothing.
 """
 
