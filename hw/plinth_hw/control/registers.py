@@ -9,8 +9,8 @@
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the second cycle after the handshake, for a route in the third, for update counters and
-engine status up to about 20 cycles later. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
-nothing; writes to read-only registers do nothing.
+engine status up to about 20 cycles later. Addresses that hold no register, and writes that do not strobe a
+whole word, answer SLVERR and do nothing; writes to read-only registers do nothing.
 """
 
 from fractions import Fraction
