@@ -8,6 +8,7 @@ the results.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -76,17 +77,14 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
         simulator = build(sources, top, trace=trace)
         path = results / "results.xml"
         path.unlink(missing_ok=True)
-        try:
-            path = get_runner("verilator").test(
+        this_log = results / "waves.log" if trace else log
+        with suppress(SystemExit):  # the runner's answer to failures, and to a simulator that broke down
+            get_runner("verilator").test(
                 module, top, hdl_toplevel_lang="verilog", testcase=cases, seed=seed, waves=trace,
                 extra_env=dict(environment or {}), build_dir=simulator.parent, test_dir=results,
-                results_xml=str(path), timescale=_TIMESCALE,
-                log_file=results / "waves.log" if trace else log)
-            return get_results(path)[0], _failed(path)
-        except SystemExit as error:  # the runner's answer to failures, and to a simulator that broke down
-            if path.exists():
-                return get_results(path)[0], _failed(path)
-            raise AssertionError(f"the simulator ended without results: log {log}") from error
+                results_xml=str(path), timescale=_TIMESCALE, log_file=this_log)
+        assert path.exists(), f"the simulator ended without results: log {this_log}"
+        return get_results(path)[0], _failed(path)
 
     ran, failed = once(False, testcase)
     if failed:
