@@ -3,6 +3,7 @@
 Whatever a user can mend ends in one line on standard error and exit code 2; Ctrl-C ends in 130.
 """
 
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -109,6 +110,8 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
 
     if dies not in DIES:
         raise UserError(f"--dies must be one of {', '.join(map(str, DIES))}, not {dies}")
+    if not math.isfinite(options["rate"]):
+        raise UserError(f"--rate must be a finite number, not {options['rate']}")
     if waves is not None and options["device"] == "golden":
         raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
     out = out or backends.build_root() / "train"

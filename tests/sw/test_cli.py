@@ -56,6 +56,8 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--dies", "0"], "--dies must be one of"),
     (["train", "--frobnicate"], "--frobnicate"),
     (["train", "--format", "fp8"], "fp32"),
+    (["train", "--rate", "nan"], "--rate must be a finite number, not nan"),
+    (["train", "--rate", "inf"], "--rate must be a finite number, not inf"),
     (["train", "--preset", "nope"], "ndp-demo"),
     (["train", "--preset", "ndp-demo", "--format", "mixed"], "does not compute"),
     (["train", "--waves", "here"], "die=0,from=1000,to=2000"),

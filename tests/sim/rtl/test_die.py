@@ -8,6 +8,7 @@ from tests.support.graphs import random_program
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation, TransferOperation
 from plinth_sim.golden.device import GoldenArray
@@ -17,12 +18,19 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 18
 TINY = preset("ndp-tiny")
+MIXED = preset("ndp-tiny", multiply_format=FP16)
 
 
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("dies", [1, 2, 4])
 def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
     program, buffers = random_program(TINY, dies, seed, 40, MEMORY_WORDS)
+    compare(program, buffers, seed, memory_words=MEMORY_WORDS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_graphs_of_mixed_precision(seed: int) -> None:
+    program, buffers = random_program(MIXED, 2, seed, 40, MEMORY_WORDS)
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
 

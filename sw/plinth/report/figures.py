@@ -1,0 +1,49 @@
+"""Figures of the README from measurements: ``python -m plinth.report.figures README.md REPORT BENCH``.
+
+``REPORT`` is the ``report.json`` of ``make train``, ``BENCH`` the file of ``make bench``. The table between the
+markers is replaced as a whole.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+BEGIN, END = "<!-- figures -->\n", "<!-- /figures -->"
+
+
+def training_lines(report: dict[str, Any]) -> list[str]:
+    """Lines of the table that depend on nothing but the RTL and the job."""
+    return [
+        f"| test accuracy after {report['steps']} steps | {report['test_accuracy']:.1%} |",
+        f"| largest relative error of a gradient, against float64 | {report['gradient_error']:.1e} |",
+        f"| cycles a step | {report['cycles_per_step']:,.0f} |",
+        f"| matrix utilisation over the whole run | {report['matrix_utilisation']:.1%} |",
+        f"| bytes on the links, counted (as many as planned) | {sum(map(sum, report['link_bytes'])):,} |",
+    ]
+
+
+def bench_lines(rows: list[dict[str, Any]]) -> list[str]:
+    """Lines of the table from benchmark rows."""
+    def text(value: float) -> str:
+        return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
+
+    return [f"| `{row['name']}`, {row['unit']} | {text(row['value'])} |" for row in rows]
+
+
+def main(arguments: list[str]) -> int:
+    """Bring the README's table up to date."""
+    readme, report, bench = (Path(argument) for argument in arguments)
+    text = readme.read_text(encoding="utf-8")
+    head, _, rest = text.partition(BEGIN)
+    _, _, tail = rest.partition(END)
+    found = json.loads(report.read_text(encoding="utf-8"))
+    title = f"`make train`: {found['network']} on {found['dies']} x {found['preset']}"
+    lines = [f"| {title} | |", "| --- | ---: |", *training_lines(found), "", "| `make bench` | |", "| --- | ---: |",
+             *bench_lines(json.loads(bench.read_text(encoding="utf-8")))]
+    readme.write_text(head + BEGIN + "\n".join(lines) + "\n" + END + tail, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,29 @@
+"""The main job in full, on every number of dies and in both formats."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plinth import cli
+from plinth.report import figures
+
+pytestmark = pytest.mark.long
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+@pytest.mark.parametrize(("dies", "number_format"), [(1, "fp32"), (2, "fp32"), (4, "fp32"), (8, "fp32"),
+                                                     (4, "mixed")])
+def test_the_main_job(dies: int, number_format: str, tmp_path: Path) -> None:
+    cli.main(["train", "--dies", str(dies), "--format", number_format, "--out", str(tmp_path)])
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert report["bit_exact"] is True
+    assert report["test_accuracy"] >= 0.95
+    assert report["gradient_error"] < (1e-4 if number_format == "fp32" else 0.1)
+    assert sum(sum(ports) for ports in report["link_bytes"]) == report["link_bytes_predicted"]
+    if (dies, number_format) == (4, "fp32"):
+        text = README.read_text(encoding="utf-8")
+        for line in figures.training_lines(report):
+            assert line in text

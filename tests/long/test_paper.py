@@ -1,0 +1,34 @@
+"""The paper's die, 64x64 FP32, as a whole: a GEMM of two by two tiles, bit-exact."""
+
+import numpy as np
+import pytest
+from tests.support.back_ends import check_equal, images
+
+from plinth.lower.builder import GraphBuilder
+from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine, MatrixOperation
+from plinth_sim.golden.device import GoldenArray
+from plinth_sim.rtl.cosim import CosimArray
+
+pytestmark = pytest.mark.long
+
+MEMORY_WORDS = 1 << 20
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64)])
+def test_a_gemm_on_the_paper_die(m: int, n: int, k: int) -> None:
+    parameters = preset("ndp-paper")
+    builder = GraphBuilder(parameters)
+    a, b, c = (builder.allocate(name, *shape) for name, shape in (("a", (m, k)), ("b", (k, n)), ("c", (m, n))))
+    builder.add("gemm", Engine.MATRIX, MatrixOperation.GEMM, {
+        "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
+        "c_stride": c.stride, "m": m, "n": n, "k": k, "interleave_m_log2": 1}, reads=[a, b], writes=[c])
+    program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
+    with CosimArray(parameters, 1, MEMORY_WORDS) as rtl:
+        golden = GoldenArray(parameters, 1, MEMORY_WORDS)
+        found, wanted = (list(images(array, program, [a, b, c], 3, memory_words=MEMORY_WORDS, steps=1))
+                         for array in (rtl, golden))
+    for one, other in zip(found, wanted, strict=True):
+        check_equal(one, other, program)
+        assert np.any(one[0, c.address:c.address + c.words])

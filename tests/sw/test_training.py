@@ -1,0 +1,86 @@
+"""``plinth train`` on the RTL, a few steps on small dies: bit-exact, as many words as planned, repeatable."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plinth import cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
+
+#: Fields of the report that depend on the clock on the wall.
+TIMES = {"wall_seconds", "setup_seconds", "die_cycles_per_second"}
+
+
+def train(out: Path, *arguments: str) -> dict[str, Any]:
+    cli.main(["train", "--preset", "ndp-tiny", "--batch", "16", "--out", str(out), *arguments])
+    report: dict[str, Any] = json.loads((out / "report.json").read_text())
+    return report
+
+
+@pytest.mark.parametrize("dies", [1, 2, 4, 8])
+def test_every_weight_equals_the_golden_run(dies: int, tmp_path: Path) -> None:
+    report = train(tmp_path, "--dies", str(dies), "--steps", "3")
+    assert report["bit_exact"] is True
+    assert report["compared_steps"] == report["steps"] == 3
+    assert report["gradient_error"] < 1e-4
+    assert sum(sum(ports) for ports in report["link_bytes"]) == report["link_bytes_predicted"]
+    assert (report["link_bytes_predicted"] > 0) == (dies > 1)
+    assert {"dies", "steps", "train_loss", "test_accuracy", "bit_exact", "cycles", "wall_seconds",
+            "die_cycles_per_second", "matrix_utilisation", "engines", "link_bytes", "verilog_sha256"} <= report.keys()
+    assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_equal_seeds_give_equal_reports_on_any_number_of_threads(tmp_path: Path) -> None:
+    reports = [train(tmp_path, "--dies", "2", "--steps", "2", "--seed", "7", "--threads", threads)
+               for threads in ("1", "2")]
+    for report in reports:
+        for name in TIMES:
+            del report[name]
+    assert reports[0] == reports[1]
+
+
+def test_a_difference_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                         capsys: pytest.CaptureFixture[str]) -> None:
+    """The golden model adds in another order: the run ends with an error, and the report says so."""
+    from plinth_sim.golden import matrix
+
+    right = matrix.gemm
+
+    def wrong(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
+        result = right(a, b, c, **options)
+        result.reshape(-1).view("uint32")[0] ^= 1
+        return result
+
+    monkeypatch.setattr(matrix, "gemm", wrong)
+    with pytest.raises(SystemExit) as stop:
+        train(tmp_path, "--dies", "1", "--steps", "1")
+    assert stop.value.code == 2
+    assert "differ from the golden model's" in capsys.readouterr().err
+    assert json.loads((tmp_path / "report.json").read_text())["bit_exact"] is False
+
+
+def test_ctrl_c_keeps_finished_epochs(tmp_path: Path) -> None:
+    """Interrupted in the second epoch: exit code 130, one line, a checkpoint that can be resumed, no report."""
+    saved = tmp_path / "w.npz"
+    command = [sys.executable, "-m", "plinth.cli", "train", "--preset", "ndp-tiny", "--dies", "1", "--batch", "128",
+               "--epochs", "9", "--device", "golden", "--save", str(saved), "--out", str(tmp_path / "out")]
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    while not saved.exists() and run.poll() is None:
+        time.sleep(0.02)
+    run.send_signal(signal.SIGINT)
+    _, error = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "Traceback" not in error
+    assert not (tmp_path / "out" / "report.json").exists()
+    resumed = tmp_path / "resumed"
+    cli.main(["train", "--preset", "ndp-tiny", "--dies", "1", "--epochs", "9", "--device", "golden",
+              "--steps", "1", "--resume", str(saved), "--out", str(resumed)])
+    assert json.loads((resumed / "report.json").read_text())["steps"] == 1
