@@ -159,7 +159,11 @@ def compiler() -> str:
 @functools.cache
 def _compiler_identity(name: str) -> str:
     """Version of the compiler and the features of the processor that ``-march=native`` depends on."""
-    version = subprocess.run([name, "--version"], text=True, capture_output=True).stdout.splitlines()[0]
+    run = subprocess.run([name, "--version"], text=True, capture_output=True)
+    if run.returncode or not run.stdout.strip():
+        raise ToolError(f"The C++ compiler {name} does not run: {name} --version ended with exit code "
+                        f"{run.returncode}", "reinstall it, or name another one in CXX")
+    version = run.stdout.splitlines()[0]
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -95,6 +95,11 @@ def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("CXX", "no-such-compiler")
     with pytest.raises(ToolError, match="no-such-compiler was not found; install it"):
         verilator.compiler()
+    broken = tmp_path / "broken-compiler"
+    broken.write_text("#!/bin/sh\nexit 3\n")
+    broken.chmod(0o755)
+    with pytest.raises(ToolError, match="broken-compiler --version ended with exit code 3; reinstall it"):
+        verilator._compiler_identity(str(broken))
     monkeypatch.delenv("CXX")
     script = tmp_path / "verilator"
     script.write_text("#!/bin/sh\necho Verilator 5.006 2023-01-22\n")
