@@ -76,6 +76,18 @@ class BodyReadPort(wiring.Signature):
                           "data": In(32)})
 
 
+def read_word(m: Module, port: Any, state: str, index: Any, taken: list[Any], following: str) -> None:
+    """States ``state`` and ``state_DATA`` of the FSM at hand: read a word through a
+    :class:`BodyReadPort`, do ``taken`` with it, go on to ``following``."""
+    with m.State(state):
+        m.d.comb += [port.enable.eq(1), port.index.eq(index)]
+        with m.If(port.grant):
+            m.next = f"{state}_DATA"
+    with m.State(f"{state}_DATA"):
+        m.d.sync += taken
+        m.next = following
+
+
 class BodyStore(wiring.Component):
     """Stages, checks and keeps task bodies.
 

@@ -16,6 +16,7 @@ from plinth_hw.vector.body import (
     REGION_BASE,
     SLOT_BITS,
     BodyReadPort,
+    read_word,
 )
 
 
@@ -58,29 +59,20 @@ class InstructionFetch(wiring.Component):
         decoded = self.o.payload
         m.d.comb += [self.body.slot.eq(self.slot), word.eq(self.body.data)]
 
-        def read(state: str, at: Any, taken: list[Any], following: str) -> None:
-            with m.State(state):
-                m.d.comb += [self.body.enable.eq(1), self.body.index.eq(at)]
-                with m.If(self.body.grant):
-                    m.next = f"{state}_DATA"
-            with m.State(f"{state}_DATA"):
-                m.d.sync += taken
-                m.next = following
-
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += [index.eq(PROGRAM_BASE), left.eq(self.count)]
                 with m.If(self.start & (self.count != 0)):
                     m.next = "WORD"
-            read("WORD", index, [
+            read_word(m, self.body, "WORD", index, [
                 index.eq(index + 1), instruction.eq(word), decoded.op.eq(word.op),
                 decoded.function.eq(word.b), decoded.lanes_along_rows.eq(word.lanes_along_rows),
             ], "DST")
-            read("DST", REGION_BASE + instruction.dst, [decoded.dst.eq(self.body.data)], "A")
-            read("A", REGION_BASE + instruction.a, [decoded.a.eq(self.body.data)], "B")
-            read("B", REGION_BASE + instruction.b, [decoded.b.eq(self.body.data)], "IMMEDIATE")
-            read("IMMEDIATE", IMMEDIATE_BASE + instruction.immediate,
-                 [decoded.immediate.eq(self.body.data)], "OFFER")
+            read_word(m, self.body, "DST", REGION_BASE + instruction.dst, [decoded.dst.eq(self.body.data)], "A")
+            read_word(m, self.body, "A", REGION_BASE + instruction.a, [decoded.a.eq(self.body.data)], "B")
+            read_word(m, self.body, "B", REGION_BASE + instruction.b, [decoded.b.eq(self.body.data)], "IMMEDIATE")
+            read_word(m, self.body, "IMMEDIATE", IMMEDIATE_BASE + instruction.immediate,
+                      [decoded.immediate.eq(self.body.data)], "OFFER")
             with m.State("OFFER"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):

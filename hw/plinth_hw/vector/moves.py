@@ -18,7 +18,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Pointer, VectorMove, VectorRegion
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.scratchpad import LineTracker, line_bits
-from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary
+from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, read_word
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16
@@ -103,30 +103,21 @@ class MoveFetch(wiring.Component):
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
         ]
 
-        def read(state: str, at: Any, taken: list[Any], following: str) -> None:
-            with m.State(state):
-                m.d.comb += [self.read.enable.eq(1), self.read.index.eq(at)]
-                with m.If(self.read.grant):
-                    m.next = f"{state}_DATA"
-            with m.State(f"{state}_DATA"):
-                m.d.sync += taken
-                m.next = following
-
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += [index.eq(self.base), left.eq(self.count)]
                 with m.If(self.start & (self.count != 0)):
                     m.next = "POINTER"
-            read("POINTER", index, [index.eq(index + 1), pointer.eq(pointer_word)], "STRIDE")
-            read("STRIDE", index, [
+            read_word(m, self.read, "POINTER", index, [index.eq(index + 1), pointer.eq(pointer_word)], "STRIDE")
+            read_word(m, self.read, "STRIDE", index, [
                 index.eq(index + 1),
                 command.stride.eq(word),
                 command.address.eq(Array(self.bases[i] for i in range(16))[pointer.base] + pointer.offset),
             ], "NUMBER")
-            read("NUMBER", index, [
+            read_word(m, self.read, "NUMBER", index, [
                 index.eq(index + 1), number.eq(move.region), place.packed.eq(move.packed),
             ], "REGION")
-            read("REGION", REGION_BASE + number, [
+            read_word(m, self.read, "REGION", REGION_BASE + number, [
                 place.line.eq(region.line), place.elements.eq(elements),
                 place.capacity.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
                 command.rows.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
