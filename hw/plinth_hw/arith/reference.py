@@ -67,28 +67,49 @@ def _round_and_pack(m: Module, fmt: Float, sign: Value, exponent: Value, signifi
     return packed
 
 
-class ReferenceMultiplier(wiring.Component):
-    """``o = a * b``, rounded, five cycles later.
+class ReferenceUnit(wiring.Component):
+    """A unit of two operands of one format.
 
     Parameters
     ----------
     format : Float
-        Format of operands and product.
+        Format of operands and result.
 
     Members
     -------
     a, b : In
         Operands, taken every cycle.
     o : Out
-        Product of the operands of ``latency`` cycles before.
+        Result of the operands of ``latency`` cycles before.
     """
 
-    #: Cycles from operands to product.
-    latency = 5
+    #: Cycles from operands to result.
+    latency: int
 
     def __init__(self, format: Float):
         self.format = format
         super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
+
+
+def _register(shape: Any, name: str) -> Any:
+    return Signal(shape, name=name, reset_less=True)
+
+
+def _delayed(m: Module, value: Any, name: str) -> Any:
+    taken = _register(value.shape(), name)
+    m.d.sync += taken.eq(value)
+    return taken
+
+
+def _passed(m: Module, flags: dict[str, Value], stage: int) -> dict[str, Value]:
+    """Flags of a stage, one register further."""
+    return {name: _delayed(m, value, f"{name}_{stage}") for name, value in flags.items()}
+
+
+class ReferenceMultiplier(ReferenceUnit):
+    """``o = a * b``, rounded, five cycles later."""
+
+    latency = 5
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -96,45 +117,37 @@ class ReferenceMultiplier(wiring.Component):
         width, bits = fmt.fraction_bits + 1, fmt.bits
         exponent_shape = signed(fmt.exponent_bits + 2)
 
-        def register(shape: Any, name: str) -> Any:
-            return Signal(shape, name=name, reset_less=True)
-
-        def delayed(value: Any, name: str) -> Any:
-            taken = register(value.shape(), name)
-            m.d.sync += taken.eq(value)
-            return taken
-
         # Stage 1: unpack and normalise both operands.
         a, b = _unpack(m, fmt, self.a, "a_unpacked"), _unpack(m, fmt, self.b, "b_unpacked")
         significands, exponents = [], []
         for name, number in (("a", a), ("b", b)):
             zeros = _leading_zeros(m, number.significand, f"{name}_zeros")
-            significands.append(delayed((number.significand << zeros)[:width], f"{name}_significand"))
-            exponent = register(exponent_shape, f"{name}_exponent")
+            significands.append(_delayed(m, (number.significand << zeros)[:width], f"{name}_significand"))
+            exponent = _register(exponent_shape, f"{name}_exponent")
             m.d.sync += exponent.eq(number.exponent - zeros)
             exponents.append(exponent)
-        sign = delayed(a.sign ^ b.sign, "sign_1")
-        nan = delayed(a.nan | b.nan | (a.infinite & b.zero) | (a.zero & b.infinite), "nan_1")
-        infinite = delayed(a.infinite | b.infinite, "infinite_1")
-        zero = delayed(a.zero | b.zero, "zero_1")
+        flags: dict[str, Value] = _passed(m, {
+            "sign": a.sign ^ b.sign,
+            "nan": a.nan | b.nan | (a.infinite & b.zero) | (a.zero & b.infinite),
+            "infinite": a.infinite | b.infinite,
+            "zero": a.zero | b.zero,
+        }, 1)
 
         # Stage 2: multiply.
-        product_2 = register(2 * width, "product_2")
-        exponent_2 = register(exponent_shape, "exponent_2")
+        product_2 = _register(2 * width, "product_2")
+        exponent_2 = _register(exponent_shape, "exponent_2")
         m.d.sync += [product_2.eq(significands[0] * significands[1]),
                      exponent_2.eq(exponents[0] + exponents[1] - fmt.bias)]
-        sign, nan, infinite, zero = (delayed(value, f"{name}_2") for name, value in
-                                     (("sign", sign), ("nan", nan), ("infinite", infinite), ("zero", zero)))
+        flags = _passed(m, flags, 2)
 
         # Stage 3: normalise; what is below the format's range becomes subnormal.
-        product_3 = register(2 * width, "product_3")
-        exponent_3 = register(exponent_shape, "exponent_3")
+        product_3 = _register(2 * width, "product_3")
+        exponent_3 = _register(exponent_shape, "exponent_3")
         m.d.sync += [
             product_3.eq(Mux(product_2[-1], product_2, product_2 << 1)),
             exponent_3.eq(exponent_2 + product_2[-1]),
         ]
-        sign, nan, infinite, zero = (delayed(value, f"{name}_3") for name, value in
-                                     (("sign", sign), ("nan", nan), ("infinite", infinite), ("zero", zero)))
+        flags = _passed(m, flags, 3)
         down = Signal(range(width + 3))
         with m.If(exponent_3 < 1 - (width + 1)):
             m.d.comb += down.eq(width + 2)
@@ -142,69 +155,42 @@ class ReferenceMultiplier(wiring.Component):
             m.d.comb += down.eq(1 - exponent_3)
         padded = Signal(2 * width + width + 2)
         m.d.comb += padded.eq(Cat(Const(0, width + 2), product_3) >> down)
-        significand_4 = delayed(padded[-width:], "significand_4")
-        guard_4 = delayed(padded[-width - 1], "guard_4")
-        sticky_4 = delayed(padded[:-width - 1].any(), "sticky_4")
-        exponent_4 = register(exponent_shape, "exponent_4")
+        significand_4 = _delayed(m, padded[-width:], "significand_4")
+        guard_4 = _delayed(m, padded[-width - 1], "guard_4")
+        sticky_4 = _delayed(m, padded[:-width - 1].any(), "sticky_4")
+        exponent_4 = _register(exponent_shape, "exponent_4")
         m.d.sync += exponent_4.eq(Mux(exponent_3 < 1, 1, exponent_3))
-        sign, nan, infinite, zero = (delayed(value, f"{name}_4") for name, value in
-                                     (("sign", sign), ("nan", nan), ("infinite", infinite), ("zero", zero)))
+        flags = _passed(m, flags, 4)
 
         # Stage 5: round and pack.
-        packed = _round_and_pack(m, fmt, sign, exponent_4, significand_4, guard_4, sticky_4)
-        with m.If(nan):
+        packed = _round_and_pack(m, fmt, flags["sign"], exponent_4, significand_4, guard_4, sticky_4)
+        with m.If(flags["nan"]):
             m.d.sync += self.o.eq(fmt.quiet_nan)
-        with m.Elif(infinite):
-            m.d.sync += self.o.eq(Cat(Const(fmt.infinity, bits - 1), sign))
-        with m.Elif(zero):
-            m.d.sync += self.o.eq(Cat(Const(0, bits - 1), sign))
+        with m.Elif(flags["infinite"]):
+            m.d.sync += self.o.eq(Cat(Const(fmt.infinity, bits - 1), flags["sign"]))
+        with m.Elif(flags["zero"]):
+            m.d.sync += self.o.eq(Cat(Const(0, bits - 1), flags["sign"]))
         with m.Else():
             m.d.sync += self.o.eq(packed)
         return m
 
 
-class ReferenceAdder(wiring.Component):
-    """``o = a + b``, rounded, six cycles later.
+class ReferenceAdder(ReferenceUnit):
+    """``o = a + b``, rounded, six cycles later."""
 
-    Parameters
-    ----------
-    format : Float
-        Format of operands and sum.
-
-    Members
-    -------
-    a, b : In
-        Operands, taken every cycle.
-    o : Out
-        Sum of the operands of ``latency`` cycles before.
-    """
-
-    #: Cycles from operands to sum.
     latency = 6
-
-    def __init__(self, format: Float):
-        self.format = format
-        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         fmt = self.format
         width, bits = fmt.fraction_bits + 1, fmt.bits
 
-        def delayed(value: Any, name: str) -> Any:
-            taken = Signal(value.shape(), name=name, reset_less=True)
-            m.d.sync += taken.eq(value)
-            return taken
-
-        def passed(flags: dict[str, Value], stage: int) -> dict[str, Value]:
-            return {name: delayed(value, f"{name}_{stage}") for name, value in flags.items()}
-
         # Stage 1: unpack and swap, so that x has the larger magnitude.
         a, b = _unpack(m, fmt, self.a, "a_unpacked"), _unpack(m, fmt, self.b, "b_unpacked")
         swap = Signal()
         m.d.comb += swap.eq(self.a[:-1] < self.b[:-1])
         layout = _Unpacked(fmt)
-        x, y = (Signal(layout, name=name, reset_less=True) for name in ("x_1", "y_1"))
+        x, y = (_register(layout, name) for name in ("x_1", "y_1"))
         m.d.sync += [x.eq(Mux(swap, b.as_value(), a.as_value())), y.eq(Mux(swap, a.as_value(), b.as_value()))]
 
         # Stage 2: align; guard, round and sticky below.
@@ -220,10 +206,10 @@ class ReferenceAdder(wiring.Component):
                      down.eq(Mux(difference > width + 2, width + 3, difference))]
         padded = Signal(2 * width + 3)
         m.d.comb += padded.eq(Cat(Const(0, width + 3), y.significand) >> down)
-        x_2 = delayed(Cat(Const(0, 3), x.significand), "x_2")
-        y_2 = delayed(Cat(padded[:width + 1].any(), padded[width + 1:]), "y_2")
-        exponent_2 = delayed(x.exponent, "exponent_2")
-        flags = passed(flags, 2)
+        x_2 = _delayed(m, Cat(Const(0, 3), x.significand), "x_2")
+        y_2 = _delayed(m, Cat(padded[:width + 1].any(), padded[width + 1:]), "y_2")
+        exponent_2 = _delayed(m, x.exponent, "exponent_2")
+        flags = _passed(m, flags, 2)
 
         # Stage 3: add or subtract.
         sum_3 = Signal(width + 4, reset_less=True)
@@ -231,21 +217,21 @@ class ReferenceAdder(wiring.Component):
             m.d.sync += sum_3.eq(x_2 - y_2)
         with m.Else():
             m.d.sync += sum_3.eq(x_2 + y_2)
-        exponent_3 = delayed(exponent_2, "exponent_3")
-        flags = passed(flags, 3)
+        exponent_3 = _delayed(m, exponent_2, "exponent_3")
+        flags = _passed(m, flags, 3)
 
         # Stage 4: count leading zeros, no more than the exponent allows.
         zeros = _leading_zeros(m, sum_3, "zeros")
-        up_4 = delayed(Mux(zeros > exponent_3, exponent_3, zeros), "up_4")
-        sum_4 = delayed(sum_3, "sum_4")
-        exponent_4 = delayed(exponent_3, "exponent_4")
-        flags = passed({**flags, "zero": sum_3 == 0}, 4)
+        up_4 = _delayed(m, Mux(zeros > exponent_3, exponent_3, zeros), "up_4")
+        sum_4 = _delayed(m, sum_3, "sum_4")
+        exponent_4 = _delayed(m, exponent_3, "exponent_4")
+        flags = _passed(m, {**flags, "zero": sum_3 == 0}, 4)
 
         # Stage 5: normalise.
-        sum_5 = delayed((sum_4 << up_4)[:width + 4], "sum_5")
+        sum_5 = _delayed(m, (sum_4 << up_4)[:width + 4], "sum_5")
         exponent_5 = Signal(signed(fmt.exponent_bits + 2), reset_less=True)
         m.d.sync += exponent_5.eq(exponent_4 + 1 - up_4)
-        flags = passed(flags, 5)
+        flags = _passed(m, flags, 5)
 
         # Stage 6: round and pack.
         packed = _round_and_pack(m, fmt, flags["sign"], exponent_5, sum_5[4:], sum_5[3], sum_5[:3].any())
