@@ -88,6 +88,16 @@ def read_word(m: Module, port: Any, state: str, index: Any, taken: list[Any], fo
         m.next = following
 
 
+def next_of(m: Module, taken: Any, left: Signal, first: str) -> None:
+    """In the state that offers what has been read: once ``taken``, go on to ``first``, or to IDLE after the
+    last of ``left``."""
+    with m.If(taken):
+        m.d.sync += left.eq(left - 1)
+        m.next = "IDLE"
+        with m.If(left != 1):
+            m.next = first
+
+
 class BodyStore(wiring.Component):
     """Stages, checks and keeps task bodies.
 

@@ -16,6 +16,7 @@ from plinth_hw.vector.body import (
     REGION_BASE,
     SLOT_BITS,
     BodyReadPort,
+    next_of,
     read_word,
 )
 
@@ -75,9 +76,5 @@ class InstructionFetch(wiring.Component):
                       [decoded.immediate.eq(self.body.data)], "OFFER")
             with m.State("OFFER"):
                 m.d.comb += self.o.valid.eq(1)
-                with m.If(self.o.ready):
-                    m.d.sync += left.eq(left - 1)
-                    m.next = "IDLE"
-                    with m.If(left != 1):
-                        m.next = "WORD"
+                next_of(m, self.o.ready, left, "WORD")
         return m

@@ -13,16 +13,14 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS
 from plinth_hw.memory.channel import StridedLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorWritePort
 from plinth_hw.vector.body import LOAD_BASE, BodyReadPort
-from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, Place, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 
 
 class LoadStage(wiring.Component):
@@ -60,9 +58,9 @@ class LoadStage(wiring.Component):
         banks = self.parameters.beat_words
         m.submodules.moves = moves = MoveFetch(self.parameters, LOAD_BASE)
         m.submodules.load = load = StridedLoad(self.parameters, COUNT_BITS, COUNT_BITS)
-        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
         m.submodules.walk = walk = RegionWalk(self.parameters)
         wiring.connect(m, moves.read, wiring.flipped(self.body))
+        wiring.connect(m, moves.command, load.command)
         wiring.connect(m, load.port, wiring.flipped(self.port))
         task = self.o.payload
         beat = load.o.payload
@@ -72,17 +70,12 @@ class LoadStage(wiring.Component):
         left = Signal.like(task.summary.loads)
         m.d.comb += [
             moves.task.eq(task), moves.count.eq(task.summary.loads), moves.bases.eq(self.bases),
-            load.command.payload.eq(moves.o.payload.command),
-            load.command.valid.eq(moves.o.valid & places.w_rdy),
-            places.w_data.eq(moves.o.payload.place), places.w_en.eq(moves.o.valid & load.command.ready),
-            moves.o.ready.eq(load.command.ready & places.w_rdy),
-
-            walk.place.eq(places.r_data), walk.row.eq(beat.row), walk.column.eq(beat.column),
-            step.eq(load.o.valid & places.r_rdy), walk.take.eq(step),
-            load.o.ready.eq(places.r_rdy & walk.final),
+            walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            step.eq(load.o.valid & moves.place.valid), walk.take.eq(step),
+            load.o.ready.eq(moves.place.valid & walk.final),
             taken.eq(step & walk.final),
             finished.eq(taken & beat.last),
-            places.r_en.eq(finished),
+            moves.place.ready.eq(finished),
             self.words.eq(Mux(taken, beat.words, 0)),
             self.half.eq(task.half),
         ]

@@ -3,7 +3,7 @@
 ::
 
     body --> pointer, stride, region --> command for the memory channel
-                                    \\-> place of the region in the scratchpad --> RegionWalk
+                                    \\-> places of regions in the scratchpad --> FIFO --> RegionWalk
 
 A move takes 9 cycles to read, while the one before it moves data.
 """
@@ -12,13 +12,14 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Pointer, VectorMove, VectorRegion
+from plinth_hw.isa.tasks import VECTOR_LOADS, Pointer, VectorMove, VectorRegion
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.scratchpad import LineTracker, line_bits
-from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, read_word
+from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16
@@ -72,7 +73,10 @@ class MoveFetch(wiring.Component):
     bases : In
         As of ``EngineSignature``.
     read : Out(BodyReadPort)
-    o : Out stream of ``{command, place}``
+    command : Out stream of :func:`~plinth_hw.memory.channel.command_layout`
+        One a move, for the memory channel.
+    place : Out stream of Place
+        One a move, in the same order; up to ``VECTOR_LOADS`` wait.
     """
 
     def __init__(self, parameters: DieParameters, base: int):
@@ -82,8 +86,8 @@ class MoveFetch(wiring.Component):
             "start": In(1), "task": In(Task), "count": In(3),
             "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "read": Out(BodyReadPort()),
-            "o": Out(stream.Signature(data.StructLayout({
-                "command": command_layout(parameters, COUNT_BITS, COUNT_BITS), "place": Place}))),
+            "command": Out(stream.Signature(command_layout(parameters, COUNT_BITS, COUNT_BITS))),
+            "place": Out(stream.Signature(Place)),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -93,7 +97,8 @@ class MoveFetch(wiring.Component):
         left = Signal.like(self.count)
         number = Signal(3)
         pointer = Signal(Pointer)
-        command, place = self.o.payload.command, self.o.payload.place
+        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
+        command, place = self.command.payload, Signal(Place)
         pointer_word, move, region = Signal(Pointer), Signal(VectorMove), Signal(VectorRegion)
         word = self.read.data
         elements = Signal(COUNT_BITS)
@@ -101,6 +106,9 @@ class MoveFetch(wiring.Component):
             self.read.slot.eq(self.task.slot),
             pointer_word.eq(word), move.eq(Cat(Const(0, 64), word)), region.eq(word),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
+            places.w_data.eq(place), places.w_en.eq(self.command.valid & self.command.ready),
+            self.place.payload.eq(places.r_data), self.place.valid.eq(places.r_rdy),
+            places.r_en.eq(self.place.ready),
         ]
 
         with m.FSM():
@@ -124,12 +132,8 @@ class MoveFetch(wiring.Component):
                 command.columns.eq(Mux(place.packed, (elements + 1) >> 1, elements)),
             ], "OFFER")
             with m.State("OFFER"):
-                m.d.comb += self.o.valid.eq(1)
-                with m.If(self.o.ready):
-                    m.d.sync += left.eq(left - 1)
-                    m.next = "IDLE"
-                    with m.If(left != 1):
-                        m.next = "POINTER"
+                m.d.comb += self.command.valid.eq(places.w_rdy)
+                next_of(m, self.command.valid & self.command.ready, left, "POINTER")
         return m
 
 

@@ -17,12 +17,11 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS
 from plinth_hw.memory.channel import StridedStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 from plinth_hw.vector.body import STORE_BASE, BodyReadPort
-from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, Place, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 
 #: Beats between the walk and memory.
 DEPTH = 16
@@ -70,24 +69,19 @@ class StoreStage(wiring.Component):
         banks = self.parameters.beat_words
         m.submodules.moves = moves = MoveFetch(self.parameters, STORE_BASE)
         m.submodules.store = store = StridedStore(self.parameters, COUNT_BITS, COUNT_BITS, fetch_depth=DEPTH)
-        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
         m.submodules.walk = walk = RegionWalk(self.parameters)
         wiring.connect(m, moves.read, wiring.flipped(self.body))
+        wiring.connect(m, moves.command, store.command)
         wiring.connect(m, store.port, wiring.flipped(self.port))
         task = self.o.payload
         beat = store.fetch.payload
         step = Signal()
         m.d.comb += [
             moves.task.eq(task), moves.count.eq(task.summary.stores), moves.bases.eq(self.bases),
-            store.command.payload.eq(moves.o.payload.command),
-            store.command.valid.eq(moves.o.valid & places.w_rdy),
-            places.w_data.eq(moves.o.payload.place), places.w_en.eq(moves.o.valid & store.command.ready),
-            moves.o.ready.eq(store.command.ready & places.w_rdy),
-
-            walk.place.eq(places.r_data), walk.row.eq(beat.row), walk.column.eq(beat.column),
-            step.eq(store.fetch.valid & places.r_rdy), walk.take.eq(step),
-            store.fetch.ready.eq(places.r_rdy & walk.final),
-            places.r_en.eq(step & walk.final & beat.last),
+            walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            step.eq(store.fetch.valid & moves.place.valid), walk.take.eq(step),
+            store.fetch.ready.eq(moves.place.valid & walk.final),
+            moves.place.ready.eq(step & walk.final & beat.last),
             self.half.eq(task.half), self.words.eq(store.words),
         ]
         m.d.sync += [
