@@ -7,7 +7,9 @@ body, and may have several started tasks in flight; it finishes them in order wi
 last write response of the task.
 """
 
-from amaranth.hdl import unsigned
+from typing import Any, NamedTuple
+
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -69,3 +71,41 @@ class EngineSignature(wiring.Signature):
             "done": Out(stream.Signature(Done)),
             "strobes": Out(CounterStrobes),
         })
+
+
+class TaskAccount(NamedTuple):
+    """Tasks of an engine that overlaps them."""
+
+    #: Started, not yet completed.
+    tasks: Signal
+    #: ``done`` is taken.
+    finished: Signal
+    #: Tasks run, none waits to be taken, and the engine is not busy.
+    stalled: Signal
+
+
+def account(m: Module, engine: Any, began: Value, most: int) -> TaskAccount:
+    """Counts tasks and reports ``stall_cycles``: those without ``busy`` since the task before completed, or,
+    if later, since this one started; while ``done`` waits they do not count.
+
+    Parameters
+    ----------
+    engine : EngineSignature
+        With ``done.valid`` and ``strobes.busy`` driven; ``done.payload.stall_cycles`` is driven here.
+    began : Value
+        Pulse: a task starts.
+    most : int
+        Tasks between start and completion.
+    """
+    made = TaskAccount(Signal(range(most + 1), name="tasks"), Signal(name="finished"), Signal(name="stalled"))
+    stall_cycles = Signal(32)
+    m.d.comb += [
+        made.finished.eq(engine.done.valid & engine.done.ready),
+        made.stalled.eq((made.tasks != 0) & ~engine.done.valid & ~engine.strobes.busy),
+        engine.done.payload.stall_cycles.eq(stall_cycles),
+    ]
+    m.d.sync += [
+        made.tasks.eq(made.tasks + began - made.finished),
+        stall_cycles.eq(Mux(made.finished, 0, stall_cycles + made.stalled)),
+    ]
+    return made

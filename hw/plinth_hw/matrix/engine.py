@@ -17,7 +17,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.feeder import Feeder
@@ -31,15 +31,14 @@ from plinth_hw.matrix.tokens import TokenControl
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Tasks between start and completion, at most: those of which tiles are in the array or the buffers.
-TASKS_BITS = 8
+MAXIMUM_TASKS = 255
 
 
 class MatrixEngine(wiring.Component):
     """Runs GEMM tasks, see :class:`~plinth_hw.isa.tasks.MatrixBody`.
 
-    ``payload_words`` of a task are the words of C that it stored, ``stall_cycles`` those in which no slot
-    of any task was multiplied since the task before completed, or, if later, since this one started; while
-    ``done`` waits they do not count.
+    ``payload_words`` of a task are the words of C that it stored, ``busy`` are cycles in which a
+    slot of any task was multiplied, ``stall_cycles`` as of :func:`~plinth_hw.control.engine.account`.
 
     Parameters
     ----------
@@ -122,21 +121,18 @@ class MatrixEngine(wiring.Component):
                 loaded: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes
-        failed, finished, stalled, multiplies = Signal(), Signal(), Signal(), Signal()
-        tasks = Signal(TASKS_BITS)
-        stalls, stored = Signal(32), Signal(32)
+        failed, stored = Signal(), Signal(32)
+        _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)
         m.d.comb += [
             failed.eq(output.ended.payload != ErrorCode.NONE),
             done.valid.eq(output.ended.valid & (failed | feeder.total.valid)),
-            finished.eq(done.valid & done.ready),
             output.ended.ready.eq(finished), feeder.total.ready.eq(finished & ~failed),
             done.payload.error.eq(output.ended.payload),
-            done.payload.stall_cycles.eq(stalls), done.payload.payload_words.eq(stored),
+            done.payload.payload_words.eq(stored),
             done.payload.useful_macs.eq(Mux(failed, 0, feeder.total.payload)),
-            multiplies.eq(feeder.issued_macs != 0), stalled.eq((tasks != 0) & ~done.valid & ~multiplies),
             strobes.words.eq(output.words + loaded),  # type: ignore[operator]
             strobes.useful_macs.eq(feeder.useful_macs), strobes.issued_macs.eq(feeder.issued_macs),
-            strobes.busy.eq(multiplies),
+            strobes.busy.eq(feeder.issued_macs != 0),
         ]
         with m.If(stalled):
             with m.If(feeder.blocked):
@@ -145,8 +141,4 @@ class MatrixEngine(wiring.Component):
                 m.d.comb += strobes.stall_input.eq(1)
             with m.Else():
                 m.d.comb += strobes.stall_memory.eq(1)
-        m.d.sync += [
-            tasks.eq(tasks + sequencer.began - finished),
-            stalls.eq(Mux(finished, 0, stalls + stalled)),
-            stored.eq(Mux(finished, 0, stored + output.words)),
-        ]
+        m.d.sync += stored.eq(Mux(finished, 0, stored + output.words))

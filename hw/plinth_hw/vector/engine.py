@@ -19,7 +19,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.scratchpad import VectorMemory
@@ -33,8 +33,8 @@ from plinth_hw.vector.store import StoreStage
 class VectorEngine(wiring.Component):
     """Runs vector programs, see :class:`~plinth_hw.isa.tasks.VectorBody`.
 
-    ``payload_words`` of a task are the words it loaded and stored, ``stall_cycles`` those cycles since the
-    task before completed, or, if later, since this one started, in which no program ran and no word moved.
+    ``payload_words`` of a task are the words it loaded and stored, ``busy`` are cycles in which a program
+    ran or a word moved, ``stall_cycles`` as of :func:`~plinth_hw.control.engine.account`.
 
     Parameters
     ----------
@@ -124,24 +124,15 @@ class VectorEngine(wiring.Component):
                 store: StoreStage) -> None:
         """Completion and counters."""
         engine, done, strobes = self.engine, self.engine.done, self.engine.strobes
-        tasks = Signal(range(READERS + 1))
-        stalled = Signal()
-        stall_cycles = Signal(32)
-        finished = Signal()
+        tasks, _, stalled = account(m, engine, engine.start.valid & engine.start.ready, READERS)
         m.d.comb += [
-            done.valid.eq(store.o.valid), store.o.ready.eq(done.ready), finished.eq(done.valid & done.ready),
+            done.valid.eq(store.o.valid), store.o.ready.eq(done.ready),
             done.payload.error.eq(store.o.payload.summary.error),
             done.payload.payload_words.eq(store.o.payload.words),
-            done.payload.stall_cycles.eq(stall_cycles),
 
             strobes.words.eq(load.words + store.words),
             strobes.busy.eq(compute.busy | (strobes.words != 0)),
-            stalled.eq((tasks != 0) & ~done.valid & ~strobes.busy),
             strobes.stall_output.eq(stalled & store.waits),
             strobes.stall_memory.eq(stalled & store.all_given & (tasks == 1)),
             strobes.stall_input.eq(stalled & ~strobes.stall_output & ~strobes.stall_memory),
-        ]
-        m.d.sync += [
-            tasks.eq(tasks + (engine.start.valid & engine.start.ready) - finished),
-            stall_cycles.eq(Mux(finished, 0, stall_cycles + stalled)),
         ]
