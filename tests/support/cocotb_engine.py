@@ -5,6 +5,7 @@ the next rising edge takes. A pattern (see :mod:`tests.support.amaranth_sim`) sa
 offers or accepts.
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -94,7 +95,7 @@ class Sink:
             self._take(payload)
 
 
-class Requests:
+class Requests(ABC):
     """What a read and a write port have in common: the stream of requests."""
 
     def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.uint32],
@@ -110,9 +111,9 @@ class Requests:
         assert first + beats <= len(self.beats), f"{self.name}: beats {first}+{beats} beyond the memory"
         self.accept(range(first, first + beats))
 
+    @abstractmethod
     def accept(self, beats: range) -> None:
         """A request has been taken."""
-        raise NotImplementedError
 
 
 class ReadMemory(Requests):
