@@ -15,6 +15,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 from numpy.typing import NDArray
+from tests.support import checked_memory
 
 from plinth_hw import emit
 from plinth_hw.comm.collective import CollectiveEngine
@@ -101,12 +102,13 @@ class Ring:
         names = "".join(f"#define {port} {member(port)}\n" for port in module_ports(text, "top")
                         if port != member(port))
         header = f"""{names}
-enum {{ BLOCKS = {p.reduce_blocks}, BEAT_WORDS = {p.beat_words}, COUNTERS = {p.counters} }};
-enum {{ BODY = {BODY_WORDS} }};
-#define BLOCK_PORTS(X) {" ".join(f"X({b})" for b in range(p.reduce_blocks))}
+enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS} }};
 """
+        blocks = range(p.reduce_blocks)
+        memory = checked_memory.headers(p, [f"read_{b}" for b in blocks], [f"write_{b}" for b in blocks],
+                                        prompt_writes=True)
         library = build_library({"top.v": text}, "top", cpp=[HARNESS],
-                                headers={"ring_node.h": header}, jobs=2, flags=FAST_FLAGS,
+                                headers={**memory, "ring_node.h": header}, jobs=2, flags=FAST_FLAGS,
                                 compile_flags=("-O1",))
         self.library = ctypes.CDLL(str(library))
         self.library.ring_run.restype = ctypes.c_longlong
@@ -144,8 +146,8 @@ enum {{ BODY = {BODY_WORDS} }};
             np.array(errors or [(0, 0)], np.uint32), memories, outcome.results, outcome.strobes,
             outcome.advances, outcome.errors]
         assert all(array.flags.c_contiguous for array in arrays)
-        numbers = [dies, words, flat.shape[1], len(sends), len(errors), seed, round(availability * 256),
-                   latency, link_delay, *rate, limit_cycles]
+        numbers = [seed, round(availability * 256), latency, limit_cycles,
+                   dies, words, flat.shape[1], len(sends), len(errors), link_delay, *rate]
         message = ctypes.create_string_buffer(256)
         cycles = self.library.ring_run(np.array(numbers, np.uint64).ctypes.data_as(ctypes.c_void_p),
                                        *(ctypes.c_void_p(array.ctypes.data) for array in arrays), message)

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -10,124 +11,14 @@
 #include <vector>
 
 #include "Vmodel.h"
+#include "checked_memory.h"
 #include "ring_node.h"
 #include "verilated.h"
 
 namespace {
 
-struct Random {
-    uint64_t state;
-    uint32_t next() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        return uint32_t(state >> 20);
-    }
-    bool chance(uint32_t of_256) { return (next() & 255) < of_256; }
-};
-
-struct Settings {
-    uint64_t dies, words, tasks, sends, errors, seed, availability, latency, link_delay, numerator, denominator,
-        limit;
-};
-
-// Request payload: address in the low bits, 7 bits of beats above them.
-constexpr int log2_of(int value) { return value > 1 ? 1 + log2_of(value / 2) : 0; }
-constexpr int ADDRESS_BITS = 32 - log2_of(BEAT_WORDS);
-
-struct Request {
-    uint64_t address;
-    uint32_t beats;
-    explicit Request(uint64_t bits)
-        : address(bits & ((1ull << ADDRESS_BITS) - 1)), beats(uint32_t(bits >> ADDRESS_BITS) & 127) {}
-};
-
-void check(bool good, const char* what) {
-    if (!good) throw std::runtime_error(what);
-}
-
-void check_request(const Request& request, uint64_t words) {
-    check(request.beats >= 1 && request.beats <= 64, "request of a bad length");
-    check((request.address + request.beats) * BEAT_WORDS <= words, "request beyond the memory");
-}
-
-struct ReadPort {
-    struct Beat {
-        uint64_t ready_at, address;
-    };
-    std::deque<Beat> queue;
-    bool offering = false, taking = false, held = false;
-    uint64_t held_bits = 0;
-
-    template <class D, class V, class R>
-    void drive(V& valid, D& data, R& ready, uint64_t cycle, const uint32_t* memory, Random& random,
-               const Settings& s) {
-        taking = random.chance(s.availability);
-        if (!offering && !queue.empty() && queue.front().ready_at <= cycle && random.chance(s.availability)) {
-            offering = true;
-            std::memcpy(&data, memory + queue.front().address * BEAT_WORDS, 4 * BEAT_WORDS);
-        }
-        valid = offering;
-        ready = taking;
-    }
-    void sample(bool valid, uint64_t bits, bool data_ready, uint64_t cycle, const Settings& s) {
-        if (offering && data_ready) {
-            queue.pop_front();
-            offering = false;
-        }
-        check(!held || (valid && held_bits == bits), "read request changed while it waited");
-        held = valid && !taking;
-        held_bits = bits;
-        if (valid && taking) {
-            Request request(bits);
-            check_request(request, s.words);
-            for (uint32_t i = 0; i < request.beats; ++i) queue.push_back({cycle + s.latency, request.address + i});
-        }
-    }
-};
-
-struct WritePort {
-    struct Beat {
-        uint64_t address;
-        bool last;
-    };
-    std::deque<Beat> queue;
-    std::deque<uint64_t> responses;
-    bool taking = false, accepting = false, held = false;
-    uint64_t held_bits = 0;
-
-    void drive(uint8_t& ready, uint8_t& data_ready, uint8_t& response, uint64_t cycle, Random& random,
-               const Settings& s) {
-        taking = random.chance(s.availability);
-        accepting = !queue.empty() && random.chance(s.availability);
-        response = !responses.empty() && responses.front() <= cycle;
-        if (response) responses.pop_front();
-        ready = taking;
-        data_ready = accepting;
-    }
-    template <class D>
-    void sample(bool valid, uint64_t bits, bool data_valid, const D& data, uint64_t cycle, uint32_t* memory,
-                const Settings& s) {
-        check(!accepting || data_valid, "write data not there although requested");
-        if (accepting) {
-            uint32_t words[BEAT_WORDS + (BEAT_WORDS + 31) / 32] = {};
-            std::memcpy(words, &data, 4 * BEAT_WORDS + (BEAT_WORDS + 7) / 8);
-            for (int i = 0; i < BEAT_WORDS; ++i)
-                if (words[BEAT_WORDS + i / 32] >> (i % 32) & 1)
-                    memory[queue.front().address * BEAT_WORDS + i] = words[i];
-            if (queue.front().last) responses.push_back(cycle + s.latency);
-            queue.pop_front();
-        }
-        check(!held || (valid && held_bits == bits), "write request changed while it waited");
-        held = valid && !taking;
-        held_bits = bits;
-        if (valid && taking) {
-            Request request(bits);
-            check_request(request, s.words);
-            for (uint32_t i = 0; i < request.beats; ++i)
-                queue.push_back({request.address + i, i + 1 == request.beats});
-        }
-    }
+struct RingSettings : Settings {
+    uint64_t dies, words, tasks, sends, errors, link_delay, numerator, denominator;
 };
 
 // One direction of a link, with its credits, some cycles long.
@@ -140,21 +31,23 @@ struct Wire {
     std::deque<Item> items;
 };
 
-struct Node {
-    VerilatedContext context;
-    Vmodel model{&context};
-    ReadPort reads[BLOCKS];
-    WritePort writes[BLOCKS];
-    Random random;
-    uint32_t task = 0, word = 0, delivered = 0, started = 0, finished = 0, send = 0;
-    bool done_ready = false, advance_ready = false;
-};
-
 struct Arrays {
     const uint32_t *counts, *tasks, *bases, *sends, *errors;
     uint32_t *memory, *results;
     uint64_t* strobes;
     uint32_t *advances, *reported;
+};
+
+struct Node {
+    VerilatedContext context;
+    Vmodel model{&context};
+    Memory memory;
+    MemoryPorts ports;
+    uint32_t task = 0, word = 0, delivered = 0, started = 0, finished = 0, send = 0;
+    bool done_ready = false, advance_ready = false;
+
+    Node(uint64_t die, const RingSettings& s, const Arrays& a)
+        : memory{a.memory + die * s.words, s.words, s, Random(s.seed * 1000003 + die + 1)} {}
 };
 
 void clock(Vmodel& m) {
@@ -164,9 +57,8 @@ void clock(Vmodel& m) {
     m.eval();
 }
 
-void configure(Node& node, uint64_t die, const Settings& s, const Arrays& a) {
+void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a) {
     Vmodel& m = node.model;
-    node.random.state = (s.seed * 1000003 + die + 1) * 0x9e3779b97f4a7c15ull | 1;
     m.rst = 1;
     clock(m);
     clock(m);
@@ -184,7 +76,7 @@ void configure(Node& node, uint64_t die, const Settings& s, const Arrays& a) {
     m.route_write = 0;
 }
 
-void drive(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Arrays& a) {
+void drive(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const Arrays& a) {
     Vmodel& m = n.model;
     const uint32_t* task = a.tasks + (die * s.tasks + n.task) * (2 + BODY);
     m.engine__body__valid = n.task < a.counts[die];
@@ -194,8 +86,8 @@ void drive(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Array
     const uint32_t* next = a.tasks + (die * s.tasks + n.started) * (2 + BODY);
     m.engine__start__valid = n.started < n.delivered && cycle >= next[1];
     if (m.engine__start__valid) m.engine__operation = next[0];
-    m.engine__done__ready = n.done_ready = n.random.chance(s.availability);
-    m.advance_in__ready = n.advance_ready = n.random.chance(s.availability);
+    m.engine__done__ready = n.done_ready = n.memory.chance();
+    m.advance_in__ready = n.advance_ready = n.memory.chance();
     m.error_in__ready = 1;
     while (n.send < s.sends && a.sends[3 * n.send] != die) ++n.send;
     m.advance_out__valid = n.send < s.sends;
@@ -203,28 +95,15 @@ void drive(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Array
     m.error_out = 0;
     for (uint64_t i = 0; i < s.errors; ++i)
         if (a.errors[2 * i] == cycle && a.errors[2 * i + 1] == die) m.error_out = 1;
-    const uint32_t* memory = a.memory + die * s.words;
-#define DRIVE(b)                                                                                              \
-    n.reads[b].drive(m.read_##b##__data__valid, m.read_##b##__data__payload, m.read_##b##__request__ready,    \
-                     cycle, memory, n.random, s);                                                             \
-    n.writes[b].drive(m.write_##b##__request__ready, m.write_##b##__data__ready, m.write_##b##__response,     \
-                      cycle, n.random, s);
-    BLOCK_PORTS(DRIVE)
-#undef DRIVE
+    n.memory.cycle = cycle;
+    n.ports.drive(n.memory, &m);
     m.clk = 0;
     m.eval();
 }
 
-void sample(Node& n, uint64_t die, uint64_t cycle, const Settings& s, const Arrays& a) {
+void sample(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const Arrays& a) {
     Vmodel& m = n.model;
-    uint32_t* memory = a.memory + die * s.words;
-#define SAMPLE(b)                                                                                             \
-    n.reads[b].sample(m.read_##b##__request__valid, m.read_##b##__request__payload, m.read_##b##__data__ready, \
-                      cycle, s);                                                                              \
-    n.writes[b].sample(m.write_##b##__request__valid, m.write_##b##__request__payload,                        \
-                       m.write_##b##__data__valid, m.write_##b##__data__payload, cycle, memory, s);
-    BLOCK_PORTS(SAMPLE)
-#undef SAMPLE
+    n.ports.sample(n.memory, &m);
     if (m.engine__body__valid && m.engine__body__ready && ++n.word == BODY) {
         n.word = 0;
         ++n.task;
@@ -274,10 +153,10 @@ Ends<V, F, C> ends(V& valid, F& flit, C& credit) {
     return {&valid, &flit, &credit};
 }
 
-long long run(const Settings& s, const Arrays& a) {
+long long run(const RingSettings& s, const Arrays& a) {
     std::vector<std::unique_ptr<Node>> nodes;
     for (uint64_t i = 0; i < s.dies; ++i) {
-        nodes.push_back(std::make_unique<Node>());
+        nodes.push_back(std::make_unique<Node>(i, s, a));
         configure(*nodes.back(), i, s, a);
     }
     std::vector<Wire> onward(s.dies), back(s.dies);
@@ -322,7 +201,7 @@ long long run(const Settings& s, const Arrays& a) {
 
 }  // namespace
 
-extern "C" long long ring_run(const Settings* settings, const uint32_t* counts, const uint32_t* tasks,
+extern "C" long long ring_run(const RingSettings* settings, const uint32_t* counts, const uint32_t* tasks,
                               const uint32_t* bases, const uint32_t* sends, const uint32_t* errors,
                               uint32_t* memory, uint32_t* results, uint64_t* strobes, uint32_t* advances,
                               uint32_t* reported, char* message) {

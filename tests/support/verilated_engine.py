@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from amaranth.hdl import Value
 from numpy.typing import NDArray
+from tests.support import checked_memory
 
 from plinth_hw import emit
 from plinth_hw.control.engine import Done
@@ -18,11 +19,8 @@ from plinth_sim.rtl.verilator import build_library
 
 #: 32-bit words of a ``Done``.
 _DONE_WORDS = 5
-_READ = ("request__valid", "request__ready", "request__payload", "data__valid", "data__ready",
-         "data__payload")
 _COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs",
            "issued_macs", "first_busy", "last_busy")
-_WRITE = (*_READ, "response")
 _ENGINE = ("body__valid", "body__ready", "body__payload", "operation", "start__valid", "start__ready",
            "bases", "done__valid", "done__ready", "done__payload", "strobes")
 
@@ -58,25 +56,6 @@ class Outcome:
         return self.stall_input + self.stall_output + self.stall_memory
 
 
-def _ports_header(engine: Any, parameters: DieParameters, reads: list[str], writes: list[str]) -> str:
-    """How the harness reaches the ports: a struct of references for each kind of port."""
-    request_bits = Value.cast(getattr(engine, (reads + writes)[0]).request.payload).shape().width
-    assert request_bits == request_layout(parameters).size
-    lines = [f"constexpr int BEAT_WORDS = {parameters.beat_words}, REQUEST_BITS = {request_bits};",
-             f"constexpr int READ_PORTS = {len(reads)}, WRITE_PORTS = {len(writes)};"]
-    for kind, names, members in (("ENGINE", ["engine"], _ENGINE), ("READ", reads, _READ),
-                                 ("WRITE", writes, _WRITE)):
-        types = ", ".join(f"typename T{i}" for i in range(len(members)))
-        lines += [f"template <{types}> struct {kind} {{",
-                  *(f"    T{i} &{member.replace('__', '_')};" for i, member in enumerate(members)), "};",
-                  f"template <typename... T> {kind}<T...> make_{kind}(T &...p) {{ return {{p...}}; }}"]
-        # Verilator's C++ name of a__b is a___05Fb.
-        references = ", ".join(f"(model)->name##___05F{member.replace('__', '___05F')}" for member in members)
-        lines += [f"#define {kind}_PORT(model, name) make_{kind}({references})",
-                  f"#define FOR_{kind}_PORTS(apply) " + " ".join(f"apply({name})" for name in names)]
-    return "\n".join(lines) + "\n"
-
-
 class VerilatedEngine:
     """An engine, built once (builds are cached).
 
@@ -93,10 +72,13 @@ class VerilatedEngine:
 
     def __init__(self, engine: Any, parameters: DieParameters, reads: list[str], writes: list[str],
                  array_form: emit.ArrayForm = "cells"):
-        header = _ports_header(engine, parameters, reads, writes)
+        request = Value.cast(getattr(engine, (reads + writes)[0]).request.payload)
+        assert len(request) == request_layout(parameters).size
+        headers = {**checked_memory.headers(parameters, reads, writes),
+                   "engine_ports.h": checked_memory.references("ENGINE", ["engine"], _ENGINE)}
         library = build_library({"engine.sv": emit.verilog(engine, "engine_top", array_form)}, "engine_top",
                                 cpp=[Path(__file__).with_name("engine_harness.cpp")],
-                                headers={"engine_ports.h": header}, jobs=1)
+                                headers=headers, jobs=1)
         self._run = ctypes.CDLL(str(library)).engine_run
 
     def run(self, tasks: list[tuple[int, list[int]]], bases: list[int], memory: NDArray[np.uint32], *,
