@@ -8,16 +8,21 @@ Element (i, j) of a matrix stored at base line ``base`` with row capacity D lies
 
 so B consecutive elements along a row, and along a column, lie in B different banks::
 
-    write: data --> rotate by skew (first half) -> reg -> (second half) -> B banks
-           line, capacity, skew --> line of each bank -> reg ------------^
-    read:  line, capacity, skew --> line of each bank -> reg -> B banks
-           -> rotate back (first half) -> reg -> (second half) -> data
+    VectorWriter: data --> rotate by skew (first half) -> reg -> (second half) -> BankArray
+                  line, capacity, skew --> line of each bank -> reg ------------^
+    VectorReader: line, capacity, skew --> line of each bank -> reg -> BankArray
+                  -> rotate back (first half) -> reg -> (second half) -> data
+
+:class:`VectorMemory` is one of each. Who shares several arrays among clients gives each client its writer or
+reader and chooses behind them, where a line of each bank and turned data pass.
 
 Nobody multiplies: a command carries the line of its lane 0, which :class:`LineTracker` keeps by
 additions. Latency: reads 3 cycles, writes are seen by reads issued 1 cycle later. Throughput: one read
 and one write of B words a cycle, at any alignment. Source: MPT section VI.A (operand buffers that
 serve the untransposed and the transposed operand).
 """
+
+from itertools import pairwise
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
@@ -61,22 +66,44 @@ class VectorReadPort(wiring.Signature):
         ``j mod B``.
     along_rows : Out(1)
         0: lane l is element (i, j + l); 1: lane l is element (i + l, j).
+    broadcast : Out(1)
+        Only if the port ``broadcasts``: every lane is element (i, j).
     data : In
         B words, ``read_latency`` cycles after the command. Lanes outside the matrix carry junk.
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
-        super().__init__({**_command(banks, lines),
+    def __init__(self, banks: int, lines: int, width: int = 32, *, broadcasts: bool = False):
+        super().__init__({**_command(banks, lines), **({"broadcast": Out(1)} if broadcasts else {}),
                           "data": In(data.ArrayLayout(unsigned(width), banks))})
 
 
 class VectorWritePort(wiring.Signature):
     """Seen from the client; the command's members as in :class:`VectorReadPort`, and with it
-    ``mask`` Out(B), the lanes to write, and ``data`` Out, B words."""
+    ``mask`` Out(B), the lanes to write, and ``data`` Out, ``words`` words, B unless told: lane l writes word
+    l mod ``words``."""
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
         super().__init__({**_command(banks, lines),
                           "mask": Out(banks),
+                          "data": Out(data.ArrayLayout(unsigned(width), banks if words is None else words))})
+
+
+class BankReadPort(wiring.Signature):
+    """Seen from the reader: ``enable`` Out and ``line`` Out, of each bank; ``data`` In, of each bank, a cycle
+    later."""
+
+    def __init__(self, banks: int, lines: int, width: int = 32):
+        super().__init__({"enable": Out(1), "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
+                          "data": In(data.ArrayLayout(unsigned(width), banks))})
+
+
+class BankWritePort(wiring.Signature):
+    """Seen from the writer: ``enable`` Out; ``mask`` Out, the banks to write; ``line`` and ``data`` Out, of each
+    bank."""
+
+    def __init__(self, banks: int, lines: int, width: int = 32):
+        super().__init__({"enable": Out(1), "mask": Out(banks),
+                          "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
                           "data": Out(data.ArrayLayout(unsigned(width), banks))})
 
 
@@ -120,6 +147,132 @@ class Bank(wiring.Component):
         return m
 
 
+class BankArray(wiring.Component):
+    """``banks`` memories of ``lines`` words, each with its own line.
+
+    Members
+    -------
+    write : In(BankWritePort)
+    read : In(BankReadPort)
+        A read issued in the same cycle as a write of the same word gets the old one.
+    """
+
+    def __init__(self, banks: int, lines: int, width: int = 32):
+        self.banks = banks
+        self.lines = lines
+        self.width = width
+        super().__init__({"write": In(BankWritePort(banks, lines, width)),
+                          "read": In(BankReadPort(banks, lines, width))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        for number in range(self.banks):
+            bank = Bank(self.lines, self.width)
+            m.d.comb += [
+                bank.write_line.eq(self.write.line[number]), bank.write_data.eq(self.write.data[number]),
+                bank.write_enable.eq(self.write.enable & self.write.mask[number]),
+                bank.read_line.eq(self.read.line[number]), bank.read_enable.eq(self.read.enable),
+                self.read.data[number].eq(bank.read_data),
+            ]
+            emit.place(m, platform, bank, name=f"bank_{number}", module=bank.module_name)
+        return m
+
+
+class VectorWriter(wiring.Component):
+    """Turns writes of vectors into writes of banks, one cycle later.
+
+    Parameters
+    ----------
+    banks, lines, width : int
+        As of :class:`VectorMemory`.
+    words : int or None
+        Words of data, a power of two, if they are fewer than the lanes.
+
+    Members
+    -------
+    i : In(VectorWritePort)
+    o : Out(BankWritePort)
+    """
+
+    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
+        self.banks = banks
+        self.lines = lines
+        self.width = width
+        self.words = banks if words is None else words
+        super().__init__({"i": In(VectorWritePort(banks, lines, width, words=words)),
+                          "o": Out(BankWritePort(banks, lines, width))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        word_bits = (self.words - 1).bit_length()
+        first_bits = (word_bits + 1) // 2
+        skew = Signal(word_bits)
+        half = Signal(data.ArrayLayout(unsigned(self.width), self.words), reset_less=True)
+        m.d.sync += [skew.eq(self.i.skew), self.o.enable.eq(self.i.enable)]
+        _bank_lines(m, self.i, self.o.line, self.banks)
+        # The mask turns like the data; one bit a lane, so in one go.
+        m.d.sync += self.o.mask.eq(Cat(*rotate(m, "mask", [self.i.mask[lane] for lane in range(self.banks)],
+                                               self.i.skew, 0, (self.banks - 1).bit_length(), up=True)))
+        with m.If(self.i.enable):
+            m.d.sync += half.as_value().eq(Cat(*rotate(
+                m, "data", [self.i.data[word] for word in range(self.words)], self.i.skew, 0, first_bits, up=True)))
+        turned = rotate(m, "half", [half[word] for word in range(self.words)], skew, first_bits, word_bits, up=True)
+        m.d.comb += self.o.data.as_value().eq(Cat(*turned * (self.banks // self.words)))
+        return m
+
+
+class VectorReader(wiring.Component):
+    """Turns reads of vectors into reads of banks, one cycle later, and their data back.
+
+    Parameters
+    ----------
+    banks, lines, width : int
+        As of :class:`VectorMemory`.
+    broadcasts : bool
+        Whether the port has ``broadcast``.
+
+    Members
+    -------
+    i : In(VectorReadPort)
+    o : Out(BankReadPort)
+    """
+
+    #: Cycles from a command to its data.
+    latency = 3
+
+    def __init__(self, banks: int, lines: int, width: int = 32, *, broadcasts: bool = False):
+        self.banks = banks
+        self.lines = lines
+        self.width = width
+        self.broadcasts = broadcasts
+        super().__init__({"i": In(VectorReadPort(banks, lines, width, broadcasts=broadcasts)),
+                          "o": Out(BankReadPort(banks, lines, width))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lane_bits = (self.banks - 1).bit_length()
+        first_bits = lane_bits // 2
+        half = Signal(data.ArrayLayout(unsigned(self.width), self.banks), reset_less=True)
+        valid = Signal()
+        turn = data.StructLayout({"skew": lane_bits, "broadcast": 1})
+        turns = [Signal(turn, name=f"turn_{cycle}") for cycle in range(1 + self.latency)]
+        m.d.comb += turns[0].skew.eq(self.i.skew)
+        if self.broadcasts:
+            m.d.comb += turns[0].broadcast.eq(self.i.broadcast)
+        m.d.sync += [later.eq(turn) for turn, later in pairwise(turns)]
+
+        def back(name: str, lanes: data.View, cycle: int, first_bit: int, end_bit: int) -> Value:
+            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], turns[cycle].skew, first_bit,
+                               end_bit, up=False, broadcast=turns[cycle].broadcast if self.broadcasts else None))
+
+        _bank_lines(m, self.i, self.o.line, self.banks)
+        m.d.sync += [self.o.enable.eq(self.i.enable), valid.eq(self.o.enable)]
+        with m.If(valid):
+            m.d.sync += half.as_value().eq(back("data", self.o.data, self.latency - 1, 0, first_bits))
+        m.d.comb += self.i.data.as_value().eq(back("half", half, self.latency, first_bits, lane_bits))
+        return m
+
+
 class VectorMemory(wiring.Component):
     """Scratchpad of ``banks`` memories of ``lines`` words.
 
@@ -147,20 +300,12 @@ class VectorMemory(wiring.Component):
     """
 
     #: Cycles from a read command to its data.
-    read_latency = 3
+    read_latency = VectorReader.latency
     #: Reads issued this many cycles after a write, or later, see it.
     write_latency = 1
 
     def __init__(self, banks: int, lines: int, width: int = 32):
-        for name, value in (("Banks", banks), ("Lines", lines), ("Width", width)):
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{name} must be an integer, not {value!r}")
-            if value < 1:
-                raise ValueError(f"{name} must be positive, not {value!r}")
-        if banks < 2 or banks & (banks - 1):
-            raise ValueError(f"Banks must be a power of two and at least 2, not {banks!r}")
-        if lines < banks:
-            raise ValueError(f"Lines must be at least banks = {banks}, not {lines!r}")
+        check_sizes(banks, lines, width)
         self.banks = banks
         self.lines = lines
         self.width = width
@@ -171,108 +316,72 @@ class VectorMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = (self.banks - 1).bit_length()
-        first_bits = (lane_bits + 1) // 2
-        write_data = [self.write.data[lane] for lane in range(self.banks)]
-        write_skew = Signal(lane_bits)
-        half_written = data.ArrayLayout(unsigned(self.width), self.banks)
-        write_half = Signal(half_written)
-        read_skew = [Signal(lane_bits, name=f"read_skew_{stage}") for stage in range(3)]
-        read_half = Signal(half_written)
-        write_lines, write_enables = self._lines(m, self.write, "write", self.write.mask)
-        read_lines, read_enables = self._lines(m, self.read, "read", None)
-
-        m.d.sync += write_skew.eq(self.write.skew)
-        with m.If(self.write.enable):
-            m.d.sync += write_half.as_value().eq(
-                Cat(*rotate(m, "write_data", write_data, self.write.skew, 0, first_bits, up=True)))
-        bank_in = rotate(m, "bank_in", [write_half[lane] for lane in range(self.banks)], write_skew,
-                         first_bits, lane_bits, up=True)
-
-        m.d.sync += [read_skew[0].eq(self.read.skew), read_skew[1].eq(read_skew[0]),
-                     read_skew[2].eq(read_skew[1])]
-        read_valid = Signal()
-        m.d.sync += read_valid.eq(read_enables[0])
-        bank_out = []
-        for number in range(self.banks):
-            bank = Bank(self.lines, self.width)
-            m.d.comb += [
-                bank.write_line.eq(write_lines[number]), bank.write_enable.eq(write_enables[number]),
-                bank.write_data.eq(bank_in[number]),
-                bank.read_line.eq(read_lines[number]), bank.read_enable.eq(read_enables[number]),
-            ]
-            emit.place(m, platform, bank, name=f"bank_{number}", module=bank.module_name)
-            bank_out.append(bank.read_data)
-        with m.If(read_valid):
-            m.d.sync += read_half.as_value().eq(
-                Cat(*rotate(m, "bank_out", bank_out, read_skew[1], 0, first_bits, up=False)))
-        m.d.comb += self.read.data.as_value().eq(
-            Cat(*rotate(m, "read_data", [read_half[lane] for lane in range(self.banks)], read_skew[2],
-                       first_bits, lane_bits, up=False)))
+        sizes = self.banks, self.lines, self.width
+        m.submodules.array = array = BankArray(*sizes)
+        m.submodules.writer = writer = VectorWriter(*sizes)
+        m.submodules.reader = reader = VectorReader(*sizes)
+        wiring.connect(m, wiring.flipped(self.write), writer.i)
+        wiring.connect(m, wiring.flipped(self.read), reader.i)
+        wiring.connect(m, writer.o, array.write)
+        wiring.connect(m, reader.o, array.read)
         return m
 
-    def _lines(self, m: Module, port: wiring.FlippedInterface, name: str, mask: Value | None,
-               ) -> tuple[list[Signal], list[Signal]]:
-        """Registered line and enable of each bank.
 
-        Bank b serves lane l = (b - skew) mod B. Along columns its line is ``line``, or
-        ``line + capacity`` once column_low + l passes B. Along rows it is ``line + l``, whose upper
-        part is that of ``line``, or one more once the lower part carries.
-        """
-        lane_bits = (self.banks - 1).bit_length()
-        bits = line_bits(self.lines)
-        next_column = Signal(bits, name=f"{name}_next_column")
-        low = Signal(lane_bits, name=f"{name}_low")
-        carried = Signal(bits, name=f"{name}_carried")
-        low_offset = Signal(lane_bits, name=f"{name}_low_offset")
-        m.d.comb += [
-            next_column.eq(port.line + port.capacity),
-            low.eq(Mux(port.along_rows, port.line[:lane_bits], port.column_low)),
-            carried.eq(Mux(port.along_rows,
-                           Cat(port.line[:lane_bits], (port.line[lane_bits:] + 1)[:bits - lane_bits]),
-                           next_column)),
-            low_offset.eq(port.line[:lane_bits] - port.skew[:lane_bits]),
-        ]
-        lines, enables = [], []
-        for bank in range(self.banks):
-            lane = Signal(lane_bits, name=f"{name}_lane_{bank}")
-            total = Signal(lane_bits + 1, name=f"{name}_total_{bank}")
-            line = Signal(bits, name=f"{name}_line_{bank}")
-            selected = Signal(bits, name=f"{name}_selected_{bank}")
-            enable = Signal(name=f"{name}_enable_{bank}")
-            m.d.comb += [
-                lane.eq(bank - port.skew),
-                total.eq(lane + low),
-                selected.eq(Mux(total[lane_bits], carried, port.line)),
-            ]
-            m.d.sync += line.eq(Cat(
-                Mux(port.along_rows, (low_offset + bank)[:lane_bits], selected[:lane_bits]),
-                selected[lane_bits:]))
-            lines.append(line)
-            enables.append(enable)
-            if mask is None:
-                m.d.sync += enable.eq(port.enable)
-        if mask is not None:
-            # The mask turns like the data; one bit a lane, so in one go.
-            turned = rotate(m, f"{name}_mask", [mask[lane] for lane in range(self.banks)], port.skew, 0,
-                            lane_bits, up=True)
-            m.d.sync += [enable.eq(port.enable & bit)
-                         for enable, bit in zip(enables, turned, strict=True)]
-        return lines, enables
+def check_sizes(banks: int, lines: int, width: int = 32) -> None:
+    """Raise as :class:`VectorMemory` does."""
+    for name, value in (("Banks", banks), ("Lines", lines), ("Width", width)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"{name} must be an integer, not {value!r}")
+        if value < 1:
+            raise ValueError(f"{name} must be positive, not {value!r}")
+    if banks < 2 or banks & (banks - 1):
+        raise ValueError(f"Banks must be a power of two and at least 2, not {banks!r}")
+    if lines < banks:
+        raise ValueError(f"Lines must be at least banks = {banks}, not {lines!r}")
+
+
+def _bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, banks: int) -> None:
+    """Registers the line of each bank.
+
+    Bank b serves lane l = (b - skew) mod B. Along columns its line is ``line``, or ``line + capacity`` once
+    l + column_low passes B. Along rows it is ``line + l``, whose upper part is that of ``line``, or one more once
+    the lower part passes B. Passed or not, (l + low) mod B is ``place``; it is below ``low`` if it passed.
+    """
+    lane_bits = (banks - 1).bit_length()
+    line, along_rows = command.line, command.along_rows
+    line_low, line_high = line[:lane_bits], line[lane_bits:]
+    low, offset, following = Signal(lane_bits), Signal(lane_bits), Signal.like(line)
+    m.d.comb += [
+        low.eq(Mux(along_rows, line_low, command.column_low)),
+        offset.eq(low - command.skew),
+        following.eq(Mux(along_rows, Cat(line_low, (line_high + 1)[:len(line_high)]), line + command.capacity)),
+    ]
+    for bank in range(banks):
+        place, passed = Signal(lane_bits, name=f"place_{bank}"), Signal(name=f"passed_{bank}")
+        reached = Signal.like(line, name=f"reached_{bank}")
+        m.d.comb += [place.eq(offset + bank), passed.eq(place < low), reached.eq(Mux(passed, following, line))]
+        m.d.sync += lines[bank].eq(Cat(Mux(along_rows, place, reached[:lane_bits]), reached[lane_bits:]))
 
 
 def rotate(m: Module, name: str, lanes: list[Value], amount: Value, first_bit: int, end_bit: int, *,
-           up: bool) -> list[Value]:
+           up: bool, broadcast: Value | None = None) -> list[Value]:
     """Rotate ``lanes`` by the bits ``first_bit`` to ``end_bit - 1`` of ``amount``, one multiplexer
     level a bit. ``up``: lane l goes to lane l + amount; otherwise lane l comes from lane l + amount.
-    Each level is one wide signal, named after ``name`` and its bit."""
+    Each level is one wide signal, named after ``name`` and its bit. With ``broadcast``, not ``up``, each lane l
+    comes from lane ``amount``, which is that of l + (amount - l)."""
     width, total = len(lanes[0]), len(lanes[0]) * len(lanes)
     turned: Value = Cat(*lanes)
     for bit in range(first_bit, end_bit):
         level = Signal(total, name=f"{name}_turned_{bit}")
         low = width << bit
         cut = total - low if up else low
-        m.d.comb += level.eq(Mux(amount[bit], Cat(turned[cut:], turned[:cut]), turned))
+        other = Cat(turned[cut:], turned[:cut])
+        if broadcast is None:
+            m.d.comb += level.eq(Mux(amount[bit], other, turned))
+        else:
+            m.d.comb += level.eq(Cat(
+                Mux(Mux(broadcast, (amount - lane)[bit], amount[bit]), other.word_select(lane, width),
+                    turned.word_select(lane, width)) for lane in range(len(lanes))))
         turned = level
     return [turned[lane * width:(lane + 1) * width] for lane in range(len(lanes))]
 
@@ -356,4 +465,5 @@ class LineTracker(wiring.Component):
         return m
 
 
-__all__ = ["LineTracker", "VectorMemory", "VectorReadPort", "VectorWritePort", "line_bits", "rotate"]
+__all__ = ["BankArray", "LineTracker", "VectorMemory", "VectorReadPort", "VectorReader", "VectorWritePort",
+           "VectorWriter", "check_sizes", "line_bits", "rotate"]

@@ -22,7 +22,7 @@ with the latency L in :data:`LATENCIES`. The next instruction is read meanwhile.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -30,12 +30,12 @@ from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort, VectorWritePort
-from plinth_hw.vector.body import BodyReadPort
+from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
+from plinth_hw.vector.lane import FROM_FP16_SCALE, LOOP_CYCLES, Lane
 from plinth_hw.vector.lane import LATENCIES as LANE_LATENCIES
-from plinth_hw.vector.lane import LOOP_CYCLES, Lane
 from plinth_hw.vector.moves import Task, scratchpad_lines
 
 #: Cycles from a step of the walk to its first operand: two of commands, then the scratchpad's.
@@ -72,7 +72,8 @@ class ComputeStage(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "half": Out(1),
-            "read": Out(VectorReadPort(banks, lines)), "write": Out(VectorWritePort(banks, lines)),
+            "read": Out(VectorReadPort(banks, lines, broadcasts=True)),
+            "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
             "busy": Out(1),
         })
 
@@ -137,7 +138,7 @@ class ComputeStage(wiring.Component):
 
         steps = self._commands(m, walk, instruction)
         groups = self._groups(m, walk, instruction, steps)
-        results = self._lanes(m, platform, instruction, is_function, groups, steps[_LANES])
+        results = self._lanes(m, platform, instruction, is_function, groups, steps[_LANES - 1], walk.reduces)
         self._write(m, walk, is_function, result_latency, steps, results)
         return m
 
@@ -148,11 +149,16 @@ class ComputeStage(wiring.Component):
         m.d.sync += position.eq(walk.o)
         a, b, dst = (operand(m, name, banks, getattr(instruction, name), position, walk.along_rows)
                      for name in ("a", "b", "dst"))
-        source = Signal(Operand(banks))
-        m.d.comb += source.eq(Mux(position.upper, b.as_value(), a.as_value()))
+        source, broadcasts = Signal(Operand(banks)), Signal()
+        m.d.comb += [
+            source.eq(Mux(position.upper, b.as_value(), a.as_value())),
+            broadcasts.eq(Mux(position.upper, broadcast(instruction.b, walk.along_rows),
+                              broadcast(instruction.a, walk.along_rows))),
+        ]
         m.d.sync += [
             self.read.enable.eq(position.valid), self.read.line.eq(source.line),
             self.read.skew.eq(source.skew), self.read.along_rows.eq(source.along_rows),
+            self.read.broadcast.eq(broadcasts),
         ]
         m.d.comb += [self.read.capacity.eq(0), self.read.column_low.eq(0)]
         steps = {cycle: Signal(_Step(banks), name=f"step_{cycle}")
@@ -168,43 +174,44 @@ class ComputeStage(wiring.Component):
         return steps
 
     def _groups(self, m: Module, walk: GroupWalk, instruction: Any, steps: dict[int, Any],
-                ) -> tuple[list[Any], list[Any]]:
-        """Half groups of a and b for the lanes."""
-        banks = self.parameters.beat_words
-        half = banks // 2
-        a_held = Signal(data.ArrayLayout(unsigned(32), banks), reset_less=True)
-        b_upper = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
-        a = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
-        b = Signal(data.ArrayLayout(unsigned(32), half), reset_less=True)
-        a_broadcast, b_broadcast, b_immediate = Signal(), Signal(), Signal()
+                ) -> tuple[list[Any], list[Any], Any]:
+        """Half groups of a and b for the lanes; immediates in place of b."""
+        half = self.parameters.beat_words // 2
+        words = data.ArrayLayout(unsigned(32), half)
+        a_lower, a_upper, b_upper, a, b = (Signal(words, name=name, reset_less=True)
+                                           for name in ("a_lower", "a_upper", "b_upper", "a", "b"))
+        lower, upper = (Cat(self.read.data[lane] for lane in lanes) for lanes in (range(half), range(half, 2 * half)))
+        immediate, no_b = Signal(32), Signal()
         now, before = steps[_OPERAND], steps[_OPERAND + 1]
+        with m.Switch(instruction.op):
+            with m.Case(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE):
+                m.d.sync += immediate.eq(instruction.immediate)
+            with m.Case(VectorOp.FROM_FP16):
+                m.d.sync += immediate.eq(FROM_FP16_SCALE)
+            with m.Default():
+                m.d.sync += immediate.eq(0)
+        m.d.sync += no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
+        with m.If(~now.upper):
+            m.d.sync += [a_lower.eq(lower), a_upper.eq(upper)]
         m.d.sync += [
-            a_broadcast.eq(broadcast(instruction.a, walk.along_rows)),
-            b_broadcast.eq(broadcast(instruction.b, walk.along_rows)),
-            b_immediate.eq((instruction.op == VectorOp.ADD_IMMEDIATE) | (instruction.op == VectorOp.SCALE)),
+            b_upper.eq(upper),
+            a.eq(Mux(before.upper, a_upper.as_value(), a_lower.as_value())),
+            b.eq(Mux(no_b, 0, Mux(before.upper, b_upper.as_value(), lower))),
         ]
-        for lane in range(banks):
-            given = self.read.data[lane]
-            with m.If(~now.upper):
-                m.d.sync += a_held[lane].eq(Mux(a_broadcast, self.read.data[0], given))
-            seen = Mux(b_immediate, instruction.immediate, Mux(b_broadcast, self.read.data[0], given))
-            if lane < half:
-                m.d.sync += a[lane].eq(Mux(before.upper, a_held[half + lane], a_held[lane]))
-                m.d.sync += b[lane].eq(Mux(before.upper, b_upper[lane], seen))
-            else:
-                m.d.sync += b_upper[lane - half].eq(seen)
-        return [a[lane] for lane in range(half)], [b[lane] for lane in range(half)]
+        return [a[lane] for lane in range(half)], [b[lane] for lane in range(half)], immediate
 
     def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any,
-               groups: tuple[list[Any], list[Any]], step: Any) -> list[Any]:
-        """Results, of the half group given a latency before."""
+               groups: tuple[list[Any], list[Any], Any], before: Any, reduces: Any) -> list[Any]:
+        """Results, of the half group given a latency before; ``before``: the step a cycle before its lanes."""
         results = []
+        *sides, immediate = groups
         m.submodules.function = function = FunctionUnit()
         m.d.comb += function.function.eq(instruction.function)
-        for number, (a, b) in enumerate(zip(*groups, strict=True)):
+        for number, (a, b) in enumerate(zip(*sides, strict=True)):
             lane = Lane()
             emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
-            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(a), lane.b.eq(b), lane.first.eq(step.first)]
+            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(a), lane.b.eq(b), lane.immediate.eq(immediate),
+                         lane.again.eq(reduces & ~before.first)]
             if number == 0:
                 m.d.comb += function.i.eq(lane.chosen)
                 results.append(Mux(is_function, function.o, lane.o))
@@ -232,8 +239,8 @@ class ComputeStage(wiring.Component):
         m.d.comb += [write.capacity.eq(0), write.column_low.eq(0)]
         for lane in range(banks):
             inside = (~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
-            m.d.sync += [write.mask[lane].eq(Mux(is_function, lane == 0, inside)),
-                         write.data[lane].eq(results[lane % half])]
+            m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside))
+        m.d.sync += Cat(write.data[lane] for lane in range(half)).eq(Cat(results))
 
 
 class _Step(data.StructLayout):

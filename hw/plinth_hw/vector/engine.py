@@ -15,14 +15,14 @@ tasks but their waits: a task may load as soon as its ``start`` is taken.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.scratchpad import VectorMemory
+from plinth_hw.memory.scratchpad import BankArray, VectorReader, VectorWriter, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
 from plinth_hw.vector.compute import ComputeStage
 from plinth_hw.vector.load import LoadStage
@@ -55,7 +55,8 @@ class VectorEngine(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
-        self._halves = [VectorMemory(banks, lines) for _ in range(2)]
+        check_sizes(banks, lines)
+        self._sizes = banks, lines
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
             "load_memory": Out(ReadPort(parameters)),
@@ -100,25 +101,28 @@ class VectorEngine(wiring.Component):
 
     def _scratchpad(self, m: Module, load: LoadStage, compute: ComputeStage, store: StoreStage) -> None:
         """Each half serves the stage that uses it."""
-        def share(port: Any, first: Any, second: Any, first_uses: Any, second_uses: Any,
-                  members: tuple[str, ...]) -> None:
-            m.d.comb += port.enable.eq((first.enable & first_uses) | (second.enable & second_uses))
-            for name in members:
-                m.d.comb += getattr(port, name).eq(getattr(second, name))
-            with m.If(first.enable & first_uses):
-                for name in members:
-                    m.d.comb += getattr(port, name).eq(getattr(first, name))
-
-        command = ("line", "capacity", "skew", "column_low", "along_rows")
-        for number, memory in enumerate(self._halves):
-            m.submodules[f"half_{number}"] = memory
-            share(memory.write, load.write, compute.write, load.half == number, compute.half == number,
-                  (*command, "mask", "data"))
-            share(memory.read, store.read, compute.read, store.half == number, compute.half == number,
-                  command)
-        for client in (compute, store):
-            m.d.comb += client.read.data.eq(Mux(
-                client.half, *(memory.read.data.as_value() for memory in reversed(self._halves))))
+        banks, lines = self._sizes
+        load_write, compute_write = VectorWriter(banks, lines), VectorWriter(banks, lines, words=banks // 2)
+        store_read, compute_read = VectorReader(banks, lines), VectorReader(banks, lines, broadcasts=True)
+        m.submodules += [load_write, compute_write, store_read, compute_read]
+        wiring.connect(m, load.write, load_write.i)
+        wiring.connect(m, compute.write, compute_write.i)
+        wiring.connect(m, store.read, store_read.i)
+        wiring.connect(m, compute.read, compute_read.i)
+        halves = [BankArray(banks, lines) for _ in range(2)]
+        for number, array in enumerate(halves):
+            m.submodules[f"half_{number}"] = array
+            for port, (first, first_half), (second, second_half), members in (
+                    (array.write, (load_write.o, load.half), (compute_write.o, compute.half), ("mask", "line", "data")),
+                    (array.read, (store_read.o, store.half), (compute_read.o, compute.half), ("line",))):
+                first_uses = Signal()
+                m.d.comb += [first_uses.eq(first.enable & (first_half == number)),
+                             port.enable.eq(first_uses | (second.enable & (second_half == number)))]
+                m.d.comb += [Value.cast(getattr(port, name)).eq(Mux(
+                    first_uses, Value.cast(getattr(first, name)), Value.cast(getattr(second, name))))
+                    for name in members]
+        for reader, half in ((store_read, store.half), (compute_read, compute.half)):
+            m.d.comb += reader.o.data.eq(Mux(half, *(array.read.data.as_value() for array in reversed(halves))))
 
     def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
                 store: StoreStage) -> None:
