@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from plinth.driver.device import Array
 from plinth.errors import UserError
+from plinth.lower.chain import chain
 from plinth.model.network import Network
 from plinth.training.session import Reference
 from plinth_hw.isa.parameters import DieParameters
@@ -69,9 +70,9 @@ def float64_reference(network: Network) -> Reference:
     def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32], labels: NDArray[np.int64],
                 passed: list[NDArray[np.bool_]]) -> tuple[list[NDArray[np.float64]], int]:
         weights, biases = [], []
-        for layer, flat in zip(network.layers, parameters, strict=True):
-            size = layer.inputs * layer.outputs
-            weights.append(flat[:size].reshape(layer.inputs, layer.outputs).astype(np.float64))
+        for block, flat in zip(chain(network), parameters, strict=True):
+            size = block.inputs * block.outputs
+            weights.append(flat[:size].reshape(block.inputs, block.outputs).astype(np.float64))
             biases.append(flat[size:].astype(np.float64))
         found = reference.gradients(weights, biases, x.astype(np.float64), labels, passed)
         return [np.concatenate([w.ravel(), b]) for w, b in found.layers], found.kinks

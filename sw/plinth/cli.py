@@ -18,7 +18,8 @@ from rich.text import Text
 
 from plinth import backends
 from plinth.errors import UserError
-from plinth.model.network import ZOO, load_network
+from plinth.model.network_file import load_network
+from plinth.model.zoo import NETWORKS
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import PRESETS, preset
 
@@ -217,9 +218,9 @@ def doctor(as_json: bool) -> None:
 @cli.command("list")
 def show_list() -> None:
     """Networks and presets that have names."""
-    for name, network in ZOO.items():
-        widths = "-".join(map(str, [network.inputs, *(layer.outputs for layer in network.layers)]))
-        click.echo(f"network {name}: {widths}, {network.parameters:,} parameters")
+    for name, network in NETWORKS.items():
+        click.echo(f"network {name}: {network.input} to {network.output}, {len(network.weighted)} weighted layers, "
+                   f"{network.parameters:,} parameters, {network.macs:,} multiply-adds a sample")
     for name, parameters in PRESETS.items():
         click.echo(f"preset  {name}: {parameters.rows}x{parameters.columns}, products of "
                    f"{parameters.multiply_format}, {parameters.beat_words}-word beats, "

@@ -9,7 +9,8 @@ from plinth.driver.driver import route_port
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import interleave_m_log2, lower_training
-from plinth.model.network import ZOO, perceptron
+from plinth.model.network import perceptron
+from plinth.model.zoo import NETWORKS
 from plinth.plan.plan import data_parallel
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation
@@ -62,7 +63,7 @@ def test_allocated_buffers_are_aligned_and_apart() -> None:
 
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
 def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -> None:
-    network = ZOO["digits-mlp"]
+    network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=dies, batch=128, chunk_words=64)
     program = lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1 << 20)
     assert len({graph.tasks for graph in program.step}) == 1
@@ -89,7 +90,7 @@ def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
 
 
 def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
-    network = ZOO["digits-mlp"]
+    network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=1, batch=128, chunk_words=64)
     with pytest.raises(UserError, match=r"--memory at least \d+ MiB"):
         lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1000)
@@ -98,7 +99,7 @@ def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
 @pytest.mark.parametrize(("dies", "batch"), [(0, 128), (2000, 128), (3, 128), (4, 0)])
 def test_a_plan_needs_sizes_that_divide(dies: int, batch: int) -> None:
     with pytest.raises(UserError):
-        data_parallel(ZOO["digits-mlp"], dies=dies, batch=batch, chunk_words=64)
+        data_parallel(NETWORKS["digits-mlp"], dies=dies, batch=batch, chunk_words=64)
 
 
 @pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])
@@ -111,7 +112,7 @@ def test_routes_take_the_shorter_way_round() -> None:
 
 
 def test_plans_are_plain_data() -> None:
-    data = data_parallel(ZOO["digits-mlp"], dies=4, batch=128, chunk_words=64).to_data()
+    data = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=128, chunk_words=64).to_data()
     assert data["reductions"][0]["members"] == [0, 1, 2, 3]
     assert {split["split"] for split in data["splits"]} == {"dp"}
-    assert np.sum([reduction["words"] for reduction in data["reductions"]]) == ZOO["digits-mlp"].parameters
+    assert np.sum([reduction["words"] for reduction in data["reductions"]]) == NETWORKS["digits-mlp"].parameters

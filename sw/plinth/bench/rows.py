@@ -12,7 +12,7 @@ from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.training import interleave_m_log2, lower_training
-from plinth.model.network import ZOO
+from plinth.model.zoo import NETWORKS
 from plinth.plan.plan import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
@@ -134,7 +134,7 @@ def ring_efficiency() -> list[Row]:
 
 def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
     """A training session on co-simulated demo dies, without golden model and reference."""
-    parameters, network, batch = preset("ndp-demo"), ZOO["digits-mlp"], 128
+    parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
     plan = data_parallel(network, dies=dies, batch=batch, chunk_words=parameters.chunk_words)
     program = lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
     array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)

@@ -26,9 +26,10 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.chain import Block, chain
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
-from plinth.model.network import Dense, Network
+from plinth.model.network import Network
 from plinth.plan.plan import Plan
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
@@ -65,7 +66,7 @@ def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
 class _StepBuilder:
     """One die's step graph under construction."""
 
-    network: Network
+    blocks: tuple[Block, ...]
     parameters: DieParameters
     samples: int
     batch: int
@@ -76,22 +77,22 @@ class _StepBuilder:
     def __post_init__(self) -> None:
         half = self.half = self.parameters.multiply_format == FP16
         self.scale = LOSS_SCALE if half else 1.0
-        for layer in self.network.layers:
+        for layer in self.blocks:
             self.builder.allocate(f"{layer.name}.parameters", 1, layer.parameters)
-        for layer in self.network.layers:
+        for layer in self.blocks:
             self.builder.allocate(f"{layer.name}.gradients", 1, layer.parameters)
             self.builder.allocate(f"{layer.name}.product", self.samples, layer.outputs)
             self.builder.allocate(f"{layer.name}.output", self.samples, layer.outputs, packed=half)
             self.builder.allocate(f"{layer.name}.error", self.samples, layer.outputs, packed=half)
             if half:
                 self.builder.allocate(f"{layer.name}.operand", layer.inputs, layer.outputs, packed=True)
-        self.builder.allocate("probabilities", self.samples, self.network.classes)
-        self.builder.allocate("input", self.samples, self.network.inputs, base=INPUT_BASE, copies=self.steps,
+        self.builder.allocate("probabilities", self.samples, self.blocks[-1].outputs)
+        self.builder.allocate("input", self.samples, self.blocks[0].inputs, base=INPUT_BASE, copies=self.steps,
                               packed=half)
-        self.builder.allocate("target", self.samples, self.network.classes, base=TARGET_BASE,
+        self.builder.allocate("target", self.samples, self.blocks[-1].outputs, base=TARGET_BASE,
                               copies=self.steps)
         beat = self.parameters.beat_words
-        widest = max(layer.outputs for layer in self.network.layers)
+        widest = max(layer.outputs for layer in self.blocks)
         # The largest program (bprop) holds two full regions and two rows.
         room = scratchpad_lines(self.parameters) - 4 * -(-widest // beat)
         self.strip = min(self.samples, 2 * self.parameters.rows,
@@ -100,12 +101,12 @@ class _StepBuilder:
             raise UserError(f"a layer of {widest} outputs does not fit the vector scratchpad of preset "
                             f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
 
-    def weights(self, layer: Dense, kind: str) -> Buffer:
+    def weights(self, layer: Block, kind: str) -> Buffer:
         """The matrix in a layer's parameters or gradients."""
         whole = self.builder.buffers[f"{layer.name}.{kind}"]
         return whole.part(f"{layer.name}.{kind}.weights", 0, layer.inputs, layer.outputs)
 
-    def bias(self, layer: Dense, kind: str) -> Buffer:
+    def bias(self, layer: Block, kind: str) -> Buffer:
         """The row behind it."""
         whole = self.builder.buffers[f"{layer.name}.{kind}"]
         return whole.part(f"{layer.name}.{kind}.bias", layer.inputs * layer.outputs, 1, layer.outputs)
@@ -137,7 +138,7 @@ class _StepBuilder:
         """An empty program over a strip."""
         return VectorProgram(self.parameters, strip.rows, strip.columns)
 
-    def column_sum(self, program: VectorProgram, layer: Dense, first: bool) -> None:
+    def column_sum(self, program: VectorProgram, layer: Block, first: bool) -> None:
         """Sum region "d" over its rows into the layer's bias gradient."""
         bias = self.bias(layer, "gradients")
         if first:
@@ -148,14 +149,14 @@ class _StepBuilder:
             program.run(VectorOp.ADD, "db", "db", "part")
         program.store("db", bias)
 
-    def operand(self, layer: Dense) -> Buffer:
+    def operand(self, layer: Block) -> Buffer:
         """A layer's weights as the matrix engine reads them."""
         return self.builder.buffers[f"{layer.name}.operand"] if self.half else self.weights(layer,
                                                                                            "parameters")
 
     def copy_weights(self) -> None:
         """FP16 copies of the weights, in pieces that fit the vector scratchpad."""
-        for layer in self.network.layers:
+        for layer in self.blocks:
             weights, operand = self.weights(layer, "parameters"), self.operand(layer)
             row_lines = region_lines(self.parameters, 1, layer.outputs, "full")
             rows = scratchpad_lines(self.parameters) // row_lines
@@ -172,8 +173,8 @@ class _StepBuilder:
         if self.half:
             self.copy_weights()
         previous = self.strips("input")
-        for layer in self.network.layers:
-            last = layer is self.network.layers[-1]
+        for layer in self.blocks:
+            last = layer is self.blocks[-1]
             products, outputs = self.strips(f"{layer.name}.product"), self.strips(f"{layer.name}.output")
             for index, (x, z, y) in enumerate(zip(previous, products, outputs, strict=True)):
                 self.gemm(f"{layer.name}.fprop[{index}]", x, self.operand(layer), z)
@@ -189,7 +190,7 @@ class _StepBuilder:
                     self.vector(f"{layer.name}.relu[{index}]", program)
             previous = outputs
 
-    def loss(self, layer: Dense, index: int, y: Buffer) -> None:
+    def loss(self, layer: Block, index: int, y: Buffer) -> None:
         """Softmax, cross-entropy gradient and bias gradient of one strip."""
         program = self.program(y)
         program.load("z", y)
@@ -211,10 +212,10 @@ class _StepBuilder:
 
     def backward(self) -> None:
         """updateGrad, bprop and the collectives, last layer first."""
-        for number in reversed(range(len(self.network.layers))):
-            layer = self.network.layers[number]
+        for number in reversed(range(len(self.blocks))):
+            layer = self.blocks[number]
             errors = self.strips(f"{layer.name}.error")
-            below = self.network.layers[number - 1] if number else None
+            below = self.blocks[number - 1] if number else None
             if below:
                 products = self.strips(f"{below.name}.product")
                 for index, (d, z, e) in enumerate(zip(errors, products, self.strips(f"{below.name}.error"),
@@ -258,13 +259,14 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     Raises
     ------
     UserError
-        If the network does not fit the die's memory or its vector scratchpad.
+        If a layer cannot be lowered, or the network does not fit the die's memory or its vector scratchpad.
     """
+    blocks = chain(network)
     reduction = plan.reductions[0]
     setup, step = [], []
     for die in range(plan.dies):
         setup.append(ring_setup(parameters, reduction.members, die, reduction.group))
-        stage = _StepBuilder(network, parameters, plan.batch // plan.dies, plan.batch, rate, steps,
+        stage = _StepBuilder(blocks, parameters, plan.batch // plan.dies, plan.batch, rate, steps,
                              GraphBuilder(parameters))
         stage.forward()
         stage.backward()

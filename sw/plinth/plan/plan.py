@@ -77,7 +77,7 @@ def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int) 
         raise UserError(f"a batch of {batch} does not divide over {dies} dies; choose a multiple of {dies}")
     return Plan(
         version=PLAN_VERSION, network=network.name, planner="data", dies=dies, batch=batch,
-        splits=tuple(LayerSplit(layer=layer.name, split="dp") for layer in network.layers),
-        reductions=tuple(Reduction(variable=layer.name, words=layer.parameters, chunk_words=chunk_words,
-                                   members=tuple(range(dies)), group=0)
-                         for layer in network.layers))
+        splits=tuple(LayerSplit(layer=layer.name, split="dp") for layer in network.weighted),
+        reductions=tuple(Reduction(variable=layer.name, words=network.layer_parameters(layer.name),
+                                   chunk_words=chunk_words, members=tuple(range(dies)), group=0)
+                         for layer in network.weighted))

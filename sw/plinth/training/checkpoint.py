@@ -39,9 +39,9 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
         If the file cannot be written.
     """
     arrays: dict[str, Any] = {
-        layer.name: values for layer, values in zip(network.layers, checkpoint.parameters, strict=True)}
+        layer.name: values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
-                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.layers]})
+                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted]})
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +76,12 @@ def load(path: Path, network: Network) -> Checkpoint:
             if header.get("network") != network.name:
                 raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
             parameters = []
-            for layer in network.layers:
+            for layer in network.weighted:
+                wanted = network.layer_parameters(layer.name)
                 values = file[layer.name]
-                if values.dtype != np.float32 or values.shape != (layer.parameters,):
+                if values.dtype != np.float32 or values.shape != (wanted,):
                     raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
-                                    f"{list(values.shape)}, not float32 [{layer.parameters}]")
+                                    f"{list(values.shape)}, not float32 [{wanted}]")
                 parameters.append(values)
             epoch, seed = header.get("epoch"), header.get("seed")
             if not isinstance(epoch, int) or not isinstance(seed, int) or epoch < 0 or seed < 0:

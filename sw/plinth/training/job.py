@@ -66,9 +66,10 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     started = time.perf_counter()
     network, parameters, dies = options.network, options.parameters, options.dies
     dataset = digits()
-    if network.inputs != dataset.train_x.shape[1] or network.classes != dataset.classes:
-        raise UserError(f"network {network.name!r} takes {network.inputs} inputs and gives {network.classes} "
-                        f"classes; the digits have {dataset.train_x.shape[1]} and {dataset.classes}")
+    inputs, classes = network.input.elements, network.output.elements
+    if inputs != dataset.train_x.shape[1] or classes != dataset.classes:
+        raise UserError(f"network {network.name!r} takes {inputs} inputs and gives {classes} classes; the "
+                        f"digits have {dataset.train_x.shape[1]} and {dataset.classes}")
     steps_per_epoch = len(dataset.train_x) // options.batch
     if steps_per_epoch < 1:
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "

@@ -6,11 +6,13 @@ same program and the same driver, and compares every weight of every die after e
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.driver import Driver
+from plinth.lower.chain import chain
 from plinth.lower.program import Program
 from plinth.model.network import Network
 from plinth.training.checkpoint import Parameters
@@ -28,9 +30,12 @@ def initial_parameters(network: Network, seed: int) -> Parameters:
     """He-normal weights, zero bias, flat per layer; equal seeds give equal bits."""
     generator = np.random.default_rng([seed, 0])
     found = []
-    for layer in network.layers:
-        weights = generator.standard_normal((layer.inputs, layer.outputs)) * np.sqrt(2.0 / layer.inputs)
-        found.append(np.concatenate([weights.ravel(), np.zeros(layer.outputs)]).astype(np.float32))
+    for layer in network.weighted:
+        shapes = network.shapes[layer.name].parameters
+        fan_in = prod(shapes["weights"][:-1])
+        weights = generator.standard_normal(shapes["weights"]) * np.sqrt(2.0 / fan_in)
+        bias = network.layer_parameters(layer.name) - weights.size
+        found.append(np.concatenate([weights.ravel(), np.zeros(bias)]).astype(np.float32))
     return found
 
 
@@ -44,10 +49,11 @@ def epoch_order(samples: int, batch: int, seed: int, epoch: int) -> NDArray[np.i
 def predict(network: Network, parameters: Parameters, x: Floats) -> NDArray[np.int64]:
     """Class of each sample, on the host in FP32."""
     values = x
-    for number, (layer, flat) in enumerate(zip(network.layers, parameters, strict=True)):
-        weights = flat[:layer.inputs * layer.outputs].reshape(layer.inputs, layer.outputs)
-        values = values @ weights + flat[layer.inputs * layer.outputs:]
-        if number + 1 < len(network.layers):
+    blocks = chain(network)
+    for block, flat in zip(blocks, parameters, strict=True):
+        weights = flat[:block.inputs * block.outputs].reshape(block.inputs, block.outputs)
+        values = values @ weights + flat[block.inputs * block.outputs:]
+        if block is not blocks[-1]:
             values = np.maximum(values, 0)
     return values.argmax(axis=1)
 
@@ -110,14 +116,14 @@ class Session:
         """Put the same weights on every die."""
         for driver in self.drivers:
             for die in range(self.program.dies):
-                for layer, values in zip(self.network.layers, parameters, strict=True):
+                for layer, values in zip(self.network.weighted, parameters, strict=True):
                     buffer = self.program.buffers[f"{layer.name}.parameters"]
                     driver.write_floats(die, buffer, values)
 
     def parameters(self, driver: Driver, die: int) -> Parameters:
         """A die's weights, flat per layer."""
         return [driver.read_floats(die, self.program.buffers[f"{layer.name}.parameters"])[0]
-                for layer in self.network.layers]
+                for layer in self.network.weighted]
 
     def _load_epoch(self, order: NDArray[np.int64]) -> None:
         """All batches of an epoch into die memory: die d takes the d-th share of each batch."""
@@ -166,12 +172,12 @@ class Session:
         """Largest relative error of a layer's gradient, summed over dies, against the reference."""
         assert self.reference is not None
         passed = [np.concatenate([
-            self.driver.read_floats(die, self.program.buffers[f"{layer.name}.output"]) > 0
-            for die in range(self.program.dies)]) for layer in self.network.layers[:-1]]
+            self.driver.read_floats(die, self.program.buffers[f"{block.name}.output"]) > 0
+            for die in range(self.program.dies)]) for block in chain(self.network)[:-1]]
         expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch],
                                          passed)
         self.kinks += kinks
-        for layer, wanted in zip(self.network.layers, expected, strict=True):
+        for layer, wanted in zip(self.network.weighted, expected, strict=True):
             buffer = self.program.buffers[f"{layer.name}.gradients"]
             found = sum(self.driver.read_floats(die, buffer)[0].astype(np.float64)
                         for die in range(self.program.dies)) / self.program.gradient_scale

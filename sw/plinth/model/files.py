@@ -1,0 +1,203 @@
+"""Reading and writing YAML as plain data; files are untrusted.
+
+Refused, each in one line that names the file and the line: what is larger than the limit, nested too deep,
+anchors and aliases (which can grow without bound), tags, duplicate keys, several documents, and integers that
+YAML 1.1 reads otherwise than they look (``010`` is 8 and ``1:30`` is 90).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plinth.errors import UserError
+from plinth.model.layers import described
+
+#: Largest file that is read, in bytes.
+MAXIMUM_FILE_BYTES = 1 << 20
+#: Deepest nesting of lists and mappings.
+MAXIMUM_DEPTH = 32
+#: Most digits of an integer.
+MAXIMUM_DIGITS = 20
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Document:
+    """Builds plain data from YAML events, checking on the way."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.resolver = yaml.resolver.Resolver()
+        self.constructor = yaml.constructor.SafeConstructor()
+
+    def error(self, event: yaml.Event, problem: str) -> UserError:
+        return UserError(f"{self.where}, line {event.start_mark.line + 1}: {problem}")
+
+    def build(self, events: Iterable[yaml.Event]) -> Any:
+        """The one document that the events describe."""
+        # Containers under construction: (list or mapping, key waiting for its value or None, line of keys).
+        open_: list[tuple[Any, list[Any]]] = []
+        result: Any = None
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise self.error(event, "a second document; keep one")
+            elif isinstance(event, yaml.AliasEvent):
+                raise self.error(event, f"alias {event.anchor!r}; write the value out")
+            elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
+                open_.pop()
+            elif isinstance(event, yaml.NodeEvent):
+                value = self.node(event)
+                if open_:
+                    self.place(event, open_[-1], value)
+                else:
+                    result = value
+                if isinstance(value, (list, dict)):
+                    open_.append((value, []))
+                    if len(open_) > MAXIMUM_DEPTH:
+                        raise self.error(event, f"nested deeper than {MAXIMUM_DEPTH}; make it flatter")
+        return result
+
+    def node(self, event: Any) -> Any:
+        """An empty container, or a scalar's value."""
+        if event.anchor is not None:
+            raise self.error(event, f"anchor {event.anchor!r}; write the value out where it is used")
+        if event.tag not in (None, "!"):
+            raise self.error(event, f"tag {event.tag!r}; only plain values are read, remove it")
+        if isinstance(event, yaml.SequenceStartEvent):
+            return []
+        if isinstance(event, yaml.MappingStartEvent):
+            return {}
+        tag = self.resolver.resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag == f"{_TAG}int":
+            if not re.fullmatch(rf"-?(0|[1-9][0-9]{{0,{MAXIMUM_DIGITS - 1}}})", event.value):
+                raise self.error(event, f"{event.value[:40]!r} is no plain decimal number of at most "
+                                        f"{MAXIMUM_DIGITS} digits; write it in plain digits or quote it")
+            return int(event.value)
+        if tag in (f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}merge", f"{_TAG}value"):
+            return event.value
+        node = yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
+        return self.constructor.construct_object(node)
+
+    def place(self, event: yaml.Event, container: tuple[Any, list[Any]], value: Any) -> None:
+        """Put a node into the innermost open container; in mappings, keys and values alternate."""
+        inside, key = container
+        if isinstance(inside, list):
+            inside.append(value)
+        elif key:
+            inside[key.pop()] = value
+        elif not isinstance(value, str):
+            raise self.error(event, f"key {described(value)} is no text; quote it")
+        elif value in inside:
+            raise self.error(event, f"key {value[:40]!r} stands twice; keep one")
+        else:
+            inside[value] = None
+            key.append(value)
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """Plain data of one YAML (or JSON) document.
+
+    Raises
+    ------
+    UserError
+        If it is not valid or holds what is refused; ``where`` and the line are named.
+    """
+    try:
+        return _Document(where).build(yaml.parse(text, Loader=_LOADER))
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f"{where}, line {mark.line + 1}" if mark else where
+        problem = getattr(error, "problem", None) or "unreadable characters"
+        raise UserError(f"{place}: not valid YAML ({problem}); mend the file") from error
+
+
+def read_file(path: Path, maximum_bytes: int) -> bytes:
+    """A file's bytes.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or is larger than the limit.
+    """
+    try:
+        with path.open("rb") as file:
+            found = file.read(maximum_bytes + 1)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    if len(found) > maximum_bytes:
+        raise UserError(f"{path}: larger than {maximum_bytes} bytes; files of this kind are small, check the path")
+    return found
+
+
+def read_yaml(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:
+    """Plain data of a YAML file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, is too large, not valid, or holds what is refused.
+    """
+    try:
+        text = read_file(path, maximum_bytes).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not valid YAML (no UTF-8 at byte {error.start}); save it as UTF-8") from error
+    return parse_yaml(text, str(path))
+
+
+def dump_yaml(data: Any) -> str:
+    """Plain data as YAML: mappings in their order, short lists on one line."""
+    return str(yaml.dump(data, Dumper=_DUMPER, sort_keys=False, default_flow_style=None, width=110,
+                         allow_unicode=True))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'`` if something known is near, else the list of what is known."""
+    names = list(known)
+    close = get_close_matches(word, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
+
+
+def check_mapping(data: Any, where: str, what: str, *, required: Iterable[str], optional: Iterable[str] = (),
+                  ) -> Mapping[str, Any]:
+    """``data`` if it is a mapping with all required and no unknown keys.
+
+    Raises
+    ------
+    UserError
+        If not; the nearest known key is suggested.
+    """
+    if not isinstance(data, dict):
+        raise UserError(f"{where}: {what} is a mapping, not {type(data).__name__}; "
+                        f"give it the keys {', '.join(required)}")
+    known = [*required, *optional]
+    for key in data:
+        if key not in known:
+            raise UserError(f"{where}: unknown key {str(key)[:40]!r}; {nearest(str(key), known)}")
+    for key in required:
+        if key not in data:
+            raise UserError(f"{where}: key {key!r} is missing; {what} has {', '.join(required)}")
+    return data
+
+
+def check_version(data: Any, where: str, what: str, version: int, remedy: str) -> None:
+    """Compare the version of a file before anything else in it.
+
+    Raises
+    ------
+    UserError
+        If it is another one.
+    """
+    if not isinstance(data, dict):
+        raise UserError(f"{where}: {what} is a mapping, not {type(data).__name__}; {remedy}")
+    found = data.get("version")
+    if found != version or isinstance(found, bool):
+        raise UserError(f"{where}: version must be {version}, not {described(found)}; {remedy}")

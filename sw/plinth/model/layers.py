@@ -1,0 +1,478 @@
+"""Kinds of layers: their settings, parameters, and the shapes that follow.
+
+A shape is per sample: ``(channels, height, width)`` of a map, or ``(features,)``. Activations lie in memory
+with channels innermost, so `flatten` yields row, column, channel. Weights are row-major with the bias behind:
+fully connected ``[inputs, outputs]``, convolution ``[kernel row, kernel column, channel in, channel out]``.
+
+Settings are declared once, as annotated dataclass fields: the annotation's form checks values, reads and
+writes files, and gives the schema.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields
+from math import prod
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+#: Largest width, height or number of channels or features.
+MAXIMUM_SIZE = 1 << 16
+#: Largest number of elements of one map, or of one layer's weights.
+MAXIMUM_ELEMENTS = 1 << 36
+#: Largest number of rows of an embedding.
+MAXIMUM_ROWS = 1 << 31
+#: What names look like.
+NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
+
+
+class Shape(tuple[int, ...]):
+    """``(channels, height, width)`` or ``(features,)`` of one sample; printed as ``16x8x8``."""
+
+    __slots__ = ()
+
+    @property
+    def elements(self) -> int:
+        """Product of the sizes."""
+        return prod(self)
+
+    @property
+    def channels(self) -> int:
+        """Channels of a map, or features."""
+        return self[0]
+
+    @property
+    def positions(self) -> int:
+        """Height times width; 1 for features."""
+        return prod(self[1:])
+
+    @property
+    def flat(self) -> bool:
+        """Features, not a map."""
+        return len(self) == 1
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self))
+
+
+def described(value: Any) -> str:
+    """A wrong value as messages show it, with a hint where YAML reads a number as text."""
+    if isinstance(value, str):
+        short = value if len(value) <= 40 else value[:40] + "..."
+        if re.fullmatch(r"[+-]?(\d[\d_]*\.?\d*|\.\d+)([eE][+-]?\d+)?", value):
+            return f"the text {short!r}; YAML reads it as text, write the number in plain digits"
+        return f"the text {short!r}"
+    short = repr(value)
+    return short if len(short) <= 60 else f"{short[:60]}..."
+
+
+def is_integer(value: Any, low: int, high: int) -> bool:
+    """Whether a value is an integer (and no truth value) from ``low`` to ``high``."""
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+
+
+@dataclass(frozen=True)
+class Integer:
+    """Form of a setting that is an integer."""
+
+    what: str
+    low: int = 1
+    high: int = MAXIMUM_SIZE
+
+    def parse(self, value: Any) -> int:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not is_integer(value, self.low, self.high):
+            raise ValueError(f"must be an integer from {self.low} to {self.high}, not {described(value)}")
+        return int(value)
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+@dataclass(frozen=True)
+class Pair(Integer):
+    """Form of a setting that is (vertical, horizontal); files may give one number for both."""
+
+    def parse(self, value: Any) -> tuple[int, int]:  # type: ignore[override]
+        """The pair if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        pair = value if isinstance(value, (list, tuple)) else [value, value]
+        if len(pair) != 2 or not all(is_integer(size, self.low, self.high) for size in pair):
+            raise ValueError(f"must be an integer from {self.low} to {self.high} or a list of two "
+                             f"(vertical, horizontal), not {described(value)}")
+        return int(pair[0]), int(pair[1])
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value[0] if value[0] == value[1] else list(value)
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        size = {"type": "integer", "minimum": self.low, "maximum": self.high}
+        return {"description": f"{self.what}; one number or [vertical, horizontal]",
+                "oneOf": [size, {"type": "array", "items": size, "minItems": 2, "maxItems": 2}]}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Form of a setting that is true or false."""
+
+    what: str
+
+    def parse(self, value: Any) -> bool:
+        """The value if it fits.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if not isinstance(value, bool):
+            raise ValueError(f"must be true or false, not {described(value)}")
+        return value
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "type": "boolean"}
+
+
+Form = Integer | Flag
+#: Forms of the kinds that were asked for so far.
+_FORMS: dict[type, dict[str, Form]] = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One layer. Immutable; a network fills in ``inputs`` where it is left empty.
+
+    Parameters
+    ----------
+    name : str
+        Unique in the network.
+    inputs : tuple of str
+        Names of the layers that feed it, or ``"input"``; empty for the layer before.
+    shape : Shape or None
+        Shape of the output, if it is stated; it must then be the one that follows.
+
+    Raises
+    ------
+    ValueError
+        If a setting is out of range.
+    """
+
+    #: Name of the kind in files.
+    kind: ClassVar[str]
+    #: How many inputs a layer of this kind takes, at least and at most.
+    arity: ClassVar[tuple[int, int]] = (1, 1)
+    #: Whether it ends a network.
+    is_loss: ClassVar[bool] = False
+    #: Whether it has parameters.
+    is_weighted: ClassVar[bool] = False
+
+    name: str
+    inputs: tuple[str, ...] = ()
+    shape: Shape | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
+            raise ValueError(f"a layer's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
+                             f"{described(self.name)}")
+        for key, form in self.forms().items():
+            try:
+                object.__setattr__(self, key, form.parse(getattr(self, key)))
+            except ValueError as error:
+                raise ValueError(f"{key} of layer {self.name!r} {error}") from None
+        object.__setattr__(self, "inputs", tuple(self.inputs))
+        if self.shape is not None:
+            object.__setattr__(self, "shape", Shape(self.shape))
+
+    @classmethod
+    def forms(cls) -> dict[str, Form]:
+        """Form of each setting of this kind, in order."""
+        if cls not in _FORMS:
+            hints = get_type_hints(cls, include_extras=True)
+            _FORMS[cls] = {key: hint.__metadata__[0] for key, hint in hints.items()
+                           if isinstance(getattr(hint, "__metadata__", (None,))[0], (Integer, Flag))}
+        return _FORMS[cls]
+
+    @classmethod
+    def defaults(cls) -> dict[str, Any]:
+        """Settings that may be left out, with what they then are."""
+        return {field.name: field.default for field in fields(cls)
+                if field.name in cls.forms() and field.default is not MISSING}
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        """Shape of the output.
+
+        Raises
+        ------
+        ValueError
+            If the inputs' shapes do not fit; the message names the layers and the shapes.
+        """
+        raise NotImplementedError
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        """Shapes of ``weights`` and ``bias``, as far as present."""
+        return {}
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        """Multiply-adds of fprop for one sample, padded taps included; bprop and update take as many each."""
+        return 0
+
+    def refuse(self, problem: str) -> ValueError:
+        """The error that this layer does not fit."""
+        return ValueError(f"layer {self.name!r} ({self.kind}) {problem}")
+
+    def _map(self, inputs: Sequence[Shape]) -> Shape:
+        """The one input, which must be a map."""
+        if inputs[0].flat:
+            raise self.refuse(f"needs a map, channels x height x width, but {feeder(self.inputs[0])} gives "
+                              f"{inputs[0]} features; give the network a map or use a dense layer")
+        return inputs[0]
+
+
+def feeder(name: str) -> str:
+    """How messages call what feeds a layer."""
+    return "the network's input" if name == "input" else f"layer {name!r}"
+
+
+class _Weighted(Layer):
+    is_weighted = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dense(_Weighted):
+    """Fully connected: ``Y = X W + b``."""
+
+    kind = "dense"
+
+    outputs: Annotated[int, Integer("output features")]
+    bias: Annotated[bool, Flag("whether a bias is added")] = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        return Shape((self.outputs,))
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        shapes = {"weights": Shape((inputs[0].elements, self.outputs))}
+        return shapes | ({"bias": Shape((self.outputs,))} if self.bias else {})
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        return inputs[0].elements * self.outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution(_Weighted):
+    """Two-dimensional convolution (correlation) over all input channels; padding with zeros on all sides."""
+
+    kind = "convolution"
+
+    channels: Annotated[int, Integer("output channels")]
+    kernel: Annotated[tuple[int, int], Pair("taps")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")] = (1, 1)
+    padding: Annotated[tuple[int, int], Pair("zeros on each side", low=0)] = (0, 0)
+    bias: Annotated[bool, Flag("whether a bias is added")] = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        height, width = _windows(self, self._map(inputs), ceil=False)
+        return Shape((self.channels, height, width))
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        shapes = {"weights": Shape((*self.kernel, inputs[0].channels, self.channels))}
+        return shapes | ({"bias": Shape((self.channels,))} if self.bias else {})
+
+    def macs(self, inputs: Sequence[Shape]) -> int:
+        return prod(self.kernel) * inputs[0].channels * self.output(inputs).elements
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedding(_Weighted):
+    """Rows of a table, gathered by the row numbers that are the network's input, one behind the other."""
+
+    kind = "embedding"
+
+    rows: Annotated[int, Integer("rows of the table", high=MAXIMUM_ROWS)]
+    width: Annotated[int, Integer("elements of a row")]
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if self.inputs != ("input",) or not inputs[0].flat:
+            raise self.refuse(f"needs row numbers, the network's input as features, but "
+                              f"{feeder(self.inputs[0])} gives {inputs[0]}; put it first")
+        return Shape((inputs[0].elements * self.width,))
+
+    def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
+        return {"weights": Shape((self.rows, self.width))}
+
+
+class _Window(Layer):
+    """What the pools share."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    ceil: bool
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        source = self._map(inputs)
+        if any(2 * padding > kernel for padding, kernel in zip(self.padding, self.kernel, strict=True)):
+            raise self.refuse(f"has a padding of {_two(self.padding)}, more than half its kernel of "
+                              f"{_two(self.kernel)}; choose less padding")
+        return Shape((source.channels, *_windows(self, source, ceil=self.ceil)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxPool(_Window):
+    """Largest element of each window; padding never wins."""
+
+    kind = "max-pool"
+
+    kernel: Annotated[tuple[int, int], Pair("window")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")]
+    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanPool(_Window):
+    """Mean of each window over those of its elements that lie inside the map."""
+
+    kind = "mean-pool"
+
+    kernel: Annotated[tuple[int, int], Pair("window")]
+    stride: Annotated[tuple[int, int], Pair("distance of windows")]
+    padding: Annotated[tuple[int, int], Pair("rim on each side", low=0)] = (0, 0)
+    ceil: Annotated[bool, Flag("whether a last window may hang over the edge")] = False
+
+
+def _two(pair: tuple[int, int]) -> str:
+    return f"{pair[0]}x{pair[1]}"
+
+
+def _windows(layer: Any, source: Shape, *, ceil: bool) -> tuple[int, int]:
+    """Windows down and across a map.
+
+    With ``ceil`` a last window may hang over the far edge if it starts inside the map or its near padding.
+    """
+    found = []
+    for size, kernel, stride, padding in zip(source[1:], layer.kernel, layer.stride, layer.padding, strict=True):
+        room = size + 2 * padding - kernel
+        if room < 0:
+            raise layer.refuse(f"has a kernel of {_two(layer.kernel)}, larger than the {source} that "
+                               f"{feeder(layer.inputs[0])} gives with a padding of {_two(layer.padding)}; "
+                               "choose a smaller kernel or more padding")
+        count = room // stride + 1
+        if ceil and room % stride and count * stride < size + padding:
+            count += 1
+        found.append(count)
+    return found[0], found[1]
+
+
+class _Same(Layer):
+    """What leaves shapes as they are."""
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        for name, shape in zip(self.inputs, inputs, strict=True):
+            if shape != inputs[0]:
+                raise self.refuse(f"needs equal shapes, but {feeder(self.inputs[0])} gives {inputs[0]} and "
+                                  f"{feeder(name)} gives {shape}; make them equal")
+        return inputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relu(_Same):
+    """``max(x, 0)``."""
+
+    kind = "relu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tanh(_Same):
+    """Hyperbolic tangent."""
+
+    kind = "tanh"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sigmoid(_Same):
+    """``1 / (1 + exp(-x))``."""
+
+    kind = "sigmoid"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Add(_Same):
+    """Sum of its inputs, in their order: the end of a residual block."""
+
+    kind = "add"
+    arity = (2, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(_Same):
+    """Mean of its inputs, in their order: FractalNet's join."""
+
+    kind = "join"
+    arity = (2, 16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flatten(Layer):
+    """A map as features: row, column, channel."""
+
+    kind = "flatten"
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        return Shape((self._map(inputs).elements,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoftmaxCrossEntropy(Layer):
+    """Loss: cross-entropy between the softmax of the features and a class, mean over the batch."""
+
+    kind = "softmax-cross-entropy"
+    is_loss = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        if not inputs[0].flat:
+            raise self.refuse(f"needs features, but {feeder(self.inputs[0])} gives a map of {inputs[0]}; "
+                              "put a flatten layer between")
+        return Shape((1,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanSquaredError(Layer):
+    """Loss: mean of the squared differences to a target of the same shape, over elements and batch."""
+
+    kind = "mean-squared-error"
+    is_loss = True
+
+    def output(self, inputs: Sequence[Shape]) -> Shape:
+        return Shape((1,))
+
+
+#: Every kind of layer by its name in files.
+KINDS: dict[str, type[Layer]] = {
+    kind.kind: kind for kind in (
+        Dense, Convolution, MaxPool, MeanPool, Relu, Tanh, Sigmoid, Add, Join, Flatten, Embedding,
+        SoftmaxCrossEntropy, MeanSquaredError)
+}
