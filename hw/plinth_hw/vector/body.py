@@ -2,16 +2,17 @@
 
 ::
 
-    body words --> slot S mod 4 of a memory --> one read port, shared by the stages
+    body words --> resolve pointers --> slot S mod 4 of a memory --> one read port, shared by the stages
               \\-> checks, on the fly --> summary of the slot (error, counts), with ``started``
 
 The words of a body come in ascending order, one a cycle at most. Everything that makes a body unfit is
-known when its last word has come; nothing of an unfit task is run. Reads have one cycle latency.
+known when its last word has come; nothing of an unfit task is run. A word is written a cycle after it came,
+pointers as the addresses that they mean: bases stay while tasks are under way. Reads have one cycle latency.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -26,6 +27,7 @@ from plinth_hw.isa.tasks import (
     VECTOR_REGIONS,
     VECTOR_STORES,
     ErrorCode,
+    Pointer,
     VectorBody,
     VectorFunction,
     VectorInstruction,
@@ -47,6 +49,8 @@ MOVE_WORDS = VectorMove.as_shape().size // 32
 STORE_BASE = LOAD_BASE + MOVE_WORDS * VECTOR_LOADS
 IMMEDIATE_BASE = STORE_BASE + MOVE_WORDS * VECTOR_STORES
 PROGRAM_BASE = IMMEDIATE_BASE + VECTOR_IMMEDIATES
+#: Words that are pointers.
+POINTERS = (*range(LOAD_BASE, STORE_BASE, MOVE_WORDS), *range(STORE_BASE, IMMEDIATE_BASE, MOVE_WORDS))
 assert PROGRAM_BASE + VECTOR_INSTRUCTIONS == BODY_WORDS
 assert VectorBody.as_shape()["program"].offset == 32 * PROGRAM_BASE
 
@@ -107,7 +111,7 @@ class BodyStore(wiring.Component):
 
     Members
     -------
-    body, operation, start
+    body, operation, bases, start
         As of ``EngineSignature``. ``start`` is taken once the body is complete.
     started : Out(1)
         Pulse: the task of slot ``slot`` starts; ``summary`` tells of it. Of an unfit task it says the error
@@ -122,6 +126,7 @@ class BodyStore(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
+            "bases": In(data.ArrayLayout(unsigned(self.parameters.address_bits), 16)),
             "start": In(stream.Signature(unsigned(1))),
             "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
             "read": In(BodyReadPort()).array(READERS),
@@ -131,15 +136,21 @@ class BodyStore(wiring.Component):
         m = Module()
         m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[])
         write, read = words.write_port(), words.read_port()
-        complete = Signal()
-        word = self.body.payload
+        complete, comes = Signal(), Signal()
+        word, pointer, is_pointer = self.body.payload, Signal(Pointer), Signal()
+        given, base = Signal.like(word.word), Signal.like(self.bases[0])
         m.d.comb += [
-            self.body.ready.eq(~complete),
-            write.en.eq(self.body.valid & self.body.ready),
-            write.addr.eq(Cat(word.index, self.slot)), write.data.eq(word.word),
+            self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
+            pointer.eq(word.word), is_pointer.eq(Cat(word.index == index for index in POINTERS).any()),
+            write.data.eq(given + base),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
             self.started.eq(self.start.valid & complete),
+        ]
+        m.d.sync += [
+            write.en.eq(comes), write.addr.eq(Cat(word.index, self.slot)),
+            given.eq(Mux(is_pointer, pointer.offset, word.word)),
+            base.eq(Mux(is_pointer, Array(self.bases[number] for number in range(16))[pointer.base], 0)),
         ]
         taken = Const(0, 1)
         for reader in self.read:
@@ -149,7 +160,7 @@ class BodyStore(wiring.Component):
             taken = taken | reader.enable
         error = Signal()
         counts = Signal(Summary)
-        with m.If(write.en):
+        with m.If(comes):
             self._check(m, word, counts, error)
             with m.If(word.last):
                 m.d.sync += complete.eq(1)

@@ -83,13 +83,12 @@ class VectorEngine(wiring.Component):
         used = Signal(2)
         may_start = Signal()
         m.d.comb += [
-            bodies.operation.eq(engine.operation),
+            bodies.operation.eq(engine.operation), bodies.bases.eq(engine.bases),
             may_start.eq(load.i.ready & ~used.bit_select(half, 1)),
             bodies.start.valid.eq(engine.start.valid & may_start),
             engine.start.ready.eq(bodies.start.ready & may_start),
             load.i.valid.eq(bodies.started), load.i.payload.summary.eq(bodies.summary),
             load.i.payload.slot.eq(bodies.slot), load.i.payload.half.eq(half),
-            load.bases.eq(engine.bases), store.bases.eq(engine.bases),
         ]
         with m.If(store.free):
             m.d.sync += used.bit_select(store.half, 1).eq(0)

@@ -11,8 +11,8 @@ a task too.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
@@ -32,8 +32,6 @@ class LoadStage(wiring.Component):
         Taken when the task before is handed on; its half of the scratchpad is unused.
     o : Out stream of Task
         The same task, its words counted, when the scratchpad holds all it loads.
-    bases : In
-        As of ``EngineSignature``.
     body : Out(BodyReadPort)
     port : Out(ReadPort)
     half : Out(1), write : Out(VectorWritePort)
@@ -46,7 +44,6 @@ class LoadStage(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "body": Out(BodyReadPort()), "port": Out(ReadPort(parameters)),
             "half": Out(1),
             "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters))),
@@ -69,7 +66,7 @@ class LoadStage(wiring.Component):
         finished = Signal()
         left = Signal.like(task.summary.loads)
         m.d.comb += [
-            moves.task.eq(task), moves.count.eq(task.summary.loads), moves.bases.eq(self.bases),
+            moves.task.eq(task), moves.count.eq(task.summary.loads),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
             step.eq(load.o.valid & moves.place.valid), walk.take.eq(step),
             load.o.ready.eq(moves.place.valid & walk.final),

@@ -2,7 +2,7 @@
 
 ::
 
-    body --> pointer, stride, region --> command for the memory channel
+    body --> address, stride, region --> command for the memory channel
                                     \\-> places of regions in the scratchpad --> FIFO --> RegionWalk
 
 A move takes 9 cycles to read, while the one before it moves data.
@@ -10,13 +10,13 @@ A move takes 9 cycles to read, while the one before it moves data.
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, Pointer, VectorMove, VectorRegion
+from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.scratchpad import LineTracker, line_bits
 from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
@@ -70,8 +70,6 @@ class MoveFetch(wiring.Component):
         Read ``count`` moves of ``task``, which both hold until the last one is taken.
     task : In(Task)
     count : In
-    bases : In
-        As of ``EngineSignature``.
     read : Out(BodyReadPort)
     command : Out stream of :func:`~plinth_hw.memory.channel.command_layout`
         One a move, for the memory channel.
@@ -84,7 +82,6 @@ class MoveFetch(wiring.Component):
         self.base = base
         super().__init__({
             "start": In(1), "task": In(Task), "count": In(3),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "read": Out(BodyReadPort()),
             "command": Out(stream.Signature(command_layout(parameters, COUNT_BITS, COUNT_BITS))),
             "place": Out(stream.Signature(Place)),
@@ -96,15 +93,14 @@ class MoveFetch(wiring.Component):
         index = Signal.like(self.read.index)
         left = Signal.like(self.count)
         number = Signal(3)
-        pointer = Signal(Pointer)
         m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
         command, place = self.command.payload, Signal(Place)
-        pointer_word, move, region = Signal(Pointer), Signal(VectorMove), Signal(VectorRegion)
+        move, region = Signal(VectorMove), Signal(VectorRegion)
         word = self.read.data
         elements = Signal(COUNT_BITS)
         m.d.comb += [
             self.read.slot.eq(self.task.slot),
-            pointer_word.eq(word), move.eq(Cat(Const(0, 64), word)), region.eq(word),
+            move.eq(Cat(Const(0, 64), word)), region.eq(word),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
             places.w_data.eq(place), places.w_en.eq(self.command.valid & self.command.ready),
             self.place.payload.eq(places.r_data), self.place.valid.eq(places.r_rdy),
@@ -115,13 +111,9 @@ class MoveFetch(wiring.Component):
             with m.State("IDLE"):
                 m.d.sync += [index.eq(self.base), left.eq(self.count)]
                 with m.If(self.start & (self.count != 0)):
-                    m.next = "POINTER"
-            read_word(m, self.read, "POINTER", index, [index.eq(index + 1), pointer.eq(pointer_word)], "STRIDE")
-            read_word(m, self.read, "STRIDE", index, [
-                index.eq(index + 1),
-                command.stride.eq(word),
-                command.address.eq(Array(self.bases[i] for i in range(16))[pointer.base] + pointer.offset),
-            ], "NUMBER")
+                    m.next = "ADDRESS"
+            read_word(m, self.read, "ADDRESS", index, [index.eq(index + 1), command.address.eq(word)], "STRIDE")
+            read_word(m, self.read, "STRIDE", index, [index.eq(index + 1), command.stride.eq(word)], "NUMBER")
             read_word(m, self.read, "NUMBER", index, [
                 index.eq(index + 1), number.eq(move.region), place.packed.eq(move.packed),
             ], "REGION")
@@ -133,7 +125,7 @@ class MoveFetch(wiring.Component):
             ], "OFFER")
             with m.State("OFFER"):
                 m.d.comb += self.command.valid.eq(places.w_rdy)
-                next_of(m, self.command.valid & self.command.ready, left, "POINTER")
+                next_of(m, self.command.valid & self.command.ready, left, "ADDRESS")
         return m
 
 

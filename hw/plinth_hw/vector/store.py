@@ -36,8 +36,6 @@ class StoreStage(wiring.Component):
         Taken when the task before is handed on.
     o : Out stream of Task
         The same task, its words counted, after memory's last response.
-    bases : In
-        As of ``EngineSignature``.
     body : Out(BodyReadPort)
     port : Out(WritePort)
     half : Out(1), read : Out(VectorReadPort)
@@ -56,7 +54,6 @@ class StoreStage(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "body": Out(BodyReadPort()), "port": Out(WritePort(parameters)),
             "half": Out(1),
             "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters))),
@@ -77,7 +74,7 @@ class StoreStage(wiring.Component):
         beat = store.fetch.payload
         step = Signal()
         m.d.comb += [
-            moves.task.eq(task), moves.count.eq(task.summary.stores), moves.bases.eq(self.bases),
+            moves.task.eq(task), moves.count.eq(task.summary.stores),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
             step.eq(store.fetch.valid & moves.place.valid), walk.take.eq(step),
             store.fetch.ready.eq(moves.place.valid & walk.final),
