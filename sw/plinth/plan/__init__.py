@@ -1,0 +1,1 @@
+"""From a network and an array to a Plan: graphs, costs, planners."""

@@ -1,0 +1,1 @@
+"""What a plan costs: words that are moved, and the time of a training step."""

@@ -1,0 +1,133 @@
+"""Words that the dies really move, in closed form: equal to :func:`plinth.plan.partition.total_words`.
+
+For a batch of B, a layer with raw output R, weights W and bias b, split at kd levels by batch, km by input and ko by
+output channels, and an edge that carries M elements:
+
+    node   2 B R (2^km - 1)                     partial sums to the home, errors from it
+           2 (2^kd - 1) (W + 2^km b)            ring reduction of the gradients
+    edge   2 (B M 2^ko - overlap)               ko of the consumer; overlap = what homes need themselves
+
+Where everything divides, overlap = B M 2^(H - r - max(batch halvings) - max(channel halvings)), r the number of
+independent equalities between die bits that the i-th batch (channel) halvings of home and input imply; otherwise it
+is summed over the dies. The model is what one home rule leaves pairwise: an mp node has a home label, batch or
+channels, and its first consumer must agree.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from plinth.plan.dynamic import INFEASIBLE, Problem
+from plinth.plan.graph import DP, MP, OP, PlanGraph
+from plinth.plan.partition import Halvings, Layout, Region, Splits, bounds, layout, layouts
+
+#: A choice at one level: the split, and whether an mp home halves the batch.
+Label = tuple[str, bool]
+
+
+@lru_cache(maxsize=1 << 16)
+def _rank(pairs: tuple[tuple[int, int], ...]) -> int:
+    """Independent equalities among those of die bits."""
+    parent: dict[int, int] = {}
+
+    def root(bit: int) -> int:
+        while parent.get(bit, bit) != bit:
+            bit = parent[bit]
+        return bit
+
+    rank = 0
+    for one, two in pairs:
+        one, two = root(one), root(two)
+        if one != two:
+            parent[one] = two
+            rank += 1
+    return rank
+
+
+@lru_cache(maxsize=1 << 16)
+def _common(size: int, one: Halvings, two: Halvings, levels: int) -> np.ndarray:
+    """Elements that both ranges of each die have in common."""
+    low, high = bounds(size, one, levels)
+    other_low, other_high = bounds(size, two, levels)
+    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+
+
+@lru_cache(maxsize=1 << 18)
+def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) -> int:
+    """Samples times channels that dies need and are home of, over all dies."""
+    depth = max(len(home.batch), len(need.batch))
+    width = max(len(home.channels), len(need.channels))
+    if batch % (1 << depth) == 0 and channels % (1 << width) == 0:
+        pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
+        return ((batch >> depth) * (channels >> width)) << (levels - _rank(pairs))
+    return int(_common(batch, home.batch, need.batch, levels)
+               @ _common(channels, home.channels, need.channels, levels))
+
+
+def node_words(graph: PlanGraph, number: int, here: Layout, batch: int) -> int:
+    """Words of a node's own partial sums, errors and gradients."""
+    node = graph.nodes[number]
+    if not node.weighted:
+        return 0
+    copies = 1 << len(here.mp)
+    return (2 * batch * node.raw_elements * (copies - 1)
+            + 2 * ((1 << len(here.dp)) - 1) * (node.weights + copies * node.bias))
+
+
+def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, levels: int) -> int:
+    """Words between a home and a consumer, forwards and backwards."""
+    edge = graph.edges[number]
+    copies = 1 << len(need.op)
+    return 2 * (edge.elements // edge.channels) * (
+        batch * edge.channels * copies - overlap(home, need.input, batch, edge.channels, levels))
+
+
+class ExactWords:
+    """The exact model, for planners that decide level by level."""
+
+    name = "exact"
+    #: Splits that the model knows.
+    splits: tuple[str, ...] = (DP, MP, OP)
+
+    def __init__(self, graph: PlanGraph, batch: int) -> None:
+        self.graph, self.batch = graph, batch
+
+    def total_bytes(self, splits: Splits) -> int:
+        """Bytes that all dies send in a training step."""
+        levels = len(splits[0])
+        regions = layouts(self.graph, splits)
+        words = sum(node_words(self.graph, number, here, self.batch) for number, here in enumerate(regions))
+        return 4 * (words + sum(
+            edge_words(self.graph, number, regions[edge.producer].home, regions[edge.consumer], self.batch, levels)
+            for number, edge in enumerate(self.graph.edges)))
+
+    def level(self, above: Splits, splits: Sequence[str]) -> Problem:
+        """What choices at the next level cost, given those above it: the words of an array of that many levels."""
+        graph, levels = self.graph, len(above[0]) + 1
+        labels: list[list[Label]] = []
+        regions: list[list[Layout]] = []
+        for number in range(len(graph.nodes)):
+            vector = above[number]
+            outputs = graph.outputs[number]
+            homes = tuple(split != MP for split in above[graph.edges[outputs[0]].consumer]) if outputs else (
+                (True,) * len(vector))
+            weighted = graph.nodes[number].weighted
+            mine: list[Label] = []
+            for split in graph.choices(number, splits):
+                mine += [(split, True), (split, False)] if split == MP and weighted else [(split, True)]
+            labels.append(mine)
+            regions.append([layout(weighted, (*vector, split), (*homes, batch_home))
+                            for split, batch_home in mine])
+        nodes = [[node_words(graph, number, here, self.batch) for here in regions[number]]
+                 for number in range(len(graph.nodes))]
+        pairs: list[list[list[float]]] = []
+        for number, edge in enumerate(graph.edges):
+            first = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
+            pairs.append([[
+                INFEASIBLE if first and label[0] == MP and label[1] == (other[0] == MP) else
+                edge_words(graph, number, here.home, need, self.batch, levels)
+                for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
+                for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])
+        return Problem([[label[0] for label in mine] for mine in labels], nodes, pairs)
+

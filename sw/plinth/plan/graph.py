@@ -1,0 +1,205 @@
+"""What planners see of a network: weighted layers and junctions, joined by edges.
+
+A *node* is a weighted layer (convolution, fully connected, embedding), a junction (residual add, join by mean) or
+the loss. Every other layer (pooling, activation, flatten) belongs to the node before it and works where that node's
+output is at home; an edge therefore has the size of what its consumer reads. What lies between the network's input
+and the first node belongs to the input.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from plinth.errors import UserError
+from plinth.model.layers import Add, Convolution, Dense, Embedding, Flatten, Join
+from plinth.model.network import INPUT, Network
+
+#: The batch is split; each die has all weights of the layer.
+DP = "dp"
+#: The weights' input channels, the reduction dimension, are split; of a junction, its channels.
+MP = "mp"
+#: The weights' output channels are split (AccPar's third type).
+OP = "op"
+#: All choices, in the order in which ties are decided.
+SPLITS = (DP, MP, OP)
+#: Kinds of nodes without weights that planners choose a split for.
+JUNCTIONS = ("add", "join")
+#: The node at the end, whose batch is always split.
+LOSS = "loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A weighted layer, a junction or the loss. Sizes are elements per sample; weights and bias are elements."""
+
+    name: str
+    #: "convolution", "dense", "embedding", "add", "join" or "loss".
+    kind: str
+    weights: int = 0
+    bias: int = 0
+    #: Channels that an "mp" split divides, and output channels, which an "op" split divides.
+    input_channels: int
+    output_channels: int
+    input_elements: int
+    #: Output before pooling: what partial sums have.
+    raw_elements: int
+    #: Output behind pooling and activation, as the first consumer reads it.
+    map_elements: int
+    #: Multiply-adds of fprop.
+    macs: int = 0
+    #: Height times width of the input map; 1 for features.
+    input_positions: int = 1
+    #: Height times width of the output before pooling.
+    output_positions: int = 1
+
+    @property
+    def weighted(self) -> bool:
+        """Whether it has weights."""
+        return self.weights > 0
+
+    @property
+    def junction(self) -> bool:
+        """Whether it is a residual add or a join."""
+        return self.kind in JUNCTIONS
+
+    @property
+    def taps(self) -> int:
+        """Products in a sum: the K of the layer's matrix product."""
+        return self.weights // self.output_channels if self.weights else 0
+
+
+@dataclass(frozen=True)
+class Edge:
+    """What ``consumer`` reads of ``producer`` (numbers of nodes): ``elements`` per sample in ``channels``."""
+
+    producer: int
+    consumer: int
+    elements: int
+    channels: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanGraph:
+    """Nodes in an order in which each stands behind those that feed it, the loss last.
+
+    Raises
+    ------
+    ValueError
+        If an edge leads backwards, joins different numbers of channels, or the loss is missing.
+    """
+
+    name: str
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+
+    def __post_init__(self) -> None:
+        if not self.nodes or self.nodes[-1].kind != LOSS:
+            raise ValueError(f"the last node of {self.name!r} must be the loss")
+        for edge in self.edges:
+            producer, consumer = self.nodes[edge.producer], self.nodes[edge.consumer]
+            if edge.producer >= edge.consumer:
+                raise ValueError(f"node {producer.name!r} must stand before {consumer.name!r}, which reads it")
+            if not edge.channels == producer.output_channels == consumer.input_channels:
+                raise ValueError(f"node {producer.name!r} gives {producer.output_channels} channels, but "
+                                 f"{consumer.name!r} takes {consumer.input_channels}")
+
+    @cached_property
+    def weighted(self) -> tuple[int, ...]:
+        """Numbers of the weighted nodes."""
+        return tuple(number for number, node in enumerate(self.nodes) if node.weighted)
+
+    @cached_property
+    def planned(self) -> tuple[int, ...]:
+        """Numbers of the nodes that a planner chooses splits for: all but the loss."""
+        return tuple(range(len(self.nodes) - 1))
+
+    @cached_property
+    def inputs(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the edges into each node."""
+        return self._ends(lambda edge: edge.consumer)
+
+    @cached_property
+    def outputs(self) -> tuple[tuple[int, ...], ...]:
+        """Numbers of the edges out of each node; the first is the one that its output's home goes by."""
+        return self._ends(lambda edge: edge.producer)
+
+    def _ends(self, end: object) -> tuple[tuple[int, ...], ...]:
+        found: list[list[int]] = [[] for _ in self.nodes]
+        for number, edge in enumerate(self.edges):
+            found[end(edge)].append(number)  # type: ignore[operator]
+        return tuple(tuple(numbers) for numbers in found)
+
+    def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
+        """Which of ``splits`` a node may take: the loss "dp" only, a junction not "op"."""
+        node = self.nodes[number]
+        if node.kind == LOSS:
+            return (DP,)
+        return tuple(split for split in splits if split != OP or node.weighted)
+
+
+def chain(name: str, nodes: Sequence[Node]) -> PlanGraph:
+    """A graph in which every node reads the one before; the loss is appended."""
+    last = nodes[-1]
+    loss = Node(name=LOSS, kind=LOSS, input_channels=last.output_channels, output_channels=last.output_channels,
+                input_elements=last.map_elements, raw_elements=last.map_elements, map_elements=last.map_elements)
+    whole = (*nodes, loss)
+    return PlanGraph(name=name, nodes=whole, edges=tuple(
+        Edge(number, number + 1, node.map_elements, node.output_channels) for number, node in enumerate(nodes)))
+
+
+@dataclass(frozen=True)
+class _Flow:
+    """A tensor on its way: the node that it comes from (None: the input), its elements, and its channels."""
+
+    node: int | None
+    elements: int
+    channels: int
+
+
+def from_network(network: Network) -> PlanGraph:
+    """The graph of a network.
+
+    Raises
+    ------
+    UserError
+        If a junction adds maps and features, whose channels cannot be split alike.
+    """
+    flows = {INPUT: _Flow(None, network.input.elements, network.input.channels)}
+    nodes: list[Node] = []
+    edges: list[Edge] = []
+    for layer in network.layers:
+        shapes = network.shapes[layer.name]
+        reads = [flows[name] for name in layer.inputs]
+        first = reads[0]
+        made = isinstance(layer, (Dense, Convolution, Embedding, Add, Join)) or layer.is_loss
+        if not made:
+            channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
+            flows[layer.name] = _Flow(first.node, shapes.output.elements, channels)
+            continue
+        if len({flow.channels for flow in reads}) > 1:
+            counts = " and ".join(f"{name!r} has {flow.channels}" for name, flow in
+                                  zip(layer.inputs, reads, strict=True))
+            raise UserError(f"network {network.name!r}: layer {layer.name!r} adds outputs of different channels "
+                            f"({counts}), which cannot be split alike; flatten behind it instead of before")
+        weights = network.layer_weights(layer.name)
+        output = first.elements if layer.is_loss else shapes.output.elements
+        if isinstance(layer, Embedding):
+            input_channels, channels = layer.rows, layer.width
+        elif isinstance(layer, (Dense, Convolution)):
+            input_channels, channels = first.channels, shapes.output.channels
+        else:
+            input_channels = channels = first.channels
+        number = len(nodes)
+        nodes.append(Node(
+            name=layer.name, kind=LOSS if layer.is_loss else layer.kind, weights=weights,
+            bias=network.layer_parameters(layer.name) - weights, input_channels=input_channels,
+            output_channels=channels, input_elements=first.elements, raw_elements=output, map_elements=output,
+            macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
+            output_positions=output // channels))
+        edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
+        flows[layer.name] = _Flow(number, output, channels)
+    sized = []
+    for number, node in enumerate(nodes):
+        reading = [edge.elements for edge in edges if edge.producer == number]
+        sized.append(Node(**{**node.__dict__, "map_elements": reading[0]}) if reading else node)
+    return PlanGraph(name=network.name, nodes=tuple(sized), edges=tuple(edges))

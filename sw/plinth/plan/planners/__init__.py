@@ -1,0 +1,1 @@
+"""Planners: each turns a graph and costs into splits."""

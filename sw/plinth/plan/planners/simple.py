@@ -1,0 +1,28 @@
+"""Planners without a search: everything one way, or one way for each kind of layer."""
+
+from plinth.plan.graph import DP, LOSS, MP, PlanGraph
+from plinth.plan.partition import Splits
+
+
+def data(graph: PlanGraph, levels: int) -> Splits:
+    """Everything data-parallel."""
+    return tuple((DP,) * levels for _ in graph.nodes)
+
+
+def model(graph: PlanGraph, levels: int) -> Splits:
+    """Everything model-parallel."""
+    return tuple((DP if node.kind == LOSS else MP,) * levels for node in graph.nodes)
+
+
+def one_weird_trick(graph: PlanGraph, levels: int) -> Splits:
+    """Convolutions data-parallel, fully connected layers model-parallel.
+
+    Embeddings go with the convolutions; a junction goes with the node that it reads first.
+    """
+    kinds: list[str] = []
+    for number, node in enumerate(graph.nodes):
+        if node.junction and graph.inputs[number]:
+            kinds.append(kinds[graph.edges[graph.inputs[number][0]].producer])
+        else:
+            kinds.append(MP if node.kind == "dense" else DP)
+    return tuple((kind,) * levels for kind in kinds)

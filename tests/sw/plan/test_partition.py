@@ -1,0 +1,179 @@
+"""Who sends how many words to whom, against element-by-element ownership; the closed form against both."""
+
+import random
+
+import numpy as np
+import pytest
+from tests.support.plan_graphs import dense, random_chain, random_graph, random_splits
+
+from plinth.errors import UserError
+from plinth.plan import partition
+from plinth.plan.cost.exact import ExactWords
+from plinth.plan.graph import SPLITS, PlanGraph
+
+
+def owned(size: int, picks: list[int]) -> np.ndarray:
+    """Elements of a range that is halved again and again: pick 0 takes the lower half, which may be one larger."""
+    part = list(range(size))
+    for pick in picks:
+        half = len(part) - len(part) // 2
+        part = part[half:] if pick else part[:half]
+    mask = np.zeros(size, dtype=bool)
+    mask[part] = True
+    return mask
+
+
+class Model:
+    """Which die has which (sample, channel) of what, as boolean arrays."""
+
+    def __init__(self, graph: PlanGraph, splits, batch: int) -> None:
+        self.graph, self.splits, self.batch = graph, splits, batch
+        self.levels = len(splits[0])
+        self.dies = 1 << self.levels
+
+    def bits(self, die: int) -> list[int]:
+        return [int(bit) for bit in format(die, f"0{self.levels}b")] if self.levels else []
+
+    def picks(self, die: int, node: int, *which: str) -> list[int]:
+        bits = self.bits(die)
+        return [bits[level] for want in which for level in range(self.levels) if self.splits[node][level] == want]
+
+    def input(self, die: int, node: int) -> np.ndarray:
+        return np.outer(owned(self.batch, self.picks(die, node, "dp")),
+                        owned(self.graph.nodes[node].input_channels, self.picks(die, node, "mp")))
+
+    def output(self, die: int, node: int) -> np.ndarray:
+        if not self.graph.nodes[node].weighted:
+            return self.input(die, node)
+        return np.outer(owned(self.batch, self.picks(die, node, "dp")),
+                        owned(self.graph.nodes[node].output_channels, self.picks(die, node, "op")))
+
+    def home(self, die: int, node: int) -> np.ndarray:
+        if not self.graph.nodes[node].weighted:
+            return self.input(die, node)
+        readers = [edge.consumer for edge in self.graph.edges if edge.producer == node]
+        bits = self.bits(die)
+        samples, channels = self.picks(die, node, "dp"), self.picks(die, node, "op")
+        for level in range(self.levels):
+            if self.splits[node][level] == "mp":
+                (channels if readers and self.splits[readers[0]][level] == "mp" else samples).append(bits[level])
+        return np.outer(owned(self.batch, samples), owned(self.graph.nodes[node].output_channels, channels))
+
+    def sent(self, source: list[np.ndarray], target: list[np.ndarray], positions: int) -> np.ndarray:
+        words = np.zeros((self.dies, self.dies), dtype=np.int64)
+        for one in range(self.dies):
+            for two in range(self.dies):
+                if one != two:
+                    words[one, two] = positions * (source[one] & target[two]).sum()
+        return words
+
+    def transfers(self):
+        graph, dies = self.graph, range(self.dies)
+        found = {}
+
+        def put(key, source, target, positions):
+            words = self.sent(source, target, positions)
+            found[key] = found[key] + words if key in found else words
+
+        for number, node in enumerate(graph.nodes):
+            home = [self.home(die, number) for die in dies]
+            output = [self.output(die, number) for die in dies]
+            # Every element has one home, and that home has a share of it.
+            assert (np.sum(home, axis=0) == 1).all()
+            assert all((~own | part).all() for own, part in zip(home, output, strict=True))
+            raw = node.raw_elements // node.output_channels
+            put((node.name, "fprop", "reduce", None), output, home, raw)
+            put((node.name, "bprop", "copy", None), home, output, raw)
+            for edge in graph.edges:
+                if edge.producer == number:
+                    reader = graph.nodes[edge.consumer].name
+                    need = [self.input(die, edge.consumer) for die in dies]
+                    put((node.name, "fprop", "copy", reader), home, need, edge.elements // edge.channels)
+                    put((node.name, "bprop", "reduce", reader), need, home, edge.elements // edge.channels)
+        return {key: words for key, words in found.items() if words.any()}
+
+    def rings(self):
+        found = {}
+        for number, node in enumerate(self.graph.nodes):
+            if not node.weighted:
+                continue
+            groups: dict[tuple, list[int]] = {}
+            for die in range(self.dies):
+                rows = owned(node.input_channels, self.picks(die, number, "mp"))
+                columns = owned(node.output_channels, self.picks(die, number, "op"))
+                other = tuple(bit for bit, split in zip(self.bits(die), self.splits[number], strict=True)
+                              if split != "dp")
+                each = node.weights // (node.input_channels * node.output_channels)
+                words = each * int(np.outer(rows, columns).sum()) + int(columns.sum()) * bool(node.bias)
+                groups.setdefault((*other, words), []).append(die)
+            for (*_, words), members in groups.items():
+                found[node.name, tuple(members)] = words
+        return found
+
+
+def cases():
+    rng = random.Random(7)
+    for number in range(60):
+        sizes = ((4, 8, 16), (3, 5, 7, 10), (1, 2, 9))[number % 3]
+        graph = (random_chain(rng, rng.randint(1, 4), sizes) if number % 2 else
+                 random_graph(rng, rng.randint(1, 2), sizes))
+        levels = rng.choice((0, 1, 2, 2, 3))
+        yield graph, random_splits(rng, graph, levels, SPLITS), rng.choice((8, 16, 6, 5, 3))
+
+
+@pytest.mark.parametrize(("graph", "splits", "batch"), list(cases()))
+def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch) -> None:
+    model = Model(graph, splits, batch)
+    regions = partition.layouts(graph, splits)
+    found: dict = {}
+    for exchange in partition.exchanges(graph, regions):
+        words = partition.words(exchange, batch, model.levels)
+        key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
+        if words.any():
+            found[key] = found[key] + words if key in found else words
+    expected = model.transfers()
+    assert found.keys() == expected.keys()
+    for key, words in expected.items():
+        assert (found[key] == words).all(), key
+    rings = {(ring.layer, ring.members): ring.words for ring in partition.rings(graph, regions, model.levels)}
+    assert rings == model.rings()
+    total = sum(int(words.sum()) for words in expected.values()) + sum(
+        2 * (len(members) - 1) * words for (_, members), words in model.rings().items())
+    assert partition.total_words(graph, splits, batch) == total
+    assert ExactWords(graph, batch).total_bytes(splits) == 4 * total
+
+
+def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
+    rng = random.Random(3)
+    for _ in range(20):
+        graph = random_graph(rng, 2, (6, 8))
+        splits = random_splits(rng, graph, 3, SPLITS)
+        words = ExactWords(graph, 12)
+        above = tuple(vector[:2] for vector in splits)
+        problem = words.level(above, SPLITS)
+        homes = [splits[graph.edges[graph.outputs[number][0]].consumer][2] if graph.outputs[number] else "dp"
+                 for number in range(len(graph.nodes))]
+        labels = []
+        for number, vector in enumerate(splits):
+            places = [place for place, split in enumerate(problem.meanings[number]) if split == vector[2]]
+            # Of the two labels of an mp node the first has a home that halves the batch.
+            labels.append(places[-1] if homes[number] == "mp" else places[0])
+        cost = sum(problem.nodes[number][label] for number, label in enumerate(labels)) + sum(
+            problem.pairs[number][labels[edge.producer]][labels[edge.consumer]]
+            for number, edge in enumerate(graph.edges))
+        assert 4 * cost == words.total_bytes(splits)
+
+
+def test_halves_differ_by_at_most_one_and_the_lower_is_the_larger() -> None:
+    low, high = partition.bounds(10, (0, 1), 2)
+    assert list(high - low) == [3, 2, 3, 2]
+    assert list(low) == [0, 3, 5, 8]
+
+
+@pytest.mark.parametrize(("splits", "message"), [
+    ((("dp",),), "2 nodes"), ((("xp",), ("dp",)), "'xp'"), ((("dp", "mp"), ("dp",)), "levels"),
+    ((("dp",), ("mp",)), "'mp'"), ((("dp",) * 11, ("dp",) * 11), "at most 10")])
+def test_splits_that_do_not_fit_are_refused(splits, message) -> None:
+    from plinth.plan.graph import chain
+    with pytest.raises(UserError, match=message):
+        partition.check_splits(chain("one", [dense("fc", 4, 4)]), splits)
