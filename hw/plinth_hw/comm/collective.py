@@ -108,7 +108,6 @@ class CollectiveEngine(wiring.Component):
             m.d.comb += [
                 getattr(lanes, f"rate_{b}").eq(block.rate),
                 block.sum_valid.eq(lanes.sum_valid[b]), block.sum.eq(lanes.sum),
-                block.own_valid.eq(lanes.own_valid[b]),
                 block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
                 block.start.eq(started[b]), block.message.eq(message),
             ]
@@ -156,7 +155,7 @@ class CollectiveEngine(wiring.Component):
         beat_log2, chunk_log2 = log2(parameters.beat_words), log2(parameters.chunk_words)
         last_word = Signal(32)
         set_group, gather, sgd = Signal(), Signal(), Signal()
-        bad_row, bad_message = Signal(), Signal()
+        bad_row, bad_message, alone = Signal(), Signal(), Signal()
         base = Array(engine.bases[number] for number in range(len(engine.bases)))
         update = body.update.as_value()
         m.d.comb += [
@@ -171,15 +170,16 @@ class CollectiveEngine(wiring.Component):
                            | ((update != UpdateOperation.NONE.value) & ~sgd)),
 
             message.source.eq(source[beat_log2:]), message.destination.eq(destination[beat_log2:]),
-            message.chunks.eq((last_word >> chunk_log2) + 1),
+            message.last_chunk.eq(last_word >> chunk_log2),
             message.last_words.eq(last_word[:chunk_log2]),
             message.members.eq(row.members), message.index.eq(row.index),
             message.next_die.eq(row.next_die),
             message.group.eq(body.group), message.message.eq(body.message), message.rate.eq(body.rate),
-            # Alone and without an update there is nothing to add: the words are copied.
-            message.gather.eq(gather | ((row.members == 1) & ~sgd)),
-            message.scatter.eq(operation == CollectiveOperation.REDUCE_SCATTER.value),
-            message.update.eq(sgd),
+            # Alone and without an update there is nothing to add: the words are copied, or left where they are.
+            alone.eq(row.members == 1),
+            message.gather.eq(gather | (alone & ~sgd)),
+            message.scatter.eq((operation == CollectiveOperation.REDUCE_SCATTER.value) | alone),
+            message.update.eq(sgd & ~gather),
             message.in_place.eq(source == destination),
         ]
 
@@ -212,7 +212,7 @@ class CollectiveEngine(wiring.Component):
                 with m.Elif(set_group):
                     m.d.comb += row_write.en.eq(1)
                     m.d.sync += known.bit_select(body.group, 1).eq(1)
-                with m.Else():
+                with m.Elif(~(alone & message.gather & message.in_place)):
                     m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
                                  entry.block.eq(body.message[:log2(len(blocks))])]
                 m.d.sync += staged.eq(0)

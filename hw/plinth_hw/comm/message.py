@@ -12,13 +12,13 @@ is (i - 1 - s) mod N:
     2N-2             writes what arrives                                    COPY
 
 An all-reduce goes through all stages, a reduce-scatter ends with stage N-1 and an all-gather begins there
-(then START). Every part of a block walks the stages that concern it with a :class:`Schedule` of its own, so
-all know what comes next and nothing is looked up. Source: MPT section VI.C, pipelined ring of chunks.
+(then START). One :class:`Schedule` walks them ahead of the data and tells each part of the block, through a
+queue, the steps that concern it. Source: MPT section VI.C, pipelined ring of chunks.
 """
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,8 +26,6 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: Bits of ``members`` and ``index`` in the group table.
 MEMBER_BITS = 10
-#: Bits of a stage number: up to 2N - 2.
-STAGE_BITS = MEMBER_BITS + 1
 #: Flits that a stage of a long message has: more than a hop's latency, at most what a hop can buffer.
 STAGE_FLITS = 128
 
@@ -48,7 +46,7 @@ def chunks_in_flight(parameters: DieParameters) -> int:
 
 
 def count_bits(parameters: DieParameters) -> int:
-    """Bits of the number of chunks in a message, and of a chunk's number."""
+    """Bits of a chunk's number, the message's last one and those of the round after it."""
     return 33 - log2(parameters.chunk_words)
 
 
@@ -58,8 +56,8 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
     return data.StructLayout({
         #: beat addresses
         "source": beats, "destination": beats,
-        #: number of chunks
-        "chunks": unsigned(count_bits(parameters)),
+        #: number of the last chunk
+        "last_chunk": unsigned(count_bits(parameters) - 1),
         #: words of the last chunk minus one
         "last_words": unsigned(max(1, log2(parameters.chunk_words))),
         #: ring
@@ -71,7 +69,7 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
         "rate": unsigned(32),
         #: no sums: begin with the owners' chunks
         "gather": unsigned(1),
-        #: no gather: end with the owners' results
+        #: no gather: end with the owners' results; so does a message without other members
         "scatter": unsigned(1),
         #: SGD
         "update": unsigned(1),
@@ -95,10 +93,14 @@ def step_layout(parameters: DieParameters) -> data.StructLayout:
     """A chunk to work on."""
     return data.StructLayout({
         "chunk": unsigned(count_bits(parameters)),
-        #: stages since the first of the round
-        "stage": unsigned(STAGE_BITS),
-        #: this is the first, the last stage of the round
-        "first": unsigned(1), "final": unsigned(1),
+        #: this member's words begin a chain of sums, or a gather; nothing arrives
+        "start": unsigned(1),
+        #: this member owns the chunk
+        "own": unsigned(1),
+        #: somebody's result, which is copied
+        "copy": unsigned(1),
+        #: a copy that is not sent on
+        "final": unsigned(1),
         #: this is the message's last chunk, which may be short
         "short": unsigned(1),
     })
@@ -107,19 +109,15 @@ def step_layout(parameters: DieParameters) -> data.StructLayout:
 class Schedule(wiring.Component):
     """Chunks in the order of the schedule.
 
-    A step that is taken is followed by the next one in the next cycle, but for a cycle for each stage
-    without chunks at the end of a message.
+    A step that is taken is followed by the next one in the next cycle, but for one cycle at the end of a stage
+    with less than P chunks, and one or two between rounds. From ``start`` to the first step 2 cycles, to that of
+    an all-gather 1.
 
     Members
     -------
     start : In(1)
-        Pulse: begin, with ``chunks`` .. ``stages`` valid from then until ``idle``.
-    chunks, members : In
-        Of the message.
-    owner : In
-        Owner of the first stage's chunks; it goes down by one a stage.
-    stages : In
-        Stages of a round that are walked, 0 for none.
+        Pulse: begin, with ``message`` valid from then until ``idle``.
+    message : In, :func:`message_layout`
     o : Out stream of :func:`step_layout`
     idle : Out(1)
         Everything has been taken.
@@ -129,54 +127,73 @@ class Schedule(wiring.Component):
         self._parameters = parameters
         super().__init__({
             "start": In(1),
-            "chunks": In(count_bits(parameters)),
-            "members": In(MEMBER_BITS),
-            "owner": In(MEMBER_BITS),
-            "stages": In(STAGE_BITS),
+            "message": In(message_layout(parameters)),
             "o": Out(stream.Signature(step_layout(parameters))),
             "idle": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        depth = chunks_in_flight(self._parameters)
-        bits = count_bits(self._parameters)
-        step = self.o.payload
-        chunk, stage = Signal(bits), Signal(STAGE_BITS)
-        active = Signal()
+        depth, bits = chunks_in_flight(self._parameters), count_bits(self._parameters)
+        message, step = self.message, self.o.payload
+        # The chunk, its place in the stage, the stage's first chunk, and their owner.
+        chunk, first = Signal(bits), Signal(bits)
         place = Signal(range(depth))
-        owner = Signal(MEMBER_BITS)
-        # First chunk of the round, and the one after the round.
-        base, beyond = Signal(bits), Signal(bits + 1)
-        following = Signal(bits + 1)
-        present, more, finished = Signal(), Signal(), Signal()
-        next_owner, next_base = Signal(MEMBER_BITS), Signal(bits)
+        owner, before = Signal(MEMBER_BITS), Signal(MEMBER_BITS)
+        # In the round's first stage; results are passed on; the last chunk has been taken.
+        opening, passing, finished = Signal(), Signal(), Signal()
+        present, advances, stage_ends = Signal(), Signal(), Signal()
+        distance, following = Signal(signed(MEMBER_BITS + log2(depth) + 1)), Signal(bits)
         m.d.comb += [
+            present.eq(chunk <= message.last_chunk),
+            before.eq(Mux(owner == 0, message.members, owner) - 1),
+            # Unless the schedule advances within a stage or turns to a new round: to the owner before.
+            distance.eq(Mux(owner == 0, before, -1)),
+            following.eq(Mux(advances, chunk, first) + distance),
             step.chunk.eq(chunk),
-            step.stage.eq(stage),
-            present.eq(chunk < self.chunks),
-            following.eq(chunk + self.members),
-            more.eq((place != depth - 1) & (following < self.chunks)),
-            beyond.eq(base + (self.members << log2(depth))),
-            finished.eq(step.final & (beyond >= self.chunks)),
-            step.first.eq(stage == 0),
-            step.final.eq(stage + 1 == self.stages),
-            step.short.eq(chunk + 1 == self.chunks),
-            self.o.valid.eq(active & present),
-            self.idle.eq(~active),
-            next_base.eq(Mux(step.final, beyond, base)),
-            next_owner.eq(Mux(step.final, self.owner, Mux(owner == 0, self.members, owner) - 1)),
+            step.short.eq(chunk == message.last_chunk),
+            step.own.eq(owner == message.index),
+            step.start.eq(opening & (message.gather | ~step.own)),
+            step.copy.eq(passing),
+            step.final.eq(passing & (before == message.index)),
         ]
-        with m.If(self.start):
-            m.d.sync += [active.eq(self.stages != 0), place.eq(0), owner.eq(self.owner), base.eq(0),
-                         chunk.eq(self.owner), stage.eq(0)]
-        with m.Elif(active & (self.o.ready | ~present)):
-            with m.If(more & present):
-                m.d.sync += [chunk.eq(following), place.eq(place + 1)]
-            with m.Else():
-                m.d.sync += [
-                    active.eq(~finished), place.eq(0), owner.eq(next_owner), base.eq(next_base),
-                    chunk.eq(next_base + next_owner),
-                    stage.eq(Mux(step.final, 0, stage + 1)),
-                ]
+        with m.If(~advances):
+            m.d.sync += first.eq(following)
+        m.d.sync += chunk.eq(following)
+        with m.If(stage_ends):
+            m.d.sync += [owner.eq(before), place.eq(0)]
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.idle.eq(1)
+                m.d.sync += [owner.eq(message.index), chunk.eq(message.index), first.eq(message.index),
+                             opening.eq(1), passing.eq(0), finished.eq(0), place.eq(0)]
+                with m.If(self.start & message.gather):
+                    m.next = "STAGE"
+                with m.Elif(self.start):
+                    m.next = "SKIP"
+            with m.State("SKIP"):
+                m.d.comb += stage_ends.eq(1)
+                m.next = "STAGE"
+            with m.State("STAGE"):
+                m.d.comb += self.o.valid.eq(present)
+                with m.If(~present | (self.o.ready & (place == depth - 1))):
+                    m.d.comb += stage_ends.eq(1)
+                    m.d.sync += [opening.eq(0), passing.eq(passing | step.own)]
+                    with m.If(Mux(message.scatter, step.own, step.final)):
+                        m.next = "TURN"
+                with m.Else():
+                    m.d.comb += [advances.eq(1), distance.eq(Mux(self.o.ready, message.members, 0))]
+                    m.d.sync += place.eq(place + self.o.ready)
+                with m.If(self.o.ready & step.short):
+                    m.d.sync += finished.eq(1)
+            with m.State("TURN"):
+                m.d.comb += distance.eq(message.members << log2(depth))
+                m.d.sync += [opening.eq(1), passing.eq(0)]
+                with m.If(finished):
+                    m.next = "IDLE"
+                # An all-reduce has ended at the chunk after this member's and begins at the one before.
+                with m.Elif(step.own & ~message.gather):
+                    m.next = "SKIP"
+                with m.Else():
+                    m.next = "STAGE"
         return m

@@ -1,15 +1,19 @@
-"""Short queue and round-robin choice, shared by the blocks of the network.
+"""Queues and round-robin choice, shared by the blocks of the network.
 
-The queue's storage is a memory read without a clock (look-up-table RAM on an FPGA): a payload taken in
+A queue's storage is a memory read without a clock (look-up-table RAM on an FPGA): a payload taken in
 cycle t is offered from cycle t + 1. One payload a cycle in and out.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+#: Words of a look-up-table RAM.
+SECTION = 16
 
 
 class Queue(wiring.Component):
@@ -61,6 +65,39 @@ class Queue(wiring.Component):
             read.addr.eq(taken[:bits]), self.o.payload.eq(read.data),
         ]
         m.d.sync += [written.eq(written + put), taken.eq(taken + get)]
+        return m
+
+
+class Chain(wiring.Component):
+    """Queues of :data:`SECTION` places, one behind the other.
+
+    Wide payloads need no choice between the parts of a large memory. A payload comes out a cycle later for each queue.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Places; a multiple of :data:`SECTION`.
+
+    Members
+    -------
+    i, o : streams of ``shape``
+        In and out.
+    """
+
+    def __init__(self, shape: Any, depth: int):
+        self._queues = [Queue(shape, SECTION) for _ in range(depth // SECTION)]
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        for number, queue in enumerate(self._queues):
+            m.submodules[f"section_{number}"] = queue
+        wiring.connect(m, wiring.flipped(self.i), self._queues[0].i)
+        for before, after in pairwise(self._queues):
+            wiring.connect(m, before.o, after.i)
+        wiring.connect(m, self._queues[-1].o, wiring.flipped(self.o))
         return m
 
 

@@ -2,15 +2,17 @@
 
 ::
 
-    receive --+--> + local --> lanes --+--> sums FIFO -----+
-              |                        +--> results FIFO --+--> choice --> queue --> send
-              +--------- copies ----------------------+----+
-    Prefetch: START ----------------------------------|----+
-              ADD, WEIGHT --> lanes                   +----+--> choice --> WriteBack
+    schedule --> Prefetch --+--> START -------------------------+--> choice --> queue --> send
+        |                   +--> + receive --> lanes --> FIFO --+
+        |                            +-------------- copies ----+--> choice --> WriteBack
+        +--> queues: arrivals, departures, writes
 
-Arrivals, departures and writes each walk the schedule on their own (:mod:`message`), a flit a cycle, so that
-the end of a round, which only writes, and the beginning of the next, which only sends, overlap. Own
-results and copies go to network and memory in the same cycle.
+One schedule (:mod:`message`) runs ahead and tells arrivals, departures and writes what concerns them. Each goes
+through its steps on its own, a flit a cycle, so that the end of a round, which only writes, and the beginning of
+the next, which only sends, overlap. Own results and copies go to network and memory in the same cycle.
+
+One FIFO holds sums and results in their order: updates take longer than sums, so a sum that follows a result waits
+until the lanes are empty.
 
 Latency of a flit from ``receive`` to ``send``: 1 cycle as a copy, ``sum_latency + 2`` as a sum, and
 ``update_latency + 2`` as an update of :class:`ReduceLanes`. Throughput: a flit a cycle without gaps while a
@@ -22,26 +24,42 @@ messages that one block serves must come in the same order on all members of the
 Deadlock: see ``docs/collective.md``.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.comm.message import MEMBER_BITS, STAGE_BITS, Schedule, message_layout, piece_layout
-from plinth_hw.comm.prefetch import Prefetch
+from plinth_hw.comm.message import Schedule, chunks_in_flight, log2, message_layout, piece_layout
+from plinth_hw.comm.prefetch import Lane, Prefetch, buffer_chunks, chunk_beats
 from plinth_hw.comm.queue import Queue
-from plinth_hw.comm.reduce_lanes import NEUTRAL, operands_layout
+from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 
-#: Places for sums and for results; more than the lanes' latency, so that they never wait.
+#: Places for sums and results; more than the lanes' latency, so that they never wait.
 RESULT_PIECES = 32
 #: Flits that wait for the network interface.
 SEND_FLITS = 4
+
+
+def steps_ahead(parameters: DieParameters) -> int:
+    """Steps by which the schedule may be ahead of arrivals, departures and writes: the P chunks that are sent while
+    a round's last ones arrive, and what is read ahead, twice; a power of two."""
+    return 1 << (chunks_in_flight(parameters) + 2 * buffer_chunks(parameters) - 1).bit_length()
+
+
+class _Source(enum.Enum, shape=unsigned(2)):
+    """Where pieces that leave or are written come from."""
+
+    #: own words as they are
+    START = 0
+    #: the lanes
+    RESULT = 1
+    #: what arrives, as it is
+    COPY = 2
 
 
 class ReduceBlock(wiring.Component):
@@ -65,7 +83,7 @@ class ReduceBlock(wiring.Component):
         To the next member; source, kind and class are 0.
     operands : Out stream of :func:`operands_layout`
     rate : Out(32)
-    sum_valid, own_valid, updated_valid, sum, updated : In
+    sum_valid, updated_valid, sum, updated : In
         See :class:`ReduceLanes`.
     read : Out(ReadPort), write : Out(WritePort)
     sent_words : Out
@@ -78,7 +96,7 @@ class ReduceBlock(wiring.Component):
 
     def __init__(self, parameters: DieParameters):
         self._parameters = parameters
-        piece, flit = piece_layout(parameters), stream.Signature(flit_layout(parameters))
+        result, flit = result_layout(parameters), stream.Signature(flit_layout(parameters))
         super().__init__({
             "start": In(1),
             "message": In(message_layout(parameters)),
@@ -87,8 +105,8 @@ class ReduceBlock(wiring.Component):
             "send": Out(flit),
             "operands": Out(stream.Signature(operands_layout(parameters))),
             "rate": Out(32),
-            "sum_valid": In(1), "own_valid": In(1), "updated_valid": In(1),
-            "sum": In(piece), "updated": In(piece),
+            "sum_valid": In(1), "updated_valid": In(1),
+            "sum": In(result), "updated": In(result),
             "read": Out(ReadPort(parameters)),
             "write": Out(WritePort(parameters)),
             "sent_words": Out(range(parameters.flit_words + 1)),
@@ -99,133 +117,98 @@ class ReduceBlock(wiring.Component):
         m = Module()
         parameters = self._parameters
         message = Signal(message_layout(parameters))
-        begin = Signal()
+        m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.sums = sums = Queue(piece_layout(parameters), RESULT_PIECES)
-        m.submodules.results = results = Queue(piece_layout(parameters), RESULT_PIECES)
-        outgoing_shape = data.StructLayout({"piece": piece_layout(parameters),
-                                            "chunk": flit_layout(parameters)["chunk"].shape})
-        m.submodules.outgoing = outgoing = Queue(outgoing_shape, SEND_FLITS)
-        m.submodules.arrivals = arrivals = Schedule(parameters)
-        m.submodules.departures = departures = Schedule(parameters)
-        m.submodules.writes = writes = Schedule(parameters)
+        m.submodules.pieces = pieces = Queue(result_layout(parameters), RESULT_PIECES)
+        flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
+        m.submodules.outgoing = outgoing = Queue(
+            data.StructLayout({"piece": piece_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
+        ahead = steps_ahead(parameters)
+        m.submodules.arrivals = arrivals = Queue(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
+        m.submodules.departures = departures = Queue(
+            data.StructLayout({"source": _Source, "chunk": flit_chunk}), ahead)
+        m.submodules.writes = writes = Queue(
+            data.StructLayout({"source": _Source, "address": address}), ahead)
         arrival, departure, writing = arrivals.o, departures.o, writes.o
         wiring.connect(m, prefetch.read, wiring.flipped(self.read))
         wiring.connect(m, write_back.write, wiring.flipped(self.write))
         m.d.comb += [
-            prefetch.start.eq(begin), prefetch.message.eq(message),
-            write_back.base.eq(message.destination), write_back.chunk.eq(writing.payload.chunk),
-            self.rate.eq(message.rate),
+            schedule.message.eq(message), prefetch.last_words.eq(message.last_words),
+            write_back.address.eq(writing.payload.address), self.rate.eq(message.rate),
         ]
-        for schedule in (arrivals, departures, writes):
-            m.d.comb += [schedule.start.eq(begin), schedule.chunks.eq(message.chunks),
-                         schedule.members.eq(message.members)]
+        self._plan(m, message, schedule, prefetch, arrivals, departures, writes)
 
-        alone = Signal()
-        m.d.comb += alone.eq(message.members == 1)
-        self._stages(m, message, alone, prefetch, arrivals, departures, writes)
-
-        # Which words each step is about.
-        sum_arrives, own_arrives = Signal(), Signal()
-        start_leaves, own_leaves, sum_leaves, copy_leaves = (Signal() for _ in range(4))
-        own_written, copy_written = Signal(), Signal()
-        stage = departure.payload.stage
+        # Own words with what arrives: to the lanes, and their results to the FIFO.
+        incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
+        alone, expected = Signal(), Signal()
+        places = range(RESULT_PIECES + 1)
+        room, under_way = Signal(places, init=RESULT_PIECES), Signal(places)
+        owned, overtakes = Signal(), Signal()
+        adds, results, copies, copied = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            sum_arrives.eq(~message.gather & (alone | (arrival.payload.stage + 1 < message.members))),
-            own_arrives.eq(alone | (arrival.payload.stage + 2 == message.members)),
-            start_leaves.eq(departure.valid & departure.payload.first),
-            sum_leaves.eq(departure.valid & ~departure.payload.first & ~message.gather
-                          & (stage + 1 < message.members)),
-            own_leaves.eq(departure.valid & ~departure.payload.first & ~message.gather
-                          & (stage + 1 == message.members)),
-            copy_leaves.eq(departure.valid & ~(start_leaves | sum_leaves | own_leaves)),
-            own_written.eq(writing.valid & writing.payload.first & ~(message.gather & message.in_place)),
-            copy_written.eq(writing.valid & ~own_written),
-        ]
-
-        # Arrivals: to the lanes, or copied.
-        incoming, local, weight = self.receive, prefetch.o_add, prefetch.o_weight
-        expected, operands = Signal(), self.operands.payload
-        sum_room, result_room = (Signal(range(RESULT_PIECES + 1), init=RESULT_PIECES, name=f"{name}_room")
-                                 for name in ("sum", "result"))
-        adds, copies_in, copied = Signal(), Signal(), Signal()
-        m.d.comb += [
+            alone.eq(message.members == 1),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            operands.a.eq(local.payload),
-            operands.b.eq(incoming.payload.data),
-            operands.w.eq(weight.payload.data),
-            operands.own.eq(own_arrives), operands.update.eq(message.update),
-            self.operands.valid.eq(
-                arrival.valid & sum_arrives & local.valid & (alone | expected)
-                & (~(own_arrives & message.update) | weight.valid)
-                & Mux(own_arrives, result_room.any(), sum_room.any())),
+            overtakes.eq(under_way.any() & owned & ~arrival.payload.own),
+            operands.a.eq(local.payload.piece), operands.b.eq(incoming.payload.data),
+            operands.w.eq(local.payload.w), operands.alone.eq(alone),
+            operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
+            self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
+                                   & room.any() & ~overtakes),
             adds.eq(self.operands.valid & self.operands.ready),
             local.ready.eq(adds),
-            weight.ready.eq(adds & own_arrives & message.update),
-            copies_in.eq(arrival.valid & ~sum_arrives & expected),
-            incoming.ready.eq((adds & ~alone) | (copies_in & copied)),
-            arrival.ready.eq((adds & local.payload.tail) | (copies_in & copied & incoming.payload.tail)),
-            sums.i.valid.eq(self.sum_valid), sums.i.payload.eq(self.sum),
-            results.i.valid.eq(self.own_valid | self.updated_valid),
-            results.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
+            copies.eq(arrival.valid & arrival.payload.copy & expected),
+            incoming.ready.eq((adds & ~alone) | copied),
+            arrival.ready.eq((adds & local.payload.piece.tail) | (copied & incoming.payload.tail)),
+            results.eq(self.sum_valid | self.updated_valid),
+            pieces.i.valid.eq(results), pieces.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
         ]
-        with m.If(alone):
-            m.d.comb += [word.eq(NEUTRAL) for word in operands.b]
-        m.d.sync += [
-            sum_room.eq(sum_room + (sums.o.valid & sums.o.ready) - (adds & ~own_arrives)),
-            result_room.eq(result_room + (results.o.valid & results.o.ready) - (adds & own_arrives)),
-        ]
+        with m.If(adds):
+            m.d.sync += owned.eq(arrival.payload.own)
+        with m.If(adds ^ results):
+            m.d.sync += under_way.eq(under_way + Mux(adds, 1, -1))
+        with m.If(adds ^ pieces.o.ready):
+            m.d.sync += room.eq(room + Mux(adds, -1, 1))
 
         # Departures and writes: every piece goes, in one cycle, to all that need it.
-        copy = Signal(piece_layout(parameters))
-        m.d.comb += [copy.data.eq(incoming.payload.data), copy.words.eq(incoming.payload.words),
-                     copy.tail.eq(incoming.payload.tail)]
-        start = prefetch.o_start
-        for source in (
-            _Source(start.payload, start.valid, start.ready,
-                    sent=~alone, sends=start_leaves,
-                    written=message.gather & ~message.in_place, writes=own_written & message.gather),
-            _Source(sums.o.payload, sums.o.valid, sums.o.ready,
-                    sent=Const(1), sends=sum_leaves, written=Const(0), writes=Const(0)),
-            _Source(results.o.payload, results.o.valid, results.o.ready,
-                    sent=~message.scatter & ~alone, sends=own_leaves,
-                    written=Const(1), writes=own_written & ~message.gather),
-            _Source(copy, copies_in, copied,
-                    sent=~arrival.payload.final, sends=copy_leaves, written=Const(1), writes=copy_written),
+        start, copy = prefetch.o_start, Signal(piece_layout(parameters))
+        m.d.comb += [copy[field].eq(incoming.payload[field]) for field in ("data", "words", "tail")]
+        for source, piece, valid, taken, sent, written in (
+            (_Source.START, start.payload.piece, start.valid, start.ready,
+             ~alone, message.gather & ~message.in_place),
+            (_Source.RESULT, pieces.o.payload.piece, pieces.o.valid, pieces.o.ready,
+             ~(pieces.o.payload.own & message.scatter), pieces.o.payload.own),
+            (_Source.COPY, copy, copies, copied, ~arrival.payload.final, Const(1)),
         ):
-            may_send, may_write = source.sends & outgoing.i.ready, source.writes & write_back.i.ready
-            m.d.comb += source.ready.eq((~source.sent | may_send) & (~source.written | may_write))
-            with m.If(source.sends):
-                m.d.comb += [outgoing.i.payload.piece.eq(source.piece),
-                             outgoing.i.valid.eq(source.valid & source.sent & (~source.written | may_write))]
-            with m.If(source.writes):
-                m.d.comb += [write_back.i.payload.eq(source.piece),
-                             write_back.i.valid.eq(source.valid & source.written & (~source.sent | may_send))]
-        leaves, written = Signal(), Signal()
+            sends, stores = departure.payload.source == source, writing.payload.source == source
+            m.d.comb += taken.eq(valid & (~sent | (departure.valid & sends & outgoing.i.ready))
+                                 & (~written | (writing.valid & stores & write_back.i.ready)))
+            with m.If(sends):
+                m.d.comb += [outgoing.i.payload.piece.eq(piece), outgoing.i.valid.eq(taken & sent)]
+            with m.If(stores):
+                m.d.comb += [write_back.i.payload.eq(piece), write_back.i.valid.eq(taken & written)]
         m.d.comb += [
-            leaves.eq(outgoing.i.valid & outgoing.i.ready),
-            written.eq(write_back.i.valid & write_back.i.ready),
-            departure.ready.eq(leaves & outgoing.i.payload.piece.tail),
-            writing.ready.eq(written & write_back.i.payload.tail),
             outgoing.i.payload.chunk.eq(departure.payload.chunk),
+            departure.ready.eq(outgoing.i.valid & outgoing.i.payload.piece.tail),
+            writing.ready.eq(write_back.i.valid & write_back.i.payload.tail),
         ]
 
-        flit, sent = self.send.payload, outgoing.o.payload
+        flit, leaving, leaves = self.send.payload, outgoing.o.payload, Signal()
         m.d.comb += [
             self.send.valid.eq(outgoing.o.valid), outgoing.o.ready.eq(self.send.ready),
-            flit.data.eq(sent.piece.data), flit.words.eq(sent.piece.words), flit.tail.eq(sent.piece.tail),
-            flit.chunk.eq(sent.chunk), flit.destination.eq(message.next_die),
+            *(flit[field].eq(leaving.piece[field]) for field in ("data", "words", "tail")),
+            flit.chunk.eq(leaving.chunk), flit.destination.eq(message.next_die),
             flit.group.eq(message.group), flit.message.eq(message.message),
-            self.sent_words.eq(Mux(self.send.valid & self.send.ready, flit.words + 1, 0)),
-            self.moved.eq(adds | leaves | written | (self.send.valid & self.send.ready)),
+            leaves.eq(self.send.valid & self.send.ready),
+            self.sent_words.eq(Mux(leaves, flit.words + 1, 0)),
+            self.moved.eq(adds | outgoing.i.valid | write_back.i.valid | leaves),
             self.output_full.eq((self.send.valid & ~self.send.ready) | (writing.valid & ~write_back.i.ready)),
         ]
 
         exhausted = Signal()
         m.d.comb += [
-            exhausted.eq(prefetch.idle & arrivals.idle & departures.idle & writes.idle & ~outgoing.o.valid),
+            exhausted.eq(schedule.idle & ~arrival.valid & ~departure.valid & ~writing.valid & ~outgoing.o.valid),
             self.memory_only.eq(exhausted & ~write_back.idle),
         ]
         with m.FSM():
@@ -233,7 +216,7 @@ class ReduceBlock(wiring.Component):
                 m.d.sync += message.eq(self.message)
                 m.next = "BEGIN"
             with m.State("BEGIN"):
-                m.d.comb += [begin.eq(1), self.busy.eq(1)]
+                m.d.comb += [schedule.start.eq(1), self.busy.eq(1)]
                 m.next = "RUN"
             with m.State("RUN"):
                 m.d.comb += self.busy.eq(1)
@@ -241,47 +224,36 @@ class ReduceBlock(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _stages(self, m: Module, message: Any, alone: Any, prefetch: Prefetch, arrivals: Schedule,
-                departures: Schedule, writes: Schedule) -> None:
-        """Which stages of a round each part walks, and the owner of the first of them."""
-        members, index = message.members, message.index
-        # The two members before this one.
-        before, before_that = Signal(MEMBER_BITS), Signal(MEMBER_BITS)
-        hops = Signal(STAGE_BITS)
+    def _plan(self, m: Module, message: Any, schedule: Schedule, prefetch: Prefetch, arrivals: Queue,
+              departures: Queue, writes: Queue) -> None:
+        """Tell every part its steps: of each chunk first what it reads of the source, then where it goes."""
+        step, read = schedule.o.payload, prefetch.i
+        written, second, to_result, last = Signal(), Signal(), Signal(), Signal()
+        asks, room, goes = Signal(), Signal(), Signal()
+        source = Mux(step.copy, _Source.COPY, Mux(step.start, _Source.START, _Source.RESULT))
+        beats_log2 = log2(chunk_beats(self._parameters))
+        address = Mux(to_result, message.destination, message.source) + (step.chunk << beats_log2)
         m.d.comb += [
-            before.eq(Mux(index == 0, members, index) - 1),
-            before_that.eq(Mux(before == 0, members, before) - 1),
-            hops.eq(Mux(message.gather | message.scatter, 1, 2) * (members - 1)),
-            departures.stages.eq(hops), departures.owner.eq(Mux(message.gather, index, before)),
-            # Alone, the own words are all that arrives.
-            arrivals.stages.eq(Mux(alone & ~message.gather, 1, hops)),
-            arrivals.owner.eq(Mux(message.gather, before, before_that)),
-            prefetch.owner.eq(departures.owner), prefetch.adds_only.eq(alone & ~message.gather),
+            written.eq(step.copy | (step.own & ~(message.gather & message.in_place))),
+            to_result.eq(second | step.copy),
+            last.eq(to_result | ~written),
+            asks.eq(~to_result | (step.own & message.update)),
+            room.eq(arrivals.i.ready & departures.i.ready & writes.i.ready),
+            goes.eq(schedule.o.valid & room & (~asks | read.ready)),
+            schedule.o.ready.eq(goes & last),
+
+            read.valid.eq(schedule.o.valid & room & asks),
+            read.payload.address.eq(address), read.payload.short.eq(step.short),
+            read.payload.lane.eq(Mux(to_result, Lane.WEIGHT, Mux(step.start, Lane.START, Lane.ADD))),
+            read.payload.weighted.eq(step.own & message.update),
+
+            arrivals.i.valid.eq(goes & last & ~step.start),
+            arrivals.i.payload.copy.eq(step.copy), arrivals.i.payload.own.eq(step.own),
+            arrivals.i.payload.final.eq(step.final),
+            departures.i.valid.eq(goes & last & ~((step.own & message.scatter) | step.final)),
+            departures.i.payload.source.eq(source), departures.i.payload.chunk.eq(step.chunk),
+            writes.i.valid.eq(goes & to_result),
+            writes.i.payload.source.eq(source), writes.i.payload.address.eq(address),
         ]
-        with m.If(message.gather):
-            m.d.comb += [
-                writes.stages.eq(members - message.in_place),
-                writes.owner.eq(Mux(message.in_place, before, index)),
-                prefetch.stages.eq(~(alone & message.in_place)),
-            ]
-        with m.Else():
-            m.d.comb += [
-                writes.stages.eq(Mux(message.scatter, 1, members)), writes.owner.eq(index),
-                prefetch.stages.eq(members),
-            ]
-
-
-@dataclass(frozen=True)
-class _Source:
-    """Where pieces come from, and what becomes of them."""
-
-    piece: Any
-    #: There is a piece; it is taken.
-    valid: Value
-    ready: Value
-    #: The piece must go to the network, and it is its turn there.
-    sent: Value
-    sends: Value
-    #: The piece must go to memory, and it is its turn there.
-    written: Value
-    writes: Value
+        with m.If(goes):
+            m.d.sync += second.eq(~last)

@@ -31,11 +31,16 @@ NEUTRAL = 0x8000_0000
 
 
 def operands_layout(parameters: DieParameters) -> data.StructLayout:
-    """``a + b``, with the ``words`` and ``tail`` of ``a``. ``own``: this member owns the chunk; ``update``:
-    if it does, subtract ``rate`` times the sum from ``w``."""
+    """``a + b``, or ``a`` if it is ``alone``, with the ``words`` and ``tail`` of ``a``. ``own``: this member
+    owns the chunk; ``update``: if it does, subtract ``rate`` times the sum from ``w``."""
     piece = piece_layout(parameters)
     return data.StructLayout({"a": piece, "b": piece["data"].shape, "w": piece["data"].shape,
-                              "own": 1, "update": 1})
+                              "alone": 1, "own": 1, "update": 1})
+
+
+def result_layout(parameters: DieParameters) -> data.StructLayout:
+    """A piece, and whether its chunk is this member's ``own``."""
+    return data.StructLayout({"piece": piece_layout(parameters), "own": 1})
 
 
 class ReduceLanes(wiring.Component):
@@ -50,9 +55,9 @@ class ReduceLanes(wiring.Component):
     i_0 ... : In streams of :func:`operands_layout`, one a block
     rate_0 ... : In(32)
         Learning rate of each block's message, constant while it has pieces here.
-    sum_valid, own_valid, updated_valid : Out, a bit a block
-        ``sum`` is that block's partial sum, or final sum of its own chunk; ``updated`` its update.
-    sum, updated : Out, :func:`piece_layout`
+    sum_valid, updated_valid : Out, a bit a block
+        ``sum`` is that block's sum, ``updated`` the update of its own chunk.
+    sum, updated : Out, :func:`result_layout`
 
     Attributes
     ----------
@@ -66,13 +71,12 @@ class ReduceLanes(wiring.Component):
         self._adders = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
         self._multipliers = [FloatMultiplier(FP32, FP32) for _ in range(parameters.flit_words)]
         self._updaters = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
-        piece = piece_layout(parameters)
+        result = result_layout(parameters)
         super().__init__({
             **{f"i_{b}": In(stream.Signature(operands_layout(parameters))) for b in range(self._blocks)},
             **{f"rate_{b}": In(32) for b in range(self._blocks)},
-            "sum_valid": Out(self._blocks), "own_valid": Out(self._blocks),
-            "updated_valid": Out(self._blocks),
-            "sum": Out(piece), "updated": Out(piece),
+            "sum_valid": Out(self._blocks), "updated_valid": Out(self._blocks),
+            "sum": Out(result), "updated": Out(result),
         })
 
     @property
@@ -96,9 +100,15 @@ class ReduceLanes(wiring.Component):
         m.d.comb += [port.ready.eq(grant[b]) for b, port in enumerate(inputs)]
         with m.If(requests.any()):
             m.d.sync += last.eq(grant)
-        for b, port in enumerate(inputs):
+        m.d.comb += chosen.eq(inputs[0].payload)
+        for b in blocks[1:]:
             with m.If(grant[b]):
-                m.d.comb += chosen.eq(port.payload)
+                m.d.comb += chosen.eq(inputs[b].payload)
+
+        operands = Signal.like(chosen)
+        m.d.sync += operands.eq(chosen)
+        with m.If(chosen.alone):
+            m.d.sync += [word.eq(NEUTRAL) for word in operands.b]
 
         # What travels beside the words: block, kind, number of words, end of chunk.
         a = piece_layout(self._parameters)
@@ -111,14 +121,12 @@ class ReduceLanes(wiring.Component):
             tags[0].tail.eq(chosen.a.tail),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(tags)]
-        operands = Signal.like(chosen)
-        m.d.sync += operands.eq(chosen)
-
         to_update = self.sum_latency + self._multipliers[0].latency
         weights = self._delay(m, Cat(chosen.w), to_update)
         rate = Signal(32)
         at_sum = tags[self.sum_latency]
-        for b in blocks:
+        m.d.comb += rate.eq(self.rate_0)
+        for b in blocks[1:]:
             with m.If(at_sum.block[b]):
                 m.d.comb += rate.eq(getattr(self, f"rate_{b}"))
         for word in range(words):
@@ -132,17 +140,17 @@ class ReduceLanes(wiring.Component):
                 multiplier.a.eq(adder.o), multiplier.b.eq(rate),
                 updater.a.eq(weights.word_select(word, 32)),
                 updater.b.eq(multiplier.o ^ Const(NEUTRAL, 32)),
-                self.sum.data[word].eq(adder.o), self.updated.data[word].eq(updater.o),
+                self.sum.piece.data[word].eq(adder.o), self.updated.piece.data[word].eq(updater.o),
             ]
         at_update = tags[self.update_latency]
-        own_sum = at_sum.own & ~at_sum.update
-        own_updated = at_update.own & at_update.update
+        sums, updates = ~(at_sum.own & at_sum.update), at_update.own & at_update.update
         m.d.comb += [
-            self.sum.words.eq(at_sum.words), self.sum.tail.eq(at_sum.tail),
-            self.updated.words.eq(at_update.words), self.updated.tail.eq(at_update.tail),
-            self.sum_valid.eq(at_sum.block & ~at_sum.own.replicate(self._blocks)),
-            self.own_valid.eq(at_sum.block & own_sum.replicate(self._blocks)),
-            self.updated_valid.eq(at_update.block & own_updated.replicate(self._blocks)),
+            self.sum.piece.words.eq(at_sum.words), self.sum.piece.tail.eq(at_sum.tail),
+            self.sum.own.eq(at_sum.own),
+            self.updated.piece.words.eq(at_update.words), self.updated.piece.tail.eq(at_update.tail),
+            self.updated.own.eq(1),
+            self.sum_valid.eq(at_sum.block & sums.replicate(self._blocks)),
+            self.updated_valid.eq(at_update.block & updates.replicate(self._blocks)),
         ]
         return m
 

@@ -269,7 +269,8 @@ def test_errors(ring, dies, sources):
 
 
 def test_bad_parameters():
-    with refused(ValueError, "chunk_words must be at most 256, 64 beats, not 512"):
-        CollectiveEngine(replace(PARAMETERS, chunk_words=512))
+    for chunk_words in (2, 512):
+        with refused(ValueError, f"chunk_words must be from 4 to 256, 64 beats, not {chunk_words}"):
+            CollectiveEngine(replace(PARAMETERS, chunk_words=chunk_words))
     with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
         CollectiveEngine(replace(PARAMETERS, flit_words=8))
