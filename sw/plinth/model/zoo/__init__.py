@@ -1,9 +1,10 @@
 """Networks known by name, one module a source."""
 
 from plinth.model.network import Network
-from plinth.model.zoo import digits
+from plinth.model.zoo import digits, hypar, mpt, vgg
 
 #: Networks by name.
 NETWORKS: dict[str, Network] = {
-    network.name: network for network in (*digits.NETWORKS,)
+    network.name: network
+    for network in (*digits.NETWORKS, *hypar.NETWORKS, *vgg.NETWORKS, *mpt.NETWORKS)
 }

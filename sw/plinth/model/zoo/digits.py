@@ -1,7 +1,7 @@
 """Networks for the 8x8 handwritten digits, 10 classes; the shapes are this project's own."""
 
-from plinth.model.layers import Convolution, Dense, Flatten, MaxPool, Relu, SoftmaxCrossEntropy
-from plinth.model.network import Network, Shape, perceptron
+from plinth.model.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network, perceptron
 
 NETWORKS = (
     # The job of `make train`.
