@@ -1,8 +1,8 @@
 """The graph builder's dependencies, and the lowered training step."""
 
 import itertools
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from plinth.driver.driver import route_port
@@ -11,7 +11,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import interleave_m_log2, lower_training
 from plinth.model.network import perceptron
 from plinth.model.zoo import NETWORKS
-from plinth.plan.plan import data_parallel
+from plinth.plan.planning import data_parallel
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation
 
@@ -96,10 +96,25 @@ def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
         lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1000)
 
 
-@pytest.mark.parametrize(("dies", "batch"), [(0, 128), (2000, 128), (3, 128), (4, 0)])
-def test_a_plan_needs_sizes_that_divide(dies: int, batch: int) -> None:
+@pytest.mark.parametrize(("dies", "batch"), [(0, 128), (2048, 128), (3, 128), (4, 0)])
+def test_a_plan_needs_sizes_in_range(dies: int, batch: int) -> None:
     with pytest.raises(UserError):
-        data_parallel(NETWORKS["digits-mlp"], dies=dies, batch=batch, chunk_words=64)
+        data_parallel(NETWORKS["digits-mlp"], dies=dies, batch=batch)
+
+
+def test_a_batch_that_does_not_divide_is_not_lowered() -> None:
+    network = NETWORKS["digits-mlp"]
+    with pytest.raises(UserError, match="130 does not divide over 4"):
+        lower_training(network, data_parallel(network, dies=4, batch=130), DEMO, rate=0.1, steps=1,
+                       memory_words=1 << 20)
+
+
+def test_a_plan_that_is_not_data_parallel_is_not_lowered() -> None:
+    network = NETWORKS["digits-mlp"]
+    plan = data_parallel(network, dies=2, batch=16)
+    plan = replace(plan, planner="mine", splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
+    with pytest.raises(UserError, match=r"'fc2' .* 'mine'"):
+        lower_training(network, plan, DEMO, rate=0.1, steps=1, memory_words=1 << 20)
 
 
 @pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])
@@ -109,10 +124,3 @@ def test_interleave_shape_needs_the_fewest_tiles(m: int, n: int, expected: int) 
 
 def test_routes_take_the_shorter_way_round() -> None:
     assert [route_port(0, other, 8) for other in range(1, 8)] == [0, 0, 0, 0, 1, 1, 1]
-
-
-def test_plans_are_plain_data() -> None:
-    data = data_parallel(NETWORKS["digits-mlp"], dies=4, batch=128, chunk_words=64).to_data()
-    assert data["reductions"][0]["members"] == [0, 1, 2, 3]
-    assert {split["split"] for split in data["splits"]} == {"dp"}
-    assert np.sum([reduction["words"] for reduction in data["reductions"]]) == NETWORKS["digits-mlp"].parameters

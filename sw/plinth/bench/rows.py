@@ -13,7 +13,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.training import interleave_m_log2, lower_training
 from plinth.model.zoo import NETWORKS
-from plinth.plan.plan import data_parallel
+from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import DieParameters, preset

@@ -30,6 +30,7 @@ from plinth.lower.chain import Block, chain
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.network import Network
+from plinth.plan.graph import DP
 from plinth.plan.plan import Plan
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
@@ -262,10 +263,18 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         If a layer cannot be lowered, or the network does not fit the die's memory or its vector scratchpad.
     """
     blocks = chain(network)
-    reduction = plan.reductions[0]
+    if plan.batch % plan.dies:
+        raise UserError(f"a batch of {plan.batch} does not divide over {plan.dies} dies; choose a multiple of "
+                        f"{plan.dies}")
+    other = next((node.name for node, splits in zip(plan.graph.nodes, plan.splits, strict=True)
+                  if set(splits) - {DP}), None)
+    if other:
+        raise UserError(f"layer {other!r} is not data-parallel in the plan by {plan.planner!r}, and only such plans "
+                        "are lowered yet; choose planner data")
+    members, group = list(range(plan.dies)), 0
     setup, step = [], []
     for die in range(plan.dies):
-        setup.append(ring_setup(parameters, reduction.members, die, reduction.group))
+        setup.append(ring_setup(parameters, members, die, group))
         stage = _StepBuilder(blocks, parameters, plan.batch // plan.dies, plan.batch, rate, steps,
                              GraphBuilder(parameters))
         stage.forward()

@@ -43,6 +43,8 @@ Halvings = tuple[int, ...]
 
 #: Most levels: a die number has 10 bits.
 MAXIMUM_LEVELS = 10
+#: Arrays of up to so many levels keep who sends how much to whom from call to call.
+KEPT_LEVELS = 6
 
 
 @dataclass(frozen=True)
@@ -165,14 +167,27 @@ def _meeting(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
     return np.maximum(np.minimum(high[:, None], other_high) - np.maximum(low[:, None], other_low), 0)
 
 
-@lru_cache(maxsize=1024)
-def pattern(source: Region, target: Region, batch: int, channels: int, levels: int) -> Integers:
-    """Samples times channels that die s (row) sends to die t (column)."""
+@lru_cache(maxsize=512)
+def _pattern(source: Region, target: Region, batch: int, channels: int, levels: int) -> Integers:
     words = (_meeting(batch, source.batch, target.batch, levels)
              * _meeting(channels, source.channels, target.channels, levels))
     np.fill_diagonal(words, 0)
     words.flags.writeable = False
     return words
+
+
+def pattern(source: Region, target: Region, batch: int, channels: int, levels: int) -> Integers:
+    """Samples times channels that die s (row) sends to die t (column)."""
+    kept = _pattern if levels <= KEPT_LEVELS else _pattern.__wrapped__
+    return kept(source, target, batch, channels, levels)
+
+
+@lru_cache(maxsize=1 << 16)
+def common(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
+    """Elements that two ranges of each die have in common."""
+    low, high = bounds(size, one, levels)
+    other_low, other_high = bounds(size, two, levels)
+    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]:
@@ -200,6 +215,23 @@ def words(exchange: Exchange, batch: int, levels: int) -> Integers:
     return exchange.positions * pattern(exchange.source, exchange.target, batch, exchange.channels, levels)
 
 
+def exchange_words(exchange: Exchange, batch: int, levels: int) -> int:
+    """Words of an exchange over all dies.
+
+    One side is the homes, each element once; every copy that the other side has of an element moves, but for those
+    that lie at home.
+    """
+    def held(region: Region) -> int:
+        low, high = bounds(batch, region.batch, levels)
+        first, last = bounds(exchange.channels, region.channels, levels)
+        return int((high - low) @ (last - first))
+
+    source, target = exchange.source, exchange.target
+    at_home = common(batch, source.batch, target.batch, levels) @ common(
+        exchange.channels, source.channels, target.channels, levels)
+    return exchange.positions * (max(held(source), held(target)) - int(at_home))
+
+
 def weight_words(node: Node, regions: Layout, levels: int) -> tuple[Integers, Integers]:
     """Weights and bias elements of a node on every die."""
     low, high = bounds(node.input_channels, regions.mp, levels)
@@ -217,20 +249,32 @@ def members(regions: Layout, levels: int) -> Integers:
     return heads[:, None] | offsets
 
 
+def node_rings(node: Node, here: Layout, levels: int) -> Iterator[Ring]:
+    """The weight reductions of one node; rings of one member where the batch is whole."""
+    weights, bias = weight_words(node, here, levels)
+    for group in members(here, levels):
+        yield Ring(node.name, tuple(map(int, group)), int(weights[group[0]] + bias[group[0]]))
+
+
 def rings(graph: PlanGraph, regions: Sequence[Layout], levels: int) -> Iterator[Ring]:
-    """All weight reductions of a training step, in the order of bprop; alone where the batch is whole."""
+    """All weight reductions of a training step, in the order of bprop."""
     for node, here in reversed(list(zip(graph.nodes, regions, strict=True))):
-        if not node.weighted:
-            continue
-        weights, bias = weight_words(node, here, levels)
-        for group in members(here, levels):
-            yield Ring(node.name, tuple(map(int, group)), int(weights[group[0]] + bias[group[0]]))
+        if node.weighted:
+            yield from node_rings(node, here, levels)
+
+
+def ring_words(node: Node, here: Layout, levels: int) -> int:
+    """Words that all rings of a node send together."""
+    weights, bias = weight_words(node, here, levels)
+    size = 1 << len(here.dp)
+    return 2 * (size - 1) * int((weights + bias).sum()) // size
 
 
 def total_words(graph: PlanGraph, splits: Splits, batch: int) -> int:
-    """Words that all dies send in a training step, counted die by die."""
+    """Words that all dies send in a training step, counted."""
     levels = check_splits(graph, splits)
     regions = layouts(graph, splits)
-    between = sum(int(words(exchange, batch, levels).sum()) for exchange in exchanges(graph, regions))
-    return between + sum(ring.link_words for ring in rings(graph, regions, levels))
+    between = sum(exchange_words(exchange, batch, levels) for exchange in exchanges(graph, regions))
+    return between + sum(ring_words(node, here, levels) for node, here in zip(graph.nodes, regions, strict=True)
+                         if node.weighted)
 

@@ -13,7 +13,8 @@ from plinth.driver.driver import Driver
 from plinth.errors import UserError
 from plinth.lower.training import lower_training
 from plinth.model.network import Network
-from plinth.plan.plan import Plan, data_parallel
+from plinth.plan.plan import Plan
+from plinth.plan.planning import data_parallel
 from plinth.training import checkpoint
 from plinth.training.data import Dataset, digits
 from plinth.training.session import Session, StepResult, accuracy, initial_parameters
@@ -189,7 +190,7 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
         "link_bytes": [[4 * words for words in ports] for ports in links],
-        "link_bytes_predicted": 4 * steps * sum(reduction.link_words for reduction in plan.reductions),
+        "link_bytes_predicted": 4 * steps * plan.words,
         "verilog_sha256": digest,
         "losses": session.losses, "timeline": _timeline(driver) if cosim else [],
     }

@@ -128,6 +128,7 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
     found: dict = {}
     for exchange in partition.exchanges(graph, regions):
         words = partition.words(exchange, batch, model.levels)
+        assert words.sum() == partition.exchange_words(exchange, batch, model.levels)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
             found[key] = found[key] + words if key in found else words

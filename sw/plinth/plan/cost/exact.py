@@ -16,11 +16,9 @@ channels, and its first consumer must agree.
 from collections.abc import Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from plinth.plan.dynamic import INFEASIBLE, Problem
 from plinth.plan.graph import DP, MP, OP, PlanGraph
-from plinth.plan.partition import Halvings, Layout, Region, Splits, bounds, layout, layouts
+from plinth.plan.partition import Layout, Region, Splits, common, layout, layouts
 
 #: A choice at one level: the split, and whether an mp home halves the batch.
 Label = tuple[str, bool]
@@ -45,14 +43,6 @@ def _rank(pairs: tuple[tuple[int, int], ...]) -> int:
     return rank
 
 
-@lru_cache(maxsize=1 << 16)
-def _common(size: int, one: Halvings, two: Halvings, levels: int) -> np.ndarray:
-    """Elements that both ranges of each die have in common."""
-    low, high = bounds(size, one, levels)
-    other_low, other_high = bounds(size, two, levels)
-    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
-
-
 @lru_cache(maxsize=1 << 18)
 def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) -> int:
     """Samples times channels that dies need and are home of, over all dies."""
@@ -61,8 +51,8 @@ def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) 
     if batch % (1 << depth) == 0 and channels % (1 << width) == 0:
         pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
         return ((batch >> depth) * (channels >> width)) << (levels - _rank(pairs))
-    return int(_common(batch, home.batch, need.batch, levels)
-               @ _common(channels, home.channels, need.channels, levels))
+    return int(common(batch, home.batch, need.batch, levels)
+               @ common(channels, home.channels, need.channels, levels))
 
 
 def node_words(graph: PlanGraph, number: int, here: Layout, batch: int) -> int:
