@@ -19,7 +19,6 @@ from rich.text import Text
 from plinth import backends
 from plinth.errors import UserError
 from plinth.model.network_file import load_network
-from plinth.model.zoo import NETWORKS
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import PRESETS, preset
 
@@ -216,15 +215,29 @@ def doctor(as_json: bool) -> None:
 
 
 @cli.command("list")
-def show_list() -> None:
-    """Networks and presets that have names."""
-    for name, network in NETWORKS.items():
-        click.echo(f"network {name}: {network.input} to {network.output}, {len(network.weighted)} weighted layers, "
-                   f"{network.parameters:,} parameters, {network.macs:,} multiply-adds a sample")
-    for name, parameters in PRESETS.items():
-        click.echo(f"preset  {name}: {parameters.rows}x{parameters.columns}, products of "
-                   f"{parameters.multiply_format}, {parameters.beat_words}-word beats, "
-                   f"{float(parameters.memory_words_per_cycle):g} words a cycle")
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def show_list(as_json: bool) -> None:
+    """Networks, arrays and presets that have names."""
+    import json
+
+    from plinth.report.listing import listing, show
+
+    if as_json:
+        click.echo(json.dumps(listing()))
+    else:
+        show(Console())
+
+
+@cli.command()
+@click.argument("what", type=click.Choice(["network", "array"]))
+def schema(what: str) -> None:
+    """JSON Schema of the files that describe WHAT."""
+    import json
+
+    from plinth.model.array_file import array_schema
+    from plinth.model.network_file import network_schema
+
+    click.echo(json.dumps({"network": network_schema, "array": array_schema}[what](), indent=2))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,297 @@
+"""An array of dies: its topology as a list of links with rates, and the dies. Plain data.
+
+Ring::                                torus, rows x columns, die = row x columns + column::
+
+    port 0 to the next die,               ports 0 and 1 to the next and the previous column,
+    port 1 to the previous                ports 2 and 3 to the next and the previous row
+
+Full: the port to die d is d, or d - 1 behind the own number. A side of two dies has two links, one round each
+way; a side of one has none. H-tree: dies are leaves of a binary tree of switches without dies; a switch has ports
+0 and 1 down and 2 up, a die port 0, and each level up the links have twice the rate (HyPar, section 5).
+"""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+from plinth.model.layers import NAME_PATTERN, described, is_integer
+from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
+
+#: Most dies: a die number has 10 bits.
+MAXIMUM_DIES = 1024
+#: Most links of a die.
+MAXIMUM_PORTS = 16
+#: Longest latency of a link in cycles.
+MAXIMUM_LATENCY = 1 << 20
+#: Largest of rates, speeds and clocks; also the largest numerator and denominator.
+MAXIMUM_RATE = 1 << 20
+#: Topologies: the named ones derive their links, "links" lists them.
+TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link between two nodes, carrying ``rate`` words a cycle each way after ``latency`` cycles.
+
+    Nodes below the number of dies are dies, the others switches.
+    """
+
+    a: int
+    a_port: int
+    b: int
+    b_port: int
+    rate: Fraction
+    latency: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Array:
+    """Dies and how they are joined.
+
+    Parameters
+    ----------
+    name : str
+        As in lists and reports.
+    topology : str
+        One of :data:`TOPOLOGIES`.
+    dies : int
+        From 1 to :data:`MAXIMUM_DIES`; a power of two for an H-tree.
+    preset : str
+        Preset of every die.
+    dimensions : tuple of int
+        Rows and columns of a torus; empty otherwise.
+    wiring : tuple of (die, port, die, port)
+        The links of topology "links"; empty otherwise.
+    link_rate : Fraction or None
+        Words a cycle and direction of a die's link; None: what the preset's links carry.
+    link_latency : int
+        Cycles from die to die.
+    speeds : tuple of Fraction
+        Speed of each die relative to the others; empty: all 1.
+    clock_mhz : Fraction
+        Clock of dies and links.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, the dies are not connected, a port is used twice, or a die would need more
+        ports than a router has.
+    """
+
+    name: str
+    topology: str
+    dies: int
+    preset: str
+    dimensions: tuple[int, ...] = ()
+    wiring: tuple[tuple[int, int, int, int], ...] = ()
+    link_rate: Fraction | None = None
+    link_latency: int = 5
+    speeds: tuple[Fraction, ...] = ()
+    clock_mhz: Fraction = Fraction(1000)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
+            raise ValueError(f"an array's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
+                             f"{described(self.name)}")
+        if self.topology not in TOPOLOGIES:
+            raise ValueError(f"topology must be one of {', '.join(TOPOLOGIES)}, not {described(self.topology)}")
+        if not is_integer(self.dies, 1, MAXIMUM_DIES):
+            raise ValueError(f"dies must be an integer from 1 to {MAXIMUM_DIES}, not {described(self.dies)}")
+        if self.preset not in PRESETS:
+            raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {described(self.preset)}")
+        if not is_integer(self.link_latency, 1, MAXIMUM_LATENCY):
+            raise ValueError(f"link_latency must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
+                             f"{described(self.link_latency)}")
+        self._check_rates()
+        self._check_topology()
+        self._check_links()
+
+    def _check_rates(self) -> None:
+        for what, value in (("link_rate", self.link_rate), ("clock_mhz", self.clock_mhz),
+                            *((f"speed of die {die}", speed) for die, speed in enumerate(self.speeds))):
+            if value is not None and not (0 < value <= MAXIMUM_RATE and value.denominator <= MAXIMUM_RATE):
+                raise ValueError(f"{what} must be above 0 and at most {MAXIMUM_RATE}, not {value}")
+        if self.speeds and len(self.speeds) != self.dies:
+            raise ValueError(f"speeds must have one value for each of {self.dies} dies, not {len(self.speeds)}")
+        most = PRESETS[self.preset].flit_words
+        if self.rate > most:
+            raise ValueError(f"link_rate is {self.link_rate} words a cycle, but links of preset {self.preset!r} "
+                             f"carry at most {most}; lower it or choose another preset")
+
+    def _check_topology(self) -> None:
+        for key, given, wanted in (("dimensions", self.dimensions, "torus"), ("links", self.wiring, "links")):
+            if given and self.topology != wanted:
+                raise ValueError(f"topology {self.topology!r} has no {key}")
+            if not given and self.topology == wanted and self.dies > 1:
+                raise ValueError(f"topology {self.topology!r} needs {key}")
+        if self.topology == "torus":
+            if len(self.dimensions) != 2 or not all(is_integer(size, 1, MAXIMUM_DIES) for size in self.dimensions):
+                raise ValueError(f"dimensions of a torus must be [rows, columns], not "
+                                 f"{described(list(self.dimensions))}")
+            rows, columns = self.dimensions
+            if rows * columns != self.dies:
+                raise ValueError(f"a torus of {rows} x {columns} has {rows * columns} dies, not {self.dies}")
+        if self.topology == "h-tree" and self.dies & (self.dies - 1):
+            raise ValueError(f"an h-tree has a power of two of dies, not {self.dies}")
+        if self.topology == "full" and self.dies - 1 > MAXIMUM_PORTS:
+            raise ValueError(f"fully connected, each of {self.dies} dies needs {self.dies - 1} ports; a router has "
+                             f"at most {MAXIMUM_PORTS}; choose fewer dies or a torus")
+
+    def _check_links(self) -> None:
+        used: set[tuple[int, int]] = set()
+        for link in self.wiring:
+            for node, port in (link[:2], link[2:]):
+                if not is_integer(node, 0, self.dies - 1):
+                    raise ValueError(f"link {list(link)} names die {described(node)}; dies are 0 to {self.dies - 1}")
+                if not is_integer(port, 0, MAXIMUM_PORTS - 1):
+                    raise ValueError(f"link {list(link)} uses port {described(port)} of die {node}; a router has at "
+                                     f"most {MAXIMUM_PORTS} ports, 0 to {MAXIMUM_PORTS - 1}")
+                if (node, port) in used:
+                    raise ValueError(f"link {list(link)} uses port {port} of die {node}, which another link has")
+                used.add((node, port))
+            if link[0] == link[2]:
+                raise ValueError(f"link {list(link)} joins die {link[0]} to itself")
+        reached, fresh = {0}, [0]
+        while fresh:
+            node = fresh.pop()
+            for other, _ in self.peers[node].values():
+                if other not in reached:
+                    reached.add(other)
+                    fresh.append(other)
+        missing = [die for die in range(self.dies) if die not in reached]
+        if missing:
+            raise ValueError(f"die {missing[0]} cannot be reached from die 0; join it with a link")
+
+    @property
+    def rate(self) -> Fraction:
+        """Words a cycle and direction of a die's link."""
+        if self.link_rate is not None:
+            return self.link_rate
+        die = PRESETS[self.preset]
+        return die.link_rate * die.flit_words
+
+    @property
+    def switches(self) -> int:
+        """Nodes without a die, numbered behind the dies, the root first."""
+        return self.dies - 1 if self.topology == "h-tree" else 0
+
+    @property
+    def ports(self) -> int:
+        """Router links that a die needs."""
+        return max((port + 1 for die in range(self.dies) for port in self.peers[die]), default=0)
+
+    @property
+    def levels(self) -> int:
+        """Halvings of the array down to one die.
+
+        Raises
+        ------
+        ValueError
+            If the number of dies is not a power of two.
+        """
+        if self.dies & (self.dies - 1):
+            raise ValueError(f"array {self.name!r} has {self.dies} dies; halving them needs a power of two")
+        return self.dies.bit_length() - 1
+
+    def level_rate(self, level: int) -> Fraction:
+        """Words a cycle and direction of each link at a level of an H-tree: from the dies (level H) up it doubles.
+
+        Level h has 2^h links, so that all levels carry the same in total.
+
+        Raises
+        ------
+        ValueError
+            If this is no H-tree or has no such level.
+        """
+        if self.topology != "h-tree" or not 1 <= level <= self.levels:
+            raise ValueError(f"array {self.name!r} has no level {level} of an h-tree")
+        return self.rate * 2 ** (self.levels - level)
+
+    @property
+    def relative_speeds(self) -> tuple[Fraction, ...]:
+        """Speed of every die."""
+        return self.speeds or (Fraction(1),) * self.dies
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Every link once, each carrying words both ways."""
+        if self.topology == "h-tree":
+            return tuple(self._tree())
+        wiring = {"ring": self._ring, "torus": self._torus, "full": self._full, "links": lambda: self.wiring}
+        return tuple(Link(*ends, rate=self.rate, latency=self.link_latency) for ends in wiring[self.topology]())
+
+    @cached_property
+    def peers(self) -> tuple[dict[int, tuple[int, int]], ...]:
+        """For each node, dies first, then switches: port -> (node, port) at the other end."""
+        found: tuple[dict[int, tuple[int, int]], ...] = tuple({} for _ in range(self.dies + self.switches))
+        for link in self.links:
+            found[link.a][link.a_port] = (link.b, link.b_port)
+            found[link.b][link.b_port] = (link.a, link.a_port)
+        return tuple(dict(sorted(ports.items())) for ports in found)
+
+    def directed(self) -> list[tuple[int, int, int, int]]:
+        """Every link twice, as (node, port out, node, port in)."""
+        return [(node, port, other, there) for node, ports in enumerate(self.peers)
+                for port, (other, there) in ports.items()]
+
+    def die_parameters(self) -> DieParameters:
+        """The preset with the ports and the link rate of this array."""
+        die = PRESETS[self.preset]
+        return preset(self.preset, ports=max(die.ports, self.ports), link_rate=self.rate / die.flit_words)
+
+    def _ring(self) -> list[tuple[int, int, int, int]]:
+        return [(die, 0, (die + 1) % self.dies, 1) for die in range(self.dies) if self.dies > 1]
+
+    def _torus(self) -> list[tuple[int, int, int, int]]:
+        rows, columns = self.dimensions
+        across = [(row * columns + column, 0, row * columns + (column + 1) % columns, 1)
+                  for row in range(rows) for column in range(columns) if columns > 1]
+        down = [(row * columns + column, 2, (row + 1) % rows * columns + column, 3)
+                for row in range(rows) for column in range(columns) if rows > 1]
+        return across + down
+
+    def _full(self) -> list[tuple[int, int, int, int]]:
+        return [(one, two - 1, two, one) for one in range(self.dies) for two in range(one + 1, self.dies)]
+
+    def _tree(self) -> list[Link]:
+        """Switch i (from 1, the root) has below it the nodes 2i and 2i + 1; the dies follow the last switch."""
+        def node(place: int) -> int:
+            return place - self.dies if place >= self.dies else self.dies + place - 1
+
+        return [Link(node(place // 2), place % 2, node(place), 0 if place >= self.dies else 2,
+                     rate=self.level_rate(place.bit_length() - 1), latency=self.link_latency)
+                for place in range(2, 2 * self.dies)]
+
+
+def ring(dies: int, **settings: object) -> Array:
+    """A ring of dies of preset ``ndp-demo``, or as ``settings`` say."""
+    return Array(**{"name": f"ring-{dies}", "topology": "ring", "dies": dies, "preset": "ndp-demo",
+                    **settings})  # type: ignore[arg-type]
+
+
+def _full(dies: int) -> Array:
+    return Array(name=f"full-{dies}", topology="full", dies=dies, preset="ndp-demo")
+
+
+def _torus(rows: int, columns: int) -> Array:
+    return Array(name=f"torus-{rows}x{columns}", topology="torus", dies=rows * columns, dimensions=(rows, columns),
+                 preset="ndp-demo")
+
+
+#: HyPar, section 6.1: links of 1600 Mb/s (50 million words a second) at 250 MHz. Its row-stationary dies of 12x14
+#: are taken as the nearest preset, 16x16.
+_HYPAR = {"dies": 16, "preset": "ndp-bench", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
+
+#: Arrays by name.
+ARRAYS: dict[str, Array] = {
+    array.name: array for array in (
+        ring(1), ring(2), ring(4), ring(8),
+        _full(2), _full(4), _full(8),
+        _torus(2, 2), _torus(2, 4), _torus(4, 4),
+        # HyPar, section 5: a binary tree, 25.6 Gb/s at each level.
+        Array(name="hypar-16", topology="h-tree", **_HYPAR),  # type: ignore[arg-type]
+        # HyPar, section 6.5.1: the same links in a torus.
+        Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
+    )
+}

@@ -1,0 +1,154 @@
+"""Arrays in files: YAML in and out, its schema, and finding an array by name or path."""
+
+import re
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from plinth.errors import UserError
+from plinth.model.array import ARRAYS, MAXIMUM_DIES, MAXIMUM_LATENCY, MAXIMUM_PORTS, TOPOLOGIES, Array
+from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
+from plinth.model.layers import NAME_PATTERN, described
+from plinth_hw.isa.parameters import PRESETS
+
+#: Version of the array file format.
+ARRAY_VERSION = 1
+
+_REQUIRED = ("version", "name", "topology", "dies", "preset")
+_OPTIONAL = ("dimensions", "links", "link_rate", "link_latency", "speeds", "clock_mhz")
+_RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
+
+
+def _rate(value: Any, where: str, what: str) -> Fraction:
+    """A number, or text as ``15/16``, exactly."""
+    text = str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if isinstance(text, str) and text.startswith("-"):
+        raise UserError(f"{where}: {what} must be above 0, not {value}")
+    if not isinstance(text, str) or not re.fullmatch(_RATE_PATTERN, text):
+        raise UserError(f"{where}: {what} must be a number above 0, as 2, 0.125 or 15/16, not {described(value)}")
+    return Fraction(text)
+
+
+def _rate_to_data(value: Fraction) -> int | str:
+    return value.numerator if value.denominator == 1 else str(value)
+
+
+def _list(value: Any, where: str, what: str, form: str, most: int) -> list[Any]:
+    if not isinstance(value, list) or not 1 <= len(value) <= most:
+        raise UserError(f"{where}: {what} must be a list of 1 to {most} {form}, not "
+                        f"{f'{len(value)} of them' if isinstance(value, list) else described(value)}")
+    return value
+
+
+def array_from_data(data: Any, where: str) -> Array:
+    """Make an array from what a YAML file holds.
+
+    Parameters
+    ----------
+    data : object
+        As :func:`array_schema` says.
+    where : str
+        Named in errors.
+
+    Raises
+    ------
+    UserError
+        If the data does not have this form, or the array cannot be.
+    """
+    check_version(data, where, "an array", ARRAY_VERSION, "write the file as `plinth schema array` says")
+    check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
+    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency") if key in data}
+    for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS))):
+        if settings[key] not in known:
+            raise UserError(f"{where}: unknown {key} {described(settings[key])}; "
+                            f"{nearest(str(settings[key])[:64], known)}")
+    if "dimensions" in data:
+        settings["dimensions"] = tuple(_list(data["dimensions"], where, "dimensions", "sizes", 2))
+    if "links" in data:
+        links = _list(data["links"], where, "links", "links", MAXIMUM_DIES * MAXIMUM_PORTS // 2)
+        for link in links:
+            if not isinstance(link, list) or len(link) != 4:
+                raise UserError(f"{where}: a link must be [die, port, die, port], not {described(link)}")
+        settings["wiring"] = tuple(tuple(link) for link in links)
+    for key in ("link_rate", "clock_mhz"):
+        if key in data:
+            settings[key] = _rate(data[key], where, key)
+    if "speeds" in data:
+        settings["speeds"] = tuple(_rate(speed, where, f"speed of die {die}") for die, speed in enumerate(
+            _list(data["speeds"], where, "speeds", "numbers", MAXIMUM_DIES)))
+    try:
+        return Array(**settings)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from error
+
+
+def array_to_data(array: Array) -> dict[str, Any]:
+    """An array as YAML holds it; what has its default is left out, and so are links that the topology gives."""
+    data: dict[str, Any] = {"version": ARRAY_VERSION, "name": array.name, "topology": array.topology,
+                            "dies": array.dies, "preset": array.preset}
+    if array.dimensions:
+        data["dimensions"] = list(array.dimensions)
+    if array.wiring:
+        data["links"] = [list(link) for link in array.wiring]
+    if array.link_rate is not None:
+        data["link_rate"] = _rate_to_data(array.link_rate)
+    if array.link_latency != Array.link_latency:
+        data["link_latency"] = array.link_latency
+    if array.speeds:
+        data["speeds"] = [_rate_to_data(speed) for speed in array.speeds]
+    if array.clock_mhz != Array.clock_mhz:
+        data["clock_mhz"] = _rate_to_data(array.clock_mhz)
+    return data
+
+
+def array_to_yaml(array: Array) -> str:
+    """An array as the text of a YAML file; reading it gives the same array."""
+    return dump_yaml(array_to_data(array))
+
+
+def array_schema() -> dict[str, Any]:
+    """The form of array files as JSON Schema."""
+    die = {"type": "integer", "minimum": 0, "maximum": MAXIMUM_DIES - 1}
+    port = {"type": "integer", "minimum": 0, "maximum": MAXIMUM_PORTS - 1}
+    rate = {"oneOf": [{"type": "number", "exclusiveMinimum": 0}, {"type": "string", "pattern": f"^{_RATE_PATTERN}$"}]}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plinth array",
+        "description": "Dies of one preset and how they are joined.",
+        "type": "object", "additionalProperties": False, "required": list(_REQUIRED),
+        "properties": {
+            "version": {"const": ARRAY_VERSION},
+            "name": {"type": "string", "pattern": f"^{NAME_PATTERN}$"},
+            "topology": {"description": "'links' takes the links from the key links, the others derive them",
+                         "enum": list(TOPOLOGIES)},
+            "dies": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
+            "preset": {"description": "preset of every die", "enum": list(PRESETS)},
+            "dimensions": {"description": "rows and columns of a torus", "type": "array",
+                           "items": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
+                           "minItems": 2, "maxItems": 2},
+            "links": {"description": "[die, port, die, port], both ways", "type": "array", "minItems": 1,
+                      "items": {"type": "array", "prefixItems": [die, port, die, port], "minItems": 4, "maxItems": 4}},
+            "link_rate": {**rate, "description": "words a cycle and direction; default: the preset's"},
+            "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,
+                             "maximum": MAXIMUM_LATENCY, "default": Array.link_latency},
+            "speeds": {"description": "speed of each die relative to the others; default: all 1", "type": "array",
+                       "items": rate, "minItems": 1, "maxItems": MAXIMUM_DIES},
+            "clock_mhz": {**rate, "description": "clock of dies and links",
+                          "default": _rate_to_data(Array.clock_mhz)},
+        },
+    }
+
+
+def load_array(name_or_path: str) -> Array:
+    """An array by its name, or one read from a YAML file.
+
+    Raises
+    ------
+    UserError
+        If there is no such array or file, or the file is too large or malformed.
+    """
+    if name_or_path in ARRAYS:
+        return ARRAYS[name_or_path]
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        raise UserError(f"array {name_or_path!r} is unknown; {nearest(name_or_path, ARRAYS)}, or give a .yaml file")
+    return array_from_data(read_yaml(path), str(path))

@@ -1,0 +1,58 @@
+"""What has a name: networks, arrays, presets, as data and as a table."""
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from plinth.model.array import ARRAYS
+from plinth.model.zoo import NETWORKS
+from plinth_hw.isa.parameters import PRESETS
+
+
+def listing() -> dict[str, list[dict[str, Any]]]:
+    """Networks with parameters and multiply-adds of a sample's fprop, arrays, presets."""
+    return {
+        "networks": [
+            {"name": network.name, "input": list(network.input), "output": list(network.output),
+             "loss": network.loss.kind, "layers": len(network.layers), "weighted_layers": len(network.weighted),
+             "parameters": network.parameters, "macs": network.macs} for network in NETWORKS.values()],
+        "arrays": [
+            {"name": array.name, "topology": array.topology, "dies": array.dies, "links": len(array.links),
+             "ports": array.ports, "switches": array.switches, "preset": array.preset,
+             "link_words_per_cycle": float(array.rate), "link_latency": array.link_latency,
+             "clock_mhz": float(array.clock_mhz)} for array in ARRAYS.values()],
+        "presets": [
+            {"name": die.name, "rows": die.rows, "columns": die.columns, "products": str(die.multiply_format),
+             "beat_words": die.beat_words, "memory_words_per_cycle": float(die.memory_words_per_cycle)}
+            for die in PRESETS.values()],
+    }
+
+
+#: Columns of the tables on a terminal: heading and key of the data.
+_COLUMNS = {
+    "networks": {"network": "name", "input": "input", "output": "output", "weighted": "weighted_layers",
+                 "parameters": "parameters", "MACs a sample": "macs"},
+    "arrays": {"array": "name", "topology": "topology", "dies": "dies", "links": "links", "ports": "ports",
+               "words a cycle": "link_words_per_cycle", "MHz": "clock_mhz", "preset": "preset"},
+    "presets": {"preset": "name", "rows": "rows", "columns": "columns", "products": "products",
+                "beat": "beat_words", "memory words a cycle": "memory_words_per_cycle"},
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return "x".join(map(str, value))
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def show(console: Console) -> None:
+    """Print a table of each, at most 80 columns wide."""
+    for what, rows in listing().items():
+        table = Table(box=None, pad_edge=False)
+        for heading, key in _COLUMNS[what].items():
+            table.add_column(heading, justify="left" if isinstance(rows[0][key], str) else "right", no_wrap=True)
+        for row in rows:
+            table.add_row(*(_text(row[key]) for key in _COLUMNS[what].values()))
+        console.print(table)
+        console.print()
