@@ -65,11 +65,11 @@ def _lane_bits(parameters: DieParameters) -> int:
 
 
 def _row_layout(parameters: DieParameters, column_bits: int) -> data.StructLayout:
-    """What the beat walk has to know of a row: first lane, number of beats, lane after the last one
-    (0 stands for B), and whether it is the last row."""
+    """What the beat walk has to know of a row: first lane, beats after the first one, last lane, and whether it
+    is the last row."""
     lane_bits = _lane_bits(parameters)
     return data.StructLayout({
-        "offset": unsigned(lane_bits), "beats": unsigned(_row_beats_bits(parameters, column_bits)),
+        "offset": unsigned(lane_bits), "more": unsigned(_row_beats_bits(parameters, column_bits)),
         "end": unsigned(lane_bits), "last": unsigned(1),
     })
 
@@ -108,56 +108,46 @@ class RowRequests(wiring.Component):
         lane_bits = _lane_bits(self.parameters)
         beats_bits = _row_beats_bits(self.parameters, self.column_bits)
         current = Signal(command_layout(self.parameters, self.row_bits, self.column_bits))
-        active = Signal()
-        step = Signal()
-        last = Signal()
+        active, step, last = Signal(), Signal(), Signal()
         offset = current.address[:lane_bits]
         end = Signal(self.column_bits + 1)
-        beats = Signal(beats_bits)
+        more = end[lane_bits:]
 
         split_address = Signal(self.parameters.address_bits - lane_bits)
-        split_beats = Signal(beats_bits)
-        split_active = Signal()
-        split_last = Signal()
-        split_free = Signal()
-        split_final = Signal()
+        split_more = Signal(beats_bits)
+        split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
 
         m.d.comb += [
             last.eq(current.rows == 1),
-            end.eq(offset + current.columns),
-            beats.eq(end[lane_bits:] + end[:lane_bits].any()),
+            end.eq(offset + current.columns - 1),
             self.row.valid.eq(active & split_free),
             self.row.payload.offset.eq(offset),
-            self.row.payload.beats.eq(beats),
+            self.row.payload.more.eq(more),
             self.row.payload.end.eq(end[:lane_bits]),
             self.row.payload.last.eq(last),
             step.eq(self.row.valid & self.row.ready),
             self.command.ready.eq(~active | (step & last)),
         ]
-        with m.If(step):
-            m.d.sync += [current.address.eq(current.address + current.stride),
-                         current.rows.eq(current.rows - 1)]
-            with m.If(last):
-                m.d.sync += active.eq(0)
-        with m.If(self.command.valid & self.command.ready):
-            m.d.sync += [current.eq(self.command.payload), active.eq(1)]
+        with m.If(~active | (step & last)):
+            m.d.sync += [current.eq(self.command.payload), active.eq(self.command.valid)]
+        with m.Elif(step):
+            m.d.sync += [current.address.eq(current.address + current.stride), current.rows.eq(current.rows - 1)]
 
         m.d.comb += [
-            split_final.eq(split_beats <= self.max_beats),
+            split_final.eq(split_more < self.max_beats),
             split_free.eq(~split_active | (self.request.ready & split_final)),
             self.request.valid.eq(split_active),
             self.request.payload.address.eq(split_address),
-            self.request.payload.beats.eq(Mux(split_final, split_beats, self.max_beats)),
+            self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
             self.request_row_last.eq(split_final),
             self.request_last.eq(split_final & split_last),
         ]
-        with m.If(step):
-            m.d.sync += [split_address.eq(current.address[lane_bits:]), split_beats.eq(beats),
-                         split_active.eq(1), split_last.eq(last)]
-        with m.Elif(split_active & self.request.ready):
+        with m.If(split_free):
+            m.d.sync += [split_address.eq(current.address[lane_bits:]), split_more.eq(more),
+                         split_active.eq(step), split_last.eq(last)]
+        with m.Elif(self.request.ready):
             m.d.sync += [split_address.eq(split_address + self.max_beats),
-                         split_beats.eq(split_beats - self.max_beats),
-                         split_active.eq(~split_final)]
+                         split_more.eq(split_more - self.max_beats)]
         return m
 
 
@@ -190,19 +180,19 @@ class BeatWalk(wiring.Component):
         below = Signal(words)
         beyond = Signal(words)
         start = Signal(lane_bits)
-        end = Signal(lane_bits + 1)
+        end = Signal(lane_bits)
         m.d.comb += [
             start.eq(Mux(beat == 0, record.offset, 0)),
-            end.eq(Mux(position.row_last & (record.end != 0), record.end, words)),
+            end.eq(Mux(position.row_last, record.end, words - 1)),
             below.eq(Cat(lane < start for lane in range(words))),
-            beyond.eq(Cat(lane >= end for lane in range(words))),
+            beyond.eq(Cat(lane > end for lane in range(words))),
             position.row.eq(row),
             # beat * B - offset: the low part is (-offset) mod B, the upper part beat, less a borrow.
             position.column.eq((Cat(Const(0, lane_bits), beat) - record.offset).as_signed()),
-            position.row_last.eq(beat + 1 == record.beats),
+            position.row_last.eq(beat == record.more),
             position.last.eq(position.row_last & record.last),
             position.mask.eq(~(below | beyond)),
-            position.words.eq(end - start),
+            position.words.eq(end - start + 1),
             self.o.valid.eq(self.row.valid),
             self.row.ready.eq(self.o.ready & position.row_last),
         ]

@@ -31,6 +31,10 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
 
+#: Attributes of a memory of which no word is read in the cycle in which it is written, so that synthesis need not
+#: see to it that the old one is.
+UNCHECKED = {"no_rw_check": 1}
+
 
 def line_bits(lines: int) -> int:
     """Width of a line number."""
@@ -120,7 +124,7 @@ class Bank(wiring.Component):
     write_enable, write_line, write_data : In
     read_enable, read_line : In
     read_data : Out
-        A cycle after ``read_enable``; the old word if it is written in the same cycle.
+        A cycle after ``read_enable``; unspecified if the word is written in the same cycle.
     """
 
     def __init__(self, lines: int, width: int):
@@ -138,7 +142,8 @@ class Bank(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[])
+        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[],
+                                              attrs=UNCHECKED)
         write, read = memory.write_port(), memory.read_port()
         m.d.comb += [
             write.addr.eq(self.write_line), write.en.eq(self.write_enable), write.data.eq(self.write_data),
@@ -154,7 +159,7 @@ class BankArray(wiring.Component):
     -------
     write : In(BankWritePort)
     read : In(BankReadPort)
-        A read issued in the same cycle as a write of the same word gets the old one.
+        A read issued in the same cycle as a write of the same word gets junk.
     """
 
     def __init__(self, banks: int, lines: int, width: int = 32):
@@ -289,7 +294,7 @@ class VectorMemory(wiring.Component):
     -------
     write : In(VectorWritePort)
     read : In(VectorReadPort)
-        A read issued in the same cycle as a write of the same element gets the old word.
+        A read issued in the same cycle as a write of the same element gets junk.
 
     Raises
     ------

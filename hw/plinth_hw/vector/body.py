@@ -36,6 +36,7 @@ from plinth_hw.isa.tasks import (
     VectorOperation,
     VectorRegion,
 )
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Stages that read bodies: load, compute, store.
 READERS = 3
@@ -134,7 +135,7 @@ class BodyStore(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[])
+        m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         complete, comes = Signal(), Signal()
         word, pointer, is_pointer = self.body.payload, Signal(Pointer), Signal()

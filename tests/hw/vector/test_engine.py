@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amaranth.hdl import Module, Signal
 from tests.support.amaranth_sim import randomly, simulate
 from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
@@ -22,6 +23,8 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
+from plinth_hw.memory import scratchpad
+from plinth_hw.memory.scratchpad import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
 from plinth_hw.vector.compute import LATENCIES
 from plinth_hw.vector.engine import VectorEngine
@@ -141,7 +144,21 @@ def test_every_shape(op: VectorOp) -> None:
     run(tasks)
 
 
-def test_in_amaranth_simulation() -> None:
+class JunkBank(Bank):
+    """Reads junk where a word is read and written in the same cycle."""
+
+    def elaborate(self, platform: object) -> Module:
+        m = super().elaborate(platform)
+        met = Signal()
+        with m.If(self.read_enable):
+            m.d.sync += met.eq(self.write_enable & (self.write_line == self.read_line))
+        with m.If(met):
+            m.d.comb += self.read_data.eq(0xDEADBEEF)
+        return m
+
+
+def test_in_amaranth_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scratchpad, "Bank", JunkBank)
     rng = np.random.default_rng(3)
     fields = [random_task(TINY, rng, SOURCE, DESTINATION, BASES, largest=9, instructions=6) for _ in range(4)]
     memory = MemoryModel(TINY, WORDS)
