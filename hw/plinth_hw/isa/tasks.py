@@ -6,7 +6,7 @@ and lengths count 32-bit words unless a name says otherwise; a row of packed FP1
 a word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
 #: Words in a descriptor (256 bytes).
@@ -37,6 +37,8 @@ class Engine(enum.Enum, shape=unsigned(4)):
 class MatrixOperation(enum.Enum, shape=unsigned(4)):
     #: ``C = op(A) op(B)`` or, with ``accumulate``, ``C = C + op(A) op(B)``.
     GEMM = 0
+    #: The same, where A is the matrix of the windows of a feature map, read from the map itself.
+    CONVOLUTION = 1
 
 
 class VectorOperation(enum.Enum, shape=unsigned(4)):
@@ -122,7 +124,13 @@ class TaskHeader(data.Struct):
 class MatrixBody(data.Struct):
     """GEMM operands. ``A`` is stored row-major ``[M, K]``, or ``[K, M]`` with ``transpose_a``;
     ``B`` is stored ``[K, N]``, or ``[N, K]`` with ``transpose_b``; ``C`` is ``[M, N]`` in the
-    accumulator's format. Strides are words between rows as stored."""
+    accumulator's format. Strides are words between rows as stored.
+
+    What follows word 9 counts for CONVOLUTION only. There a row of A as stored is the window at a position
+    of a grid of images x ``grid_rows`` x ``grid_columns`` positions, walked columns first; its elements are
+    those of a kernel row's first run, second run, ..., then the next kernel row's. Elements outside the map
+    are +0 and not read. Rows of C follow the same grid, but with ``transpose_a``. Steps, ``a_origin``
+    included, are words modulo 2^32 and may be negative; see docs/matrix.md."""
 
     #: First row of A.
     a: Pointer
@@ -153,6 +161,60 @@ class MatrixBody(data.Struct):
     #: log2 of the interleaved outputs per PE along M; along N it is interleave / this.
     interleave_m_log2: unsigned(4)
     reserved1: unsigned(20)
+    # word 10
+    #: From ``a`` to the window of the first position, whose first element may lie outside the map.
+    a_origin: unsigned(32)
+    #: From the window of the last position of a grid row to that of the first one of the next
+    #: (``a_stride``: to that of the next position).
+    a_row_step: unsigned(32)
+    #: The same from the last position of an image to the first one of the next.
+    a_image_step: unsigned(32)
+    # word 13
+    #: Positions of a grid row.
+    grid_columns: unsigned(16)
+    #: Rows of a grid image.
+    grid_rows: unsigned(16)
+    # word 14
+    #: Elements of a window that are neighbours in memory.
+    a_run: unsigned(16)
+    #: Such runs of a kernel row.
+    a_runs: unsigned(16)
+    #: From a run to the next one of its kernel row.
+    a_run_step: unsigned(32)
+    #: From the last run of a kernel row to the first one of the next.
+    a_kernel_step: unsigned(32)
+    # word 17
+    #: Row of the map at which the windows of the first grid row begin.
+    window_row: signed(16)
+    #: Map rows from a grid row to the next.
+    window_row_step: unsigned(16)
+    # word 18
+    #: Rows of the map.
+    map_rows: unsigned(16)
+    reserved2: unsigned(16)
+    # word 19
+    #: Element of a map row at which the windows of the first grid column begin.
+    window_column: signed(24)
+    reserved3: unsigned(8)
+    #: Elements of a map row from a grid column to the next.
+    window_column_step: unsigned(24)
+    reserved4: unsigned(8)
+    #: Elements of a map row.
+    map_columns: unsigned(24)
+    reserved5: unsigned(8)
+    # word 22
+    #: Elements of a stored row of B that are neighbours in memory; 0: all.
+    b_run: unsigned(16)
+    #: Such runs of a kernel row.
+    b_runs: unsigned(16)
+    #: From a run to the next one of its kernel row.
+    b_run_step: unsigned(32)
+    #: From the last run of a kernel row to the first one of the next.
+    b_kernel_step: unsigned(32)
+    #: From the row of C of the last position of a grid row to that of the first one of the next.
+    c_row_step: unsigned(32)
+    #: The same from the last position of an image to the first one of the next.
+    c_image_step: unsigned(32)
 
 
 class VectorOp(enum.Enum, shape=unsigned(5)):
@@ -399,6 +461,6 @@ class ErrorCode(enum.Enum, shape=unsigned(8)):
     MEMORY = 8
 
 
-for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 10), (VectorBody, BODY_WORDS),
+for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (VectorBody, BODY_WORDS),
                         (CollectiveBody, 8), (TransferBody, 9), (Record, RECORD_WORDS)):
     assert data.Layout.cast(_layout).size == 32 * _words, (_layout, data.Layout.cast(_layout).size)

@@ -31,12 +31,13 @@ from plinth_hw.isa.tasks import (
     Engine,
     ErrorCode,
     MatrixBody,
+    MatrixOperation,
     Pointer,
     Record,
     TaskHeader,
     UpdateOperation,
 )
-from plinth_sim.golden import collective, matrix, transfer, vector
+from plinth_sim.golden import collective, convolution, matrix, transfer, vector
 
 Words = NDArray[np.uint32]
 
@@ -226,7 +227,7 @@ class GoldenDevice:
         """
         try:
             if task.engine is Engine.MATRIX:
-                self._gemm(task.body)
+                self._multiply(task.operation, task.body)
             elif task.engine is Engine.VECTOR:
                 vector.execute(self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
                                buffer_words=self.parameters.vector_buffer_words)
@@ -240,10 +241,13 @@ class GoldenDevice:
         except IndexError as error:
             raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
-    def _gemm(self, body: MatrixBody) -> None:
+    def _multiply(self, operation: MatrixOperation, body: MatrixBody) -> None:
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise _DescriptorError(ErrorCode.BAD_OPERAND)
+        if operation is MatrixOperation.CONVOLUTION:
+            convolution.execute(self.memory, body, self.bases, 32 // self.parameters.multiply_format.bits)
+            return
         a_shape = (body.k, body.m) if body.transpose_a else (body.m, body.k)
         b_shape = (body.n, body.k) if body.transpose_b else (body.k, body.n)
         a = self._operand(body.a, body.a_stride, *a_shape)

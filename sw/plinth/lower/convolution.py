@@ -1,0 +1,297 @@
+"""Convolution layers as matrix tasks: forward, input gradient, weight gradient.
+
+Feature maps lie as [image, row, column, channel] with the channels of a position next to each other, weights as
+[kernel row, kernel column, channel, output], outputs next to each other. A task's body describes where windows
+lie; nothing is copied.
+
+::
+
+    z[b, i, j, n]     = sum over u, v, c of    x[b, i s + u - p, j s + v - p, c]  w[u, v, c, n]
+    dx[b, y, x, c]    = sum over u, v, n of    dz[b, i, j, n]  w[u, v, c, n]     i s + u - p = y, j s + v - p = x
+    dw[u, v, c, n]    = sum over b, i, j of    x[b, i s + u - p, j s + v - p, c]  dz[b, i, j, n]
+
+with the sums in the order of their names, ascending, but for the input gradient, where i and j ascend, so u and v
+descend. With a stride s > 1 the input gradient is cut into s x s *phases*, the rows y and columns x with the same
+remainder modulo s: each is a convolution of dz with a stride of 1 by the taps that meet those places.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from plinth.lower.builder import Buffer
+from plinth_hw.isa.parameters import DieParameters
+
+Body = dict[str, Any]
+ADDRESS_MASK = 0xFFFF_FFFF
+#: Largest number of elements of a run, and of positions or rows of a grid.
+LONGEST = (1 << 16) - 1
+#: Cycles of a task in which the array does not multiply, about, besides its drain.
+TASK_CYCLES = 150
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """Shape of a layer.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, the padding is not in 0 .. kernel - 1, or no window fits the padded map.
+    """
+
+    height: int
+    width: int
+    inputs: int
+    outputs: int
+    kernel_height: int
+    kernel_width: int
+    stride: int = 1
+    padding: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("height", "width", "inputs", "outputs", "kernel_height", "kernel_width", "stride"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
+        if not 0 <= self.padding < min(self.kernel_height, self.kernel_width):
+            raise ValueError(f"padding must be at least 0 and below the kernel's {self.kernel_height} x "
+                             f"{self.kernel_width}, not {self.padding}")
+        if self.out_height < 1 or self.out_width < 1:
+            raise ValueError(f"a kernel of {self.kernel_height} x {self.kernel_width} does not fit a map of "
+                             f"{self.height} x {self.width} with padding {self.padding}")
+
+    @property
+    def out_height(self) -> int:
+        """Rows of the output map."""
+        return (self.height + 2 * self.padding - self.kernel_height) // self.stride + 1
+
+    @property
+    def out_width(self) -> int:
+        """Columns of the output map."""
+        return (self.width + 2 * self.padding - self.kernel_width) // self.stride + 1
+
+    @property
+    def taps(self) -> int:
+        """Rows of the weight matrix: kernel positions times channels."""
+        return self.kernel_height * self.kernel_width * self.inputs
+
+
+@dataclass(frozen=True)
+class FeatureMap:
+    """A buffer as [image, row, column, channel]: a row of the buffer is a position."""
+
+    buffer: Buffer
+    height: int
+    width: int
+
+    def __post_init__(self) -> None:
+        if self.buffer.rows % (self.height * self.width):
+            raise ValueError(f"{self.buffer.rows} positions are no whole images of {self.height} x {self.width}")
+
+    @property
+    def images(self) -> int:
+        """Images of the batch."""
+        return self.buffer.rows // (self.height * self.width)
+
+    @property
+    def channels(self) -> int:
+        """Elements of a position."""
+        return self.buffer.columns
+
+    @property
+    def row_words(self) -> int:
+        """Words from a row to the next."""
+        return self.width * self.buffer.stride
+
+    @property
+    def image_words(self) -> int:
+        """Words from an image to the next."""
+        return self.height * self.row_words
+
+    def pointer(self, image: int, row: int, column: int) -> dict[str, int]:
+        """Of a position's first word."""
+        offset = image * self.image_words + row * self.row_words + column * self.buffer.stride
+        return {"offset": self.buffer.address + offset, "base": self.buffer.base}
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Positions of each image that a task, or several, compute: rows x columns of them."""
+
+    images: int
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """Positions that one task computes: ``positions`` from a row of an image on, in a grid that has ``rows`` rows
+    from there on in every image."""
+
+    image: int
+    row: int
+    rows: int
+    positions: int
+    interleave_m_log2: int
+
+
+def tile_shape(parameters: DieParameters, m: int, n: int) -> tuple[Fraction, int]:
+    """Cycles of a k step over all tiles of an m x n result, and the interleave shape that needs least.
+
+    A tile takes as many cycles as it has slots, or as the beats of its operands take to load.
+    """
+    lanes = parameters.beat_words * 32 // parameters.multiply_format.bits
+    depth = parameters.interleave.bit_length() - 1
+
+    def cost(log2: int) -> tuple[Fraction, int]:
+        tile_m, tile_n = parameters.rows << log2, parameters.columns << (depth - log2)
+        cycles = max(Fraction(parameters.interleave), Fraction(tile_m + tile_n, lanes))
+        return -(-m // tile_m) * -(-n // tile_n) * cycles, tile_m + tile_n
+
+    best = min(range(depth + 1), key=cost)
+    return cost(best)[0], best
+
+
+def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:
+    """Tasks that cover a grid: one, or one of whole tiles and another, of another shape, for the last rows."""
+    overhead = TASK_CYCLES + parameters.rows * parameters.interleave
+    positions = grid.images * grid.rows * grid.columns
+    whole, shape = tile_shape(parameters, positions, n)
+    best, found = whole * k, [Part(0, 0, grid.rows, positions, shape)]
+    for rest in range(1, grid.rows + (grid.images > 1)):
+        last = rest * grid.columns
+        (first_cycles, first_shape), (last_cycles, last_shape) = (
+            tile_shape(parameters, count, n) for count in (positions - last, last))
+        cycles = (first_cycles + last_cycles) * k + overhead
+        if cycles < best:
+            best, found = cycles, [
+                Part(0, 0, grid.rows, positions - last, first_shape),
+                Part(grid.images - 1, grid.rows - rest, rest, last, last_shape)]
+    return found
+
+
+def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: tuple[int, int], first: tuple[int, int],
+             stride: int) -> Body:
+    """Fields of A: windows of ``kernel`` rows and columns, whose first one of the grid begins at row and column
+    ``first`` of the map."""
+    word, packing = source.buffer.stride, 2 if source.buffer.packed else 1
+    y, x = first[0] + part.row * stride, first[1]
+    run, runs, run_step = kernel[1] * source.channels, 1, 0
+    if word * packing != source.channels or run > LONGEST:
+        run, runs, run_step = source.channels, kernel[1], word
+    for name, size in (("channels", run), ("kernel columns", runs), ("grid rows", part.rows),
+                       ("grid columns", grid.columns), ("map rows", source.height)):
+        if size > LONGEST:
+            raise ValueError(f"{name} must be at most {LONGEST}, not {size}")
+    row_step = stride * (source.row_words - (grid.columns - 1) * word)
+    last = stride * ((part.rows - 1) * source.row_words + (grid.columns - 1) * word)
+    return {
+        "a": source.pointer(part.image, 0, 0), "a_origin": (y * source.row_words + x * word) & ADDRESS_MASK,
+        "a_stride": stride * word, "a_row_step": row_step & ADDRESS_MASK,
+        "a_image_step": (source.image_words - last) & ADDRESS_MASK,
+        "grid_columns": grid.columns, "grid_rows": part.rows,
+        "a_run": run, "a_runs": runs, "a_run_step": run_step,
+        "a_kernel_step": (source.row_words - (runs - 1) * run_step) & ADDRESS_MASK,
+        "window_row": y, "window_row_step": stride, "map_rows": source.height,
+        "window_column": x * source.channels, "window_column_step": stride * source.channels,
+        "map_columns": source.width * source.channels,
+    }
+
+
+def _results(target: FeatureMap, part: Part, grid: Grid, first: tuple[int, int], stride: int) -> Body:
+    """Fields of C: every ``stride``-th row and column of a map from ``first`` on."""
+    word = target.buffer.stride
+    last = stride * ((part.rows - 1) * target.row_words + (grid.columns - 1) * word)
+    return {
+        "c": target.pointer(part.image, first[0] + part.row * stride, first[1]), "c_stride": stride * word,
+        "c_row_step": stride * (target.row_words - (grid.columns - 1) * word) & ADDRESS_MASK,
+        "c_image_step": (target.image_words - last) & ADDRESS_MASK,
+        "m": part.positions, "n": target.channels, "interleave_m_log2": part.interleave_m_log2,
+    }
+
+
+def forward(layer: Convolution, parameters: DieParameters, x: FeatureMap, w: Buffer, z: FeatureMap, *,
+            accumulate: bool = False) -> list[Body]:
+    """Bodies of CONVOLUTION tasks for ``z = x * w``, which may run in any order.
+
+    Parameters
+    ----------
+    w : Buffer
+        ``layer.taps`` rows of ``layer.outputs``.
+    """
+    _require(layer, x, w, z)
+    grid = Grid(z.images, z.height, z.width)
+    return [{
+        **_windows(x, part, grid, (layer.kernel_height, layer.kernel_width), (-layer.padding, -layer.padding),
+                   layer.stride),
+        **_results(z, part, grid, (0, 0), 1), "b": w.pointer, "b_stride": w.stride, "k": layer.taps,
+        "accumulate": int(accumulate),
+    } for part in parts(parameters, grid, layer.outputs, layer.taps)]
+
+
+def _phase(remainder: int, kernel: int, layer: Convolution) -> tuple[int, int, int]:
+    """Of the places with a remainder modulo the stride: their first tap, how many there are, and the row
+    (column) of the output map that the window of the first of them begins at."""
+    tap = (remainder + layer.padding) % layer.stride
+    taps = -(-max(0, kernel - tap) // layer.stride)
+    return tap, taps, (remainder + layer.padding - tap) // layer.stride - (taps - 1)
+
+
+def input_gradient(layer: Convolution, parameters: DieParameters, dz: FeatureMap, w: Buffer, dx: FeatureMap, *,
+                   accumulate: bool = False) -> list[Body]:
+    """Bodies of CONVOLUTION tasks for the gradient of ``x``, which may run in any order.
+
+    Places that no tap meets become 0: as a sum of one product of a place outside the map and a weight.
+    """
+    _require(layer, dx, w, dz)
+    bodies: list[Body] = []
+    stride = layer.stride
+    for row in range(min(stride, dx.height)):
+        for column in range(min(stride, dx.width)):
+            grid = Grid(dx.images, -(-(dx.height - row) // stride), -(-(dx.width - column) // stride))
+            tap, taps, y = _phase(row, layer.kernel_height, layer)
+            tap_column, tap_columns, x = _phase(column, layer.kernel_width, layer)
+            k = taps * tap_columns * layer.outputs
+            if not k and accumulate:
+                continue
+            if k:
+                step = -stride * layer.inputs * w.stride
+                row_step = -stride * layer.kernel_width * layer.inputs * w.stride
+                place = ((tap + stride * (taps - 1)) * layer.kernel_width + tap_column + stride * (tap_columns - 1))
+                weights: Body = {
+                    "b": {"offset": w.address + place * layer.inputs * w.stride, "base": w.base},
+                    "b_run": layer.outputs, "b_runs": tap_columns, "b_run_step": step & ADDRESS_MASK,
+                    "b_kernel_step": (row_step - (tap_columns - 1) * step) & ADDRESS_MASK}
+            else:
+                taps, tap_columns, y, x, k, weights = 1, 1, dz.height, 0, 1, {"b": w.pointer}
+            bodies += [{
+                **_windows(dz, part, grid, (taps, tap_columns), (y, x), 1),
+                **_results(dx, part, grid, (row, column), stride), **weights, "b_stride": w.stride,
+                "transpose_b": 1, "k": k, "accumulate": int(accumulate),
+            } for part in parts(parameters, grid, layer.inputs, k)]
+    return bodies
+
+
+def weight_gradient(layer: Convolution, parameters: DieParameters, x: FeatureMap, dz: FeatureMap, dw: Buffer, *,
+                    accumulate: bool = False) -> list[Body]:
+    """Body of the CONVOLUTION task for the gradient of ``w``."""
+    _require(layer, x, dw, dz)
+    k = dz.images * dz.height * dz.width
+    whole = Part(0, 0, dz.height, k, 0)
+    return [{
+        **_windows(x, whole, Grid(dz.images, dz.height, dz.width), (layer.kernel_height, layer.kernel_width),
+                   (-layer.padding, -layer.padding), layer.stride),
+        "b": dz.buffer.pointer, "b_stride": dz.buffer.stride, "c": dw.pointer, "c_stride": dw.stride,
+        "m": layer.taps, "n": layer.outputs, "k": k, "transpose_a": 1, "accumulate": int(accumulate),
+        "interleave_m_log2": tile_shape(parameters, layer.taps, layer.outputs)[1],
+    }]
+
+
+def _require(layer: Convolution, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
+    for name, found, needed in (
+            ("The input", (x.height, x.width, x.channels), (layer.height, layer.width, layer.inputs)),
+            ("The output", (z.height, z.width, z.channels), (layer.out_height, layer.out_width, layer.outputs)),
+            ("The weights", (w.rows, w.columns), (layer.taps, layer.outputs)),
+            ("The output's batch", z.images, x.images)):
+        if found != needed:
+            raise ValueError(f"{name} must have the shape {needed}, not {found}")
