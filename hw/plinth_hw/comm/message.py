@@ -110,8 +110,8 @@ class Schedule(wiring.Component):
     """Chunks in the order of the schedule.
 
     A step that is taken is followed by the next one in the next cycle, but for one cycle at the end of a stage
-    with less than P chunks, and one or two between rounds. From ``start`` to the first step 2 cycles, to that of
-    an all-gather 1.
+    with less than P chunks, and one or two between rounds. From ``start`` to the first step 3 cycles, to that of
+    an all-gather 2.
 
     Members
     -------
@@ -142,52 +142,55 @@ class Schedule(wiring.Component):
         owner, before = Signal(MEMBER_BITS), Signal(MEMBER_BITS)
         # In the round's first stage; results are passed on; the last chunk has been taken.
         opening, passing, finished = Signal(), Signal(), Signal()
-        present, advances, stage_ends = Signal(), Signal(), Signal()
+        left = Signal(signed(bits + 1))
+        moves, advances, stage_ends = Signal(), Signal(), Signal()
         distance, following = Signal(signed(MEMBER_BITS + log2(depth) + 1)), Signal(bits)
         m.d.comb += [
-            present.eq(chunk <= message.last_chunk),
+            left.eq(message.last_chunk - chunk),
             before.eq(Mux(owner == 0, message.members, owner) - 1),
-            # Unless the schedule advances within a stage or turns to a new round: to the owner before.
+            # To the owner before, unless the schedule stays in a stage or turns to a new round.
             distance.eq(Mux(owner == 0, before, -1)),
             following.eq(Mux(advances, chunk, first) + distance),
             step.chunk.eq(chunk),
-            step.short.eq(chunk == message.last_chunk),
+            step.short.eq(left == 0),
             step.own.eq(owner == message.index),
             step.start.eq(opening & (message.gather | ~step.own)),
             step.copy.eq(passing),
             step.final.eq(passing & (before == message.index)),
+            stage_ends.eq((left < 0) | (place == depth - 1)),
         ]
-        with m.If(~advances):
-            m.d.sync += first.eq(following)
-        m.d.sync += chunk.eq(following)
-        with m.If(stage_ends):
-            m.d.sync += [owner.eq(before), place.eq(0)]
+        with m.If(moves):
+            m.d.sync += chunk.eq(following)
+            with m.If(~advances):
+                m.d.sync += first.eq(following)
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.idle.eq(1)
-                m.d.sync += [owner.eq(message.index), chunk.eq(message.index), first.eq(message.index),
-                             opening.eq(1), passing.eq(0), finished.eq(0), place.eq(0)]
-                with m.If(self.start & message.gather):
+                m.d.sync += [first.eq(0), opening.eq(1), passing.eq(0), finished.eq(0), place.eq(0)]
+                with m.If(self.start):
+                    m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.comb += [moves.eq(1), distance.eq(message.index)]
+                m.d.sync += owner.eq(message.index)
+                m.next = "SKIP"
+                with m.If(message.gather):
                     m.next = "STAGE"
-                with m.Elif(self.start):
-                    m.next = "SKIP"
             with m.State("SKIP"):
-                m.d.comb += stage_ends.eq(1)
+                m.d.comb += moves.eq(1)
+                m.d.sync += owner.eq(before)
                 m.next = "STAGE"
             with m.State("STAGE"):
-                m.d.comb += self.o.valid.eq(present)
-                with m.If(~present | (self.o.ready & (place == depth - 1))):
-                    m.d.comb += stage_ends.eq(1)
-                    m.d.sync += [opening.eq(0), passing.eq(passing | step.own)]
-                    with m.If(Mux(message.scatter, step.own, step.final)):
-                        m.next = "TURN"
-                with m.Else():
-                    m.d.comb += [advances.eq(1), distance.eq(Mux(self.o.ready, message.members, 0))]
-                    m.d.sync += place.eq(place + self.o.ready)
-                with m.If(self.o.ready & step.short):
-                    m.d.sync += finished.eq(1)
+                m.d.comb += [self.o.valid.eq(left >= 0), moves.eq(self.o.ready | (left < 0))]
+                with m.If(~stage_ends):
+                    m.d.comb += [advances.eq(1), distance.eq(message.members)]
+                with m.If(moves):
+                    m.d.sync += [place.eq(place + 1), finished.eq(finished | step.short)]
+                    with m.If(stage_ends):
+                        m.d.sync += [owner.eq(before), place.eq(0), opening.eq(0), passing.eq(passing | step.own)]
+                        with m.If(Mux(message.scatter, step.own, step.final)):
+                            m.next = "TURN"
             with m.State("TURN"):
-                m.d.comb += distance.eq(message.members << log2(depth))
+                m.d.comb += [moves.eq(1), distance.eq(message.members << log2(depth))]
                 m.d.sync += [opening.eq(1), passing.eq(0)]
                 with m.If(finished):
                     m.next = "IDLE"

@@ -2,9 +2,9 @@
 
 ::
 
-    schedule --> Prefetch --+--> START -------------------------+--> choice --> queue --> send
-        |                   +--> + receive --> lanes --> FIFO --+
-        |                            +-------------- copies ----+--> choice --> WriteBack
+    schedule --> Prefetch --+--> START ------------------------------------+--> choice --> queue --> send
+        |                   +--> + receive --> lanes --> FIFO --+          |
+        |                             +------------- copies ----+--choice--+--> choice --> WriteBack
         +--> queues: arrivals, departures, writes
 
 One schedule (:mod:`message`) runs ahead and tells arrivals, departures and writes what concerns them. Each goes
@@ -12,7 +12,7 @@ through its steps on its own, a flit a cycle, so that the end of a round, which 
 the next, which only sends, overlap. Own results and copies go to network and memory in the same cycle.
 
 One FIFO holds sums and results in their order: updates take longer than sums, so a sum that follows a result waits
-until the lanes are empty.
+until that is gone. A copy comes after all sums and results that arrived before it, and waits as well.
 
 Latency of a flit from ``receive`` to ``send``: 1 cycle as a copy, ``sum_latency + 2`` as a sum, and
 ``update_latency + 2`` as an update of :class:`ReduceLanes`. Throughput: a flit a cycle without gaps while a
@@ -26,8 +26,8 @@ Deadlock: see ``docs/collective.md``.
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, unsigned
-from amaranth.lib import data, enum, stream, wiring
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import flit_layout
@@ -49,17 +49,6 @@ def steps_ahead(parameters: DieParameters) -> int:
     """Steps by which the schedule may be ahead of arrivals, departures and writes: the P chunks that are sent while
     a round's last ones arrive, and what is read ahead, twice; a power of two."""
     return 1 << (chunks_in_flight(parameters) + 2 * buffer_chunks(parameters) - 1).bit_length()
-
-
-class _Source(enum.Enum, shape=unsigned(2)):
-    """Where pieces that leave or are written come from."""
-
-    #: own words as they are
-    START = 0
-    #: the lanes
-    RESULT = 1
-    #: what arrives, as it is
-    COPY = 2
 
 
 class ReduceBlock(wiring.Component):
@@ -120,16 +109,16 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.pieces = pieces = Queue(result_layout(parameters), RESULT_PIECES)
+        m.submodules.results = results = Queue(result_layout(parameters), RESULT_PIECES)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
         m.submodules.outgoing = outgoing = Queue(
             data.StructLayout({"piece": piece_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
         ahead = steps_ahead(parameters)
         m.submodules.arrivals = arrivals = Queue(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
         m.submodules.departures = departures = Queue(
-            data.StructLayout({"source": _Source, "chunk": flit_chunk}), ahead)
+            data.StructLayout({"start": 1, "chunk": flit_chunk}), ahead)
         m.submodules.writes = writes = Queue(
-            data.StructLayout({"source": _Source, "address": address}), ahead)
+            data.StructLayout({"start": 1, "address": address}), ahead)
         arrival, departure, writing = arrivals.o, departures.o, writes.o
         wiring.connect(m, prefetch.read, wiring.flipped(self.read))
         wiring.connect(m, write_back.write, wiring.flipped(self.write))
@@ -141,58 +130,63 @@ class ReduceBlock(wiring.Component):
 
         # Own words with what arrives: to the lanes, and their results to the FIFO.
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
-        alone, expected = Signal(), Signal()
-        places = range(RESULT_PIECES + 1)
-        room, under_way = Signal(places, init=RESULT_PIECES), Signal(places)
-        owned, overtakes = Signal(), Signal()
-        adds, results, copies, copied = Signal(), Signal(), Signal(), Signal()
+        alone, expected, starts_written = Signal(), Signal(), Signal()
+        m.d.comb += starts_written.eq(message.gather & ~message.in_place)
+        room = Signal(range(RESULT_PIECES + 1), init=RESULT_PIECES)
+        # Whether what was added last is this member's own; no sum or result is left.
+        owned, drained = Signal(), Signal()
+        adds, copies, passed = Signal(), Signal(), Signal()
         m.d.comb += [
             alone.eq(message.members == 1),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            overtakes.eq(under_way.any() & owned & ~arrival.payload.own),
+            drained.eq(room == RESULT_PIECES),
             operands.a.eq(local.payload.piece), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
             operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
             self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
-                                   & room.any() & ~overtakes),
+                                   & room.any() & (drained | arrival.payload.own | ~owned)),
             adds.eq(self.operands.valid & self.operands.ready),
             local.ready.eq(adds),
-            copies.eq(arrival.valid & arrival.payload.copy & expected),
-            incoming.ready.eq((adds & ~alone) | copied),
-            arrival.ready.eq((adds & local.payload.piece.tail) | (copied & incoming.payload.tail)),
-            results.eq(self.sum_valid | self.updated_valid),
-            pieces.i.valid.eq(results), pieces.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
+            copies.eq(arrival.valid & arrival.payload.copy & expected & drained),
+            incoming.ready.eq((adds & ~alone) | (copies & passed)),
+            arrival.ready.eq((adds & local.payload.piece.tail) | (copies & passed & incoming.payload.tail)),
+            results.i.valid.eq(self.sum_valid | self.updated_valid),
+            results.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
+            results.o.ready.eq(passed),
         ]
         with m.If(adds):
             m.d.sync += owned.eq(arrival.payload.own)
-        with m.If(adds ^ results):
-            m.d.sync += under_way.eq(under_way + Mux(adds, 1, -1))
-        with m.If(adds ^ pieces.o.ready):
+        with m.If(adds ^ (results.o.valid & passed)):
             m.d.sync += room.eq(room + Mux(adds, -1, 1))
 
-        # Departures and writes: every piece goes, in one cycle, to all that need it.
-        start, copy = prefetch.o_start, Signal(piece_layout(parameters))
-        m.d.comb += [copy[field].eq(incoming.payload[field]) for field in ("data", "words", "tail")]
-        for source, piece, valid, taken, sent, written in (
-            (_Source.START, start.payload.piece, start.valid, start.ready,
-             ~alone, message.gather & ~message.in_place),
-            (_Source.RESULT, pieces.o.payload.piece, pieces.o.valid, pieces.o.ready,
-             ~(pieces.o.payload.own & message.scatter), pieces.o.payload.own),
-            (_Source.COPY, copy, copies, copied, ~arrival.payload.final, Const(1)),
-        ):
-            sends, stores = departure.payload.source == source, writing.payload.source == source
-            m.d.comb += taken.eq(valid & (~sent | (departure.valid & sends & outgoing.i.ready))
-                                 & (~written | (writing.valid & stores & write_back.i.ready)))
-            with m.If(sends):
-                m.d.comb += [outgoing.i.payload.piece.eq(piece), outgoing.i.valid.eq(taken & sent)]
-            with m.If(stores):
-                m.d.comb += [write_back.i.payload.eq(piece), write_back.i.valid.eq(taken & written)]
+        # Departures and writes: every piece goes, in one cycle, to all that need it. A piece is one of this member's
+        # words as they are, or else a result, or a copy if there is none.
+        start, result = prefetch.o_start, results.o.payload
+        piece, sent, written = Signal(piece_layout(parameters)), Signal(), Signal()
+        sends, stores, begins = Signal(), Signal(), Signal()
         m.d.comb += [
+            piece.eq(result.piece),
+            sent.eq(~(result.own & message.scatter)), written.eq(result.own),
+            sends.eq(departure.valid & outgoing.i.ready), stores.eq(writing.valid & write_back.i.ready),
+            begins.eq(start.valid & (alone | (sends & departure.payload.start))
+                      & (~starts_written | (stores & writing.payload.start))),
+            start.ready.eq(begins),
+            passed.eq((results.o.valid | copies) & (~sent | (sends & ~departure.payload.start))
+                      & (~written | (stores & ~writing.payload.start))),
+            outgoing.i.payload.piece.eq(Mux(departure.payload.start, start.payload.piece, piece)),
             outgoing.i.payload.chunk.eq(departure.payload.chunk),
+            outgoing.i.valid.eq((begins & ~alone) | (passed & sent)),
             departure.ready.eq(outgoing.i.valid & outgoing.i.payload.piece.tail),
+            write_back.i.payload.eq(Mux(writing.payload.start, start.payload.piece, piece)),
+            write_back.i.valid.eq((begins & starts_written) | (passed & written)),
             writing.ready.eq(write_back.i.valid & write_back.i.payload.tail),
         ]
+        with m.If(drained):
+            m.d.comb += [
+                *(piece[field].eq(incoming.payload[field]) for field in ("data", "words", "tail")),
+                sent.eq(~arrival.payload.final), written.eq(1),
+            ]
 
         flit, leaving, leaves = self.send.payload, outgoing.o.payload, Signal()
         m.d.comb += [
@@ -230,7 +224,6 @@ class ReduceBlock(wiring.Component):
         step, read = schedule.o.payload, prefetch.i
         written, second, to_result, last = Signal(), Signal(), Signal(), Signal()
         asks, room, goes = Signal(), Signal(), Signal()
-        source = Mux(step.copy, _Source.COPY, Mux(step.start, _Source.START, _Source.RESULT))
         beats_log2 = log2(chunk_beats(self._parameters))
         address = Mux(to_result, message.destination, message.source) + (step.chunk << beats_log2)
         m.d.comb += [
@@ -251,9 +244,9 @@ class ReduceBlock(wiring.Component):
             arrivals.i.payload.copy.eq(step.copy), arrivals.i.payload.own.eq(step.own),
             arrivals.i.payload.final.eq(step.final),
             departures.i.valid.eq(goes & last & ~((step.own & message.scatter) | step.final)),
-            departures.i.payload.source.eq(source), departures.i.payload.chunk.eq(step.chunk),
+            departures.i.payload.start.eq(step.start), departures.i.payload.chunk.eq(step.chunk),
             writes.i.valid.eq(goes & to_result),
-            writes.i.payload.source.eq(source), writes.i.payload.address.eq(address),
+            writes.i.payload.start.eq(step.start), writes.i.payload.address.eq(address),
         ]
         with m.If(goes):
             m.d.sync += second.eq(~last)
