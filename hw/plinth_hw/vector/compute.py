@@ -79,10 +79,10 @@ class ComputeStage(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        banks = self.parameters.beat_words
+        banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         assert LOOP_CYCLES == 2 * BATCH
         m.submodules.fetch = fetch = InstructionFetch()
-        m.submodules.walk = walk = GroupWalk(banks)
+        m.submodules.walk = walk = GroupWalk(banks, lines)
         wiring.connect(m, fetch.body, wiring.flipped(self.body))
         task = self.o.payload
         summary = task.summary
@@ -144,12 +144,12 @@ class ComputeStage(wiring.Component):
 
     def _commands(self, m: Module, walk: GroupWalk, instruction: Any) -> dict[int, Any]:
         """Read commands; returns the steps under way, by cycles since the walk gave them."""
-        banks = self.parameters.beat_words
-        position = Signal(Position(banks))
+        banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
+        position = Signal(Position(banks, lines))
         m.d.sync += position.eq(walk.o)
-        a, b, dst = (operand(m, name, banks, getattr(instruction, name), position, walk.along_rows)
+        a, b, dst = (operand(m, name, banks, lines, getattr(instruction, name), position, walk.along_rows)
                      for name in ("a", "b", "dst"))
-        source, broadcasts = Signal(Operand(banks)), Signal()
+        source, broadcasts = Signal(Operand(banks, lines)), Signal()
         m.d.comb += [
             source.eq(Mux(position.upper, b.as_value(), a.as_value())),
             broadcasts.eq(Mux(position.upper, broadcast(instruction.b, walk.along_rows),
@@ -161,7 +161,7 @@ class ComputeStage(wiring.Component):
             self.read.broadcast.eq(broadcasts),
         ]
         m.d.comb += [self.read.capacity.eq(0), self.read.column_low.eq(0)]
-        steps = {cycle: Signal(_Step(banks), name=f"step_{cycle}")
+        steps = {cycle: Signal(_Step(banks, lines), name=f"step_{cycle}")
                  for cycle in range(2, _LANES + _LONGEST + 1)}
         m.d.sync += [
             steps[2].valid.eq(position.valid), steps[2].upper.eq(position.upper),
@@ -221,9 +221,9 @@ class ComputeStage(wiring.Component):
 
     def _write(self, m: Module, walk: GroupWalk, is_function: Any, result_latency: Any, steps: dict[int, Any],
                results: list[Any]) -> None:
-        banks = self.parameters.beat_words
+        banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         half = banks // 2
-        step = Signal(_Step(banks))
+        step = Signal(_Step(banks, lines))
         with m.Switch(result_latency):
             for cycles in sorted(set(LATENCIES.values())):
                 with m.Case(cycles):
@@ -246,6 +246,6 @@ class ComputeStage(wiring.Component):
 class _Step(data.StructLayout):
     """A step of the walk on its way to its result."""
 
-    def __init__(self, banks: int):
+    def __init__(self, banks: int, lines: int):
         super().__init__({"valid": unsigned(1), "upper": unsigned(1), "first": unsigned(1),
-                          "last": unsigned(1), "tail": unsigned(1), "target": Operand(banks)})
+                          "last": unsigned(1), "tail": unsigned(1), "target": Operand(banks, lines)})

@@ -20,6 +20,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
+from plinth_hw.memory.scratchpad import line_bits
 from plinth_hw.vector.body import REDUCTIONS
 from plinth_hw.vector.instructions import Decoded
 from plinth_hw.vector.moves import COUNT_BITS
@@ -28,17 +29,27 @@ from plinth_hw.vector.moves import COUNT_BITS
 BATCH = 4
 
 
-class Position(data.StructLayout):
-    """What a step works on, with W = ``banks`` lanes."""
+def _extent_bits(banks: int, lines: int) -> int:
+    """Bits of the rows or columns of a region that fits the scratchpad; others are refused."""
+    return min(COUNT_BITS, (banks * lines).bit_length())
 
-    def __init__(self, banks: int):
+
+def _group_bits(lines: int) -> int:
+    """Bits of a number of groups, and of those that a batch has too many."""
+    return (lines + BATCH).bit_length()
+
+
+class Position(data.StructLayout):
+    """What a step works on, with W = ``banks`` lanes and that many lines of the scratchpad."""
+
+    def __init__(self, banks: int, lines: int):
         super().__init__({
             #: A step that does something; not so in the missing slots of a reduction.
             "valid": unsigned(1),
             #: Group and place along the other direction.
-            "group": unsigned(COUNT_BITS), "k": unsigned(COUNT_BITS),
+            "group": unsigned(_group_bits(lines)), "k": unsigned(_extent_bits(banks, lines)),
             #: Lines from the start of a full region.
-            "lines": unsigned(COUNT_BITS),
+            "lines": unsigned(line_bits(lines)),
             #: Element of the group, for functions.
             "element": unsigned((banks - 1).bit_length()),
             #: Second step of a group: the upper half of the lanes.
@@ -70,11 +81,12 @@ class GroupWalk(wiring.Component):
         Elements of the last group, 1 .. W.
     """
 
-    def __init__(self, banks: int):
+    def __init__(self, banks: int, lines: int):
         self.banks = banks
+        self.lines = lines
         super().__init__({
             "instruction": In(Decoded), "rows": In(COUNT_BITS), "columns": In(COUNT_BITS), "run": In(1),
-            "o": Out(Position(banks)), "done": Out(1), "along_rows": Out(1), "reduces": Out(1),
+            "o": Out(Position(banks, lines)), "done": Out(1), "along_rows": Out(1), "reduces": Out(1),
             "tail": Out(range(banks + 1)),
         })
 
@@ -86,8 +98,9 @@ class GroupWalk(wiring.Component):
         for dimension, count in (("is_row", self.rows), ("is_column", self.columns)):
             lacks = Mux(self.reduces, getattr(instruction.a, dimension), getattr(instruction.dst, dimension))
             extents.append(Mux(lacks, 1, count))
-        lanes, depth = Signal(COUNT_BITS), Signal(COUNT_BITS)
-        groups = Signal(COUNT_BITS)
+        extent_bits, group_bits = _extent_bits(self.banks, self.lines), _group_bits(self.lines)
+        lanes, depth = Signal(extent_bits), Signal(extent_bits)
+        groups = Signal(group_bits)
         is_function = Signal()
         m.d.comb += [
             self.reduces.eq(Cat(instruction.op == op for op in REDUCTIONS).any()),
@@ -100,13 +113,13 @@ class GroupWalk(wiring.Component):
         m.d.sync += [lanes.eq(Mux(self.along_rows, extents[0], extents[1])),
                      depth.eq(Mux(self.along_rows, extents[1], extents[0]))]
 
-        group, batch = Signal(COUNT_BITS), Signal(COUNT_BITS)
-        k, slot = Signal(COUNT_BITS), Signal(range(BATCH))
+        group, batch = Signal(group_bits), Signal(group_bits)
+        k, slot = Signal(extent_bits), Signal(range(BATCH))
         step = Signal(lane_bits)
         # A multiple of rows: of the group, of the first one of the batch; along rows that of k div W.
-        lines, batch_lines = Signal(COUNT_BITS), Signal(COUNT_BITS)
+        lines, batch_lines = Signal(line_bits(self.lines)), Signal(line_bits(self.lines))
         step_last, slot_last, k_last, batch_last = Signal(), Signal(), Signal(), Signal()
-        following, following_lines = Signal(COUNT_BITS), Signal(COUNT_BITS)
+        following, following_lines = Signal(group_bits), Signal.like(lines)
         o = self.o
         m.d.comb += [
             o.valid.eq(self.run & (group < groups)), o.group.eq(group), o.k.eq(k),
@@ -148,8 +161,8 @@ class Operand(data.StructLayout):
     """Scratchpad command of an operand: ``line`` and ``skew`` of lane 0, and whether lanes run along rows
     there."""
 
-    def __init__(self, banks: int):
-        super().__init__({"line": unsigned(COUNT_BITS), "skew": unsigned((banks - 1).bit_length()),
+    def __init__(self, banks: int, lines: int):
+        super().__init__({"line": unsigned(line_bits(lines)), "skew": unsigned((banks - 1).bit_length()),
                           "along_rows": unsigned(1)})
 
 
@@ -158,7 +171,7 @@ def broadcast(region: Any, along_rows: Any) -> Any:
     return Mux(along_rows, region.is_row, region.is_column)
 
 
-def operand(m: Module, name: str, banks: int, region: Any, position: Any, along_rows: Any) -> Any:
+def operand(m: Module, name: str, banks: int, lines: int, region: Any, position: Any, along_rows: Any) -> Any:
     """Command for the element or group of ``region`` at ``position``.
 
     With an ``element`` lane 0 gets that element of the group. Lanes 1 .. of an operand that lacks the lanes'
@@ -166,7 +179,7 @@ def operand(m: Module, name: str, banks: int, region: Any, position: Any, along_
     """
     lane_bits = (banks - 1).bit_length()
     given = Signal(VectorRegion, name=f"{name}_region")
-    command = Signal(Operand(banks), name=f"{name}_command")
+    command = Signal(Operand(banks, lines), name=f"{name}_command")
     across = Signal(name=f"{name}_across")
     m.d.comb += [
         given.eq(region), across.eq(broadcast(given, along_rows)),

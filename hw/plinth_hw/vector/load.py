@@ -68,6 +68,7 @@ class LoadStage(wiring.Component):
         m.d.comb += [
             moves.task.eq(task), moves.count.eq(task.summary.loads),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            walk.mask.eq(beat.mask), walk.row_last.eq(beat.row_last),
             step.eq(load.o.valid & moves.place.valid), walk.take.eq(step),
             load.o.ready.eq(moves.place.valid & walk.final),
             taken.eq(step & walk.final),
@@ -76,14 +77,14 @@ class LoadStage(wiring.Component):
             self.words.eq(Mux(taken, beat.words, 0)),
             self.half.eq(task.half),
         ]
-        halves = [beat.data[lane // 2].word_select(lane % 2, 16) for lane in range(2 * banks)]
-        with m.If(step):
-            m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
-                         self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
-                         self.write.mask.eq(walk.inside)]
-            m.d.sync += Cat(self.write.data[lane] for lane in range(banks)).eq(Cat(
-                Mux(walk.place.packed, Mux(walk.upper, halves[banks + lane], halves[lane]), beat.data[lane])
-                for lane in range(banks)))
+        packed = walk.place.packed
+        words = Cat(beat.data[lane] for lane in range(banks)).word_select(packed & walk.upper, 16 * banks)
+        for lane in range(banks):
+            half_word = words.word_select(lane, 16)
+            m.d.sync += self.write.data[lane].eq(Mux(packed, half_word, beat.data[lane]))
+        m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
+                     self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
+                     self.write.mask.eq(walk.inside)]
         m.d.sync += self.write.enable.eq(step)
 
         with m.FSM():

@@ -141,6 +141,8 @@ class RegionWalk(wiring.Component):
         Stable during a walk.
     row, column : In
         Element, or with ``packed`` word, in lane 0 of the beat at hand.
+    mask, row_last : In
+        Words of that beat that belong to the row, and whether it is the row's last.
     take : In(1)
         The step at hand is used up in this cycle.
     line, skew, column_low : Out
@@ -157,7 +159,8 @@ class RegionWalk(wiring.Component):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
         super().__init__({
-            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)), "take": In(1),
+            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)),
+            "mask": In(banks), "row_last": In(1), "take": In(1),
             "line": Out(line_bits(lines)), "skew": Out((banks - 1).bit_length()),
             "column_low": Out((banks - 1).bit_length()),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),
@@ -167,24 +170,27 @@ class RegionWalk(wiring.Component):
         m = Module()
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         lane_bits = (banks - 1).bit_length()
-        m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, COUNT_BITS + 2)
-        column = Signal(signed(COUNT_BITS + 2))
+        m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, lane_bits + 4)
+        packed = self.place.packed
         second = Signal()
-        rest = Signal(signed(COUNT_BITS + 3))
-        left = Signal(lane_bits + 1)
-        right = Signal(lane_bits + 1)
+        near = Signal(signed(lane_bits + 2))
+        column = Signal(signed(lane_bits + 4))
+        odd_end = Signal()
+        elements = Signal(2 * banks)
         m.d.comb += [
-            self.upper.eq(self.place.packed & (second | (self.column <= -(banks // 2)))),
-            self.final.eq(~self.place.packed | self.upper),
-            column.eq(Mux(self.place.packed,
-                          (self.column << 1) + Mux(self.upper, banks, 0), self.column)),
+            self.upper.eq(packed & (second | ~self.mask[:banks // 2].any())),
+            self.final.eq(~packed | self.upper),
+            # The tracker looks at the low part, and whether it is below, at or above zero.
+            near.eq(Cat(self.column[:lane_bits], self.column[lane_bits:-1].any(), self.column[-1])),
+            column.eq(Mux(packed, (near << 1) + Mux(self.upper, banks, 0), near)),
             tracker.base.eq(self.place.line), tracker.capacity.eq(self.place.capacity),
             tracker.row.eq(self.row), tracker.column.eq(column), tracker.take.eq(self.take),
             self.line.eq(tracker.line), self.skew.eq(tracker.skew), self.column_low.eq(tracker.column_low),
-            left.eq(Mux(column < 0, -column, 0)),
-            rest.eq(self.place.elements - column),
-            right.eq(Mux(rest >= banks, banks, Mux(rest < 0, 0, rest))),
-            self.inside.eq(Cat((left <= lane) & (lane < right) for lane in range(banks))),
+            # The second element of the row's last word may be none.
+            odd_end.eq(self.row_last & self.place.elements[0]),
+            elements.eq(Cat(Cat(word, word & (next_word | ~odd_end))
+                            for word, next_word in zip(self.mask, Cat(self.mask[1:], Const(0, 1)), strict=True))),
+            self.inside.eq(Mux(packed, elements.word_select(self.upper, banks), self.mask)),
         ]
         with m.If(self.take):
             m.d.sync += second.eq(~self.final)

@@ -76,6 +76,7 @@ class StoreStage(wiring.Component):
         m.d.comb += [
             moves.task.eq(task), moves.count.eq(task.summary.stores),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
+            walk.mask.eq(beat.mask), walk.row_last.eq(beat.row_last),
             step.eq(store.fetch.valid & moves.place.valid), walk.take.eq(step),
             store.fetch.ready.eq(moves.place.valid & walk.final),
             moves.place.ready.eq(step & walk.final & beat.last),
@@ -126,7 +127,8 @@ class StoreStage(wiring.Component):
             steps.append(following)
         step = steps[-1]
         group = [self.read.data[lane] for lane in range(banks)]
-        packed = Cat(Mux(step.inside[lane], group[lane][:16], 0) for lane in range(banks))
+        # Where an even lane is not inside, its word is not written.
+        packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:16], 0) for lane in range(banks))
         lower = Signal(16 * banks)
         with m.If(step.valid & ~step.upper):
             m.d.sync += lower.eq(packed)
