@@ -5,6 +5,7 @@ anchors and aliases (which can grow without bound), tags, duplicate keys, severa
 YAML 1.1 reads otherwise than they look (``010`` is 8 and ``1:30`` is 90).
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
@@ -130,10 +131,11 @@ def read_file(path: Path, maximum_bytes: int) -> bytes:
     """
     try:
         with path.open("rb") as file:
-            found = file.read(maximum_bytes + 1)
+            size = os.fstat(file.fileno()).st_size
+            found = file.read(maximum_bytes + 1) if size <= maximum_bytes else b""
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    if len(found) > maximum_bytes:
+    if max(size, len(found)) > maximum_bytes:
         raise UserError(f"{path}: larger than {maximum_bytes} bytes; files of this kind are small, check the path")
     return found
 

@@ -148,8 +148,15 @@ def network_schema() -> dict[str, Any]:
     }
 
 
-def load_network(name_or_path: str) -> Network:
-    """A network of the zoo by its name, or one read from a YAML file.
+def load_network(name_or_path: str, loss: str | None = None) -> Network:
+    """A network of the zoo by its name, or one read from a YAML or ONNX file.
+
+    Parameters
+    ----------
+    name_or_path : str
+        A name, or a path that ends in .yaml, .yml or .onnx.
+    loss : str or None
+        The loss of an ONNX file, which names none; default: softmax-cross-entropy.
 
     Raises
     ------
@@ -159,7 +166,11 @@ def load_network(name_or_path: str) -> Network:
     if name_or_path in NETWORKS:
         return NETWORKS[name_or_path]
     path = Path(name_or_path)
+    if path.suffix == ".onnx":
+        from plinth.model.onnx_file import read_onnx
+
+        return read_onnx(path, loss)
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"network {name_or_path!r} is unknown; {nearest(name_or_path, NETWORKS)}, "
-                        "or give a .yaml file")
+                        "or give a .yaml or .onnx file")
     return network_from_data(read_yaml(path), str(path))

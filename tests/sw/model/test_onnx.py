@@ -1,0 +1,276 @@
+"""ONNX files: every operator, the whole zoo written and read back, and what is refused."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from plinth.errors import UserError
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Embedding,
+    Flatten,
+    Join,
+    MaxPool,
+    MeanPool,
+    Relu,
+    Shape,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Tanh,
+)
+from plinth.model.network import Network
+from plinth.model.network_file import load_network
+from plinth.model.onnx_file import OPERATORS, read_onnx
+from plinth.model.zoo import NETWORKS
+
+SIMPLE = {Relu: "Relu", Tanh: "Tanh", Sigmoid: "Sigmoid", Add: "Add", Join: "Mean", Flatten: "Flatten"}
+
+
+def weights(name: str, *dimensions: int) -> TensorProto:
+    """An initializer without values, which are not read."""
+    return TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dimensions)
+
+
+def shape_of(name: str, *values: int) -> TensorProto:
+    return onnx.numpy_helper.from_array(np.array(values, dtype=np.int64), name)
+
+
+def node(operator: str, inputs: list[str], output: str, **attributes) -> onnx.NodeProto:
+    return helper.make_node(operator, inputs, [output], name=output, **attributes)
+
+
+def model(nodes, initializers=(), *, size=(1, 3, 8, 8), output="out", opset=13, elements=TensorProto.FLOAT,
+          stated=None) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes, "graph", [helper.make_tensor_value_info("x", elements, size)],
+        [helper.make_tensor_value_info(output, TensorProto.FLOAT, stated)], list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+def read(tmp_path, made: onnx.ModelProto, loss: str | None = None) -> Network:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(made.SerializeToString())
+    return load_network(str(path), loss)
+
+
+def exported(network: Network) -> onnx.ModelProto:
+    """A network as ONNX, layer by layer."""
+    nodes, tensors = [], []
+    size = ("batch", *network.input)
+    for layer in network.layers[:-1]:
+        names = [name if name != "input" else "x" for name in layer.inputs]
+        source = network.shapes[layer.name].inputs[0]
+        if isinstance(layer, (Convolution, Dense)):
+            tensors.append(weights(f"{layer.name}.w", layer.channels, source.channels, *layer.kernel)
+                           if isinstance(layer, Convolution) else
+                           weights(f"{layer.name}.w", layer.outputs, source.elements))
+            names.append(f"{layer.name}.w")
+            if layer.bias:
+                tensors.append(weights(f"{layer.name}.b", network.shapes[layer.name].parameters["bias"].elements))
+                names.append(f"{layer.name}.b")
+        if isinstance(layer, Dense):
+            nodes.append(node("Gemm", names, layer.name, transB=1))
+        elif isinstance(layer, (Convolution, MaxPool, MeanPool)):
+            settings = {} if isinstance(layer, Convolution) else {"ceil_mode": int(layer.ceil)}
+            operator = {Convolution: "Conv", MaxPool: "MaxPool", MeanPool: "AveragePool"}[type(layer)]
+            nodes.append(node(operator, names, layer.name, kernel_shape=layer.kernel, strides=layer.stride,
+                              pads=layer.padding * 2, **settings))
+        else:
+            nodes.append(node(SIMPLE[type(layer)], names, layer.name))
+    last = network.loss.inputs[0]
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        nodes.append(node("Softmax", [last], "softmax"))
+        last = "softmax"
+    return model(nodes, tensors, size=size, output=last, stated=("batch", *network.output))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_zoo_comes_back(tmp_path, name: str) -> None:
+    network = NETWORKS[name]
+    found = read(tmp_path, exported(network), None if network.output.flat else "mean-squared-error")
+    assert found.layers == network.layers
+    assert found.input == network.input
+
+
+def test_every_operator_is_read(tmp_path) -> None:
+    made = model([
+        node("Conv", ["x", "c.w"], "c", pads=[1, 1, 1, 1]),
+        node("Tanh", ["c"], "t"), node("Sigmoid", ["c"], "s"), node("Add", ["t", "s"], "a"),
+        node("Mean", ["a", "c", "t"], "m"), node("Relu", ["m"], "r"),
+        node("MaxPool", ["r"], "p", kernel_shape=[2, 2], strides=[2, 2]),
+        node("AveragePool", ["p"], "q", kernel_shape=[3, 2], strides=[1, 2], pads=[1, 0, 1, 0]),
+        node("GlobalAveragePool", ["q"], "g"),
+        node("Constant", [], "k", value=shape_of("", 0, -1)), node("Reshape", ["g", "k"], "f"),
+        node("MatMul", ["f", "d.w"], "d"), node("Add", ["d.b", "d"], "e"),
+        node("Gemm", ["e", "h.w"], "h"), node("Flatten", ["h"], "flat"), node("Softmax", ["flat"], "out", axis=1),
+    ], [weights("c.w", 4, 3, 3, 3), weights("d.w", 4, 5), weights("d.b", 5), weights("h.w", 5, 2)])
+    found = read(tmp_path, made)
+    assert [layer.kind for layer in found.layers] == [
+        "convolution", "tanh", "sigmoid", "add", "join", "relu", "max-pool", "mean-pool", "mean-pool", "flatten",
+        "dense", "dense", "softmax-cross-entropy"]
+    assert found.layer("q").kernel == (3, 2)
+    assert found.layer("g").kernel == (4, 2)
+    assert [found.layer("d").bias, found.layer("h").bias] == [True, False]
+    assert {entry.op_type for entry in made.graph.node} == set(OPERATORS) - {"Gather"}
+
+
+def test_embeddings_are_read_where_they_are_flattened(tmp_path) -> None:
+    tensors = [weights("t", 100, 8), weights("w", 40, 3)]
+    made = model([node("Gather", ["t", "x"], "rows"), node("Relu", ["rows"], "relu"), node("Flatten", ["relu"], "flat"),
+                  node("MatMul", ["flat", "w"], "out")], tensors, size=("batch", 5), elements=TensorProto.INT64)
+    found = read(tmp_path, made)
+    assert isinstance(found.layers[0], Embedding)
+    assert found.output_shape("rows") == (40,)
+    with pytest.raises(UserError, match="not flattened"):
+        read(tmp_path, model([node("Gather", ["t", "x"], "rows"), node("MatMul", ["rows", "w"], "out")], tensors,
+                             size=("batch", 5), elements=TensorProto.INT64))
+
+
+def test_the_loss_can_be_chosen(tmp_path) -> None:
+    made = model([node("MatMul", ["x", "w"], "out")], [weights("w", 5, 2)], size=(7, 5))
+    assert read(tmp_path, made).loss.kind == "softmax-cross-entropy"
+    assert read(tmp_path, made, "mean-squared-error").loss.kind == "mean-squared-error"
+    with pytest.raises(UserError, match="did you mean 'mean-squared-error'"):
+        read(tmp_path, made, "mean-square-error")
+    made = model([node("MatMul", ["x", "w"], "z"), node("Softmax", ["z"], "out")], [weights("w", 5, 2)], size=(7, 5))
+    with pytest.raises(UserError, match="ends in Softmax"):
+        read(tmp_path, made, "mean-squared-error")
+
+
+def test_nodes_in_any_order_are_read(tmp_path) -> None:
+    nodes = [node("MatMul", ["x", "w"], "z"), node("Relu", ["z"], "out")]
+    found = [read(tmp_path, model(order, [weights("w", 5, 2)], size=(7, 5))) for order in (nodes, nodes[::-1])]
+    assert found[0] == found[1]
+
+
+def test_names_are_made_fit(tmp_path) -> None:
+    made = model([helper.make_node("MatMul", ["x", "w"], ["z"], name="/net/fc 1/MatMul"),
+                  helper.make_node("Relu", ["z"], ["y"], name="input"), helper.make_node("Relu", ["y"], ["u"]),
+                  helper.make_node("Relu", ["u"], ["out"], name="loss")], [weights("w", 5, 2)], size=(7, 5))
+    assert [layer.name for layer in read(tmp_path, made).layers] == [
+        "net_fc_1_MatMul", "input-2", "Relu3", "loss", "loss-2"]
+
+
+CONV = weights("w", 4, 3, 3, 3)
+DENSE = weights("v", 192, 2)
+
+
+def external() -> TensorProto:
+    tensor = weights("w", 4, 3, 3, 3)
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value="/etc/passwd")
+    return tensor
+
+
+@pytest.mark.parametrize(("nodes", "tensors", "needle"), [
+    ([node("LSTM", ["x"], "out")], [], r"node 'out' \(LSTM\): operator is not supported; supported are Conv"),
+    ([helper.make_node("Conv", ["x", "w"], ["out"], name="c", domain="com.example")], [CONV], "com.example.Conv"),
+    ([node("BatchNormalization", ["x", "s", "s", "s", "s"], "out")], [weights("s", 3)], "BatchNormalization"),
+    ([node("Conv", ["x", "w"], "out", group=3)], [CONV], "group must be 1, not 3"),
+    ([node("Conv", ["x", "w"], "out", dilations=[2, 2])], [CONV], "dilations must be"),
+    ([node("Conv", ["x", "w"], "out", pads=[0, 0, 1, 1])], [CONV], "asymmetric, 0 above and 1 below"),
+    ([node("Conv", ["x", "w"], "out", pads=[-1, 0, -1, 0])], [CONV], "pads must be 4 integers from 0"),
+    ([node("Conv", ["x", "w"], "out", strides=[1])], [CONV], "two-dimensional"),
+    ([node("Conv", ["x", "w"], "out", strides=[0, 1])], [CONV], "stride of layer"),
+    ([node("Conv", ["x", "w"], "out", auto_pad="SAME_UPPER")], [CONV], "auto_pad"),
+    ([node("Conv", ["x", "w"], "out", kernel_shape=[5, 5])], [CONV], "kernel_shape must be"),
+    ([node("Conv", ["x", "w"], "out")], [weights("w", 4, 2, 3, 3)], "take 2 channels, but layer 'input' gives 3x8x8"),
+    ([node("Conv", ["x", "w"], "out")], [weights("w", 4, 3, 9, 9)], "larger than the 3x8x8"),
+    ([node("Conv", ["x", "x"], "out")], [], "must be stored in the file"),
+    ([node("Conv", ["x", "w"], "out")], [external()], "tensor 'w' lies in another file"),
+    ([node("Conv", ["x", "w"], "out", extra=1)], [CONV], "attribute 'extra' is not supported"),
+    ([node("Conv", ["x", "w", "b"], "out")], [CONV, weights("b", 5)], "dimensions of the bias"),
+    ([node("MaxPool", ["x"], "out")], [], "no kernel_shape"),
+    ([node("MaxPool", ["x"], "out", kernel_shape=[2, 2], dilations=[2, 1])], [], "dilations"),
+    ([helper.make_node("MaxPool", ["x"], ["out", "i"], name="p", kernel_shape=[2, 2])], [], "2 outputs"),
+    ([node("AveragePool", ["x"], "out", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=1)], [],
+     "count_include_pad must be 0"),
+    ([node("Flatten", ["x"], "f"), node("MatMul", ["f", "w"], "out")], [weights("w", 100, 2)],
+     "take 100 features, but layer 'f' gives 192"),
+    ([node("Gemm", ["x", "v"], "out")], [DENSE], "put a flatten"),
+    ([node("Flatten", ["x"], "f"), node("Gemm", ["f", "v"], "out", alpha=0.5)], [DENSE], "alpha must be 1.0"),
+    ([node("Flatten", ["x"], "f"), node("Gemm", ["f", "v", "b"], "out")], [DENSE, weights("b", 3)], "of 2 elements"),
+    ([node("Flatten", ["x"], "out", axis=2)], [], "axis must be 1"),
+    ([node("Reshape", ["x", "s"], "out")], [shape_of("s", 1, 3, 64)], "only \\[batch, 192\\]"),
+    ([node("Constant", [], "s", value=3), node("Reshape", ["x", "s"], "out")], [], "constants with a tensor"),
+    ([node("Shape", ["x"], "s"), node("Reshape", ["x", "s"], "out")], [], "Shape"),
+    ([node("Relu", ["x"], "s"), node("Reshape", ["x", "s"], "out")], [], "dynamic"),
+    ([node("Add", ["x", "b"], "out")], [weights("b", 3)], "only the bias of a MatMul"),
+    ([node("Softmax", ["x"], "s"), node("Relu", ["s"], "out")], [], "gives a map"),
+    ([node("Flatten", ["x"], "f"), node("Softmax", ["f"], "s"), node("Relu", ["s"], "out")], [], "only at the end"),
+    ([node("Relu", ["b"], "a"), node("Relu", ["a"], "b"), node("Add", ["x", "b"], "out")], [], "cycle"),
+    ([node("Relu", ["nowhere"], "out")], [], "input 'nowhere' is not defined"),
+    ([node("Relu", ["x"], "out"), node("Tanh", ["x"], "out")], [], "defined twice"),
+    ([node("Relu", ["x"], "y")], [], "outputs that layers give"),
+    ([node("Flatten", ["x"], "out")], [], "no layer has weights"),
+    ([node("Conv", ["x", "w"], "c"), node("Flatten", ["x"], "f"), node("MatMul", ["f", "v"], "out")], [CONV, DENSE],
+     "'c' .* read by no layer"),
+    ([node("Gather", ["t", "x"], "out")], [weights("t", 9, 4)], "put it first"),
+])
+def test_what_is_refused_is_named(tmp_path, nodes, tensors, needle) -> None:
+    with pytest.raises(UserError, match=needle) as caught:
+        read(tmp_path, model(nodes, tensors))
+    assert str(caught.value).startswith(str(tmp_path / "net.onnx"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("settings", "needle"), [
+    ({"opset": 12}, "operator set 12 is not supported; export with opset 13"),
+    ({"opset": 999}, "operator set 999"),
+    ({"size": ("n", 3, "height", 8)}, "input 'x' has a dynamic dimension"),
+    ({"size": (1, 3, 8)}, "dimensions"),
+    ({"size": (1, 3, 8, 0)}, "from 1 to"),
+    ({"size": (1, 3, 8, 1 << 20)}, "from 1 to"),
+    ({"size": None}, "no shape"),
+    ({"stated": (1, 5, 6, 6)}, r"'out' is stated as \[5, 6, 6\] behind the batch, but \[4, 6, 6\] follows"),
+])
+def test_models_that_cannot_be(tmp_path, settings, needle) -> None:
+    with pytest.raises(UserError, match=needle):
+        read(tmp_path, model([node("Conv", ["x", "w"], "out")], [CONV], **settings))
+
+
+def test_a_network_has_one_input(tmp_path) -> None:
+    made = model([node("Add", ["x", "y"], "out")])
+    made.graph.input.add(name="y")
+    with pytest.raises(UserError, match="has 2 inputs"):
+        read(tmp_path, made)
+
+
+def test_damaged_files_end_in_one_line(tmp_path) -> None:
+    whole = exported(NETWORKS["digits-cnn"]).SerializeToString()
+    path = tmp_path / "net.onnx"
+    generator = np.random.default_rng(1)
+    refused = 0
+    for trial in range(600):
+        content = bytearray(whole)
+        if trial % 2:
+            del content[int(generator.integers(len(content))):]
+        else:
+            for place in generator.integers(len(content), size=3):
+                content[place] = generator.integers(256)
+        path.write_bytes(content)
+        try:
+            read_onnx(path)
+        except UserError as error:
+            assert "\n" not in str(error)
+            refused += 1
+    assert refused > 300
+
+
+def test_sizes_are_bounded(tmp_path) -> None:
+    path = tmp_path / "net.onnx"
+    with path.open("wb") as file:
+        file.truncate(1 << 31)
+    with pytest.raises(UserError, match="larger than"):
+        read_onnx(path)
+    with pytest.raises(UserError, match="9000 nodes, more than"):
+        read(tmp_path, model([node("Relu", ["x"], f"y{number}") for number in range(9000)]))
+    with pytest.raises(UserError, match="cannot be read"):
+        load_network("nowhere.onnx")
+
+
+def test_shapes_print_as_in_messages() -> None:
+    assert str(Shape((3, 8, 8))) == "3x8x8"
