@@ -1,10 +1,121 @@
-"""From a network to a Plan."""
+"""From a network and an array to a Plan."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from plinth.errors import UserError
+from plinth.model.array import Array
 from plinth.model.network import Network
-from plinth.plan.graph import from_network
+from plinth.plan.cost.models import MODELS, Words
+from plinth.plan.cost.time import Step, StepTime
+from plinth.plan.graph import PlanGraph, from_network
+from plinth.plan.partition import Splits
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
 from plinth.plan.planners import simple
+from plinth.plan.planners.exhaustive import combinations, exhaustive
+from plinth.plan.planners.hypar import hypar
+from plinth.plan.planners.joint import joint
+
+#: Combinations up to which `joint` also looks at what `exhaustive` finds.
+SEEDED_COMBINATIONS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is planned: a graph on an array, how words are counted, how long a step is predicted to take."""
+
+    words: Words
+    time: StepTime
+
+    @property
+    def graph(self) -> PlanGraph:
+        """The network."""
+        return self.words.graph
+
+    @property
+    def levels(self) -> int:
+        """Levels of the array."""
+        return self.time.levels
+
+
+def task(graph: PlanGraph, array: Array, model: str, batch: int) -> Task:
+    """Set up what planners need.
+
+    Raises
+    ------
+    UserError
+        If the dies are no power of two.
+    """
+    levels_of(array.dies)
+    return Task(MODELS[model](graph, batch), StepTime(graph, batch, array))
+
+
+def _joint(given: Task) -> Splits:
+    """`joint`, seeded with the plans of all others and of both models."""
+    graph, levels, words = given.graph, given.levels, given.words
+    seeds = [planner(given) for name, planner in PLANNERS.items() if name not in ("exhaustive", "joint")]
+    for name, make in MODELS.items():
+        other = make(graph, words.batch)
+        seeds += [hypar(other, levels)] if name != words.name else []
+    seeds.append(hypar(words, levels, words.splits))
+    if combinations(graph, levels) <= SEEDED_COMBINATIONS:
+        seeds.append(exhaustive(graph, levels, words.total_bytes))
+    return joint(given.time, words.splits, list(dict.fromkeys(seeds)))
+
+
+#: Planners by the name that --planner takes.
+PLANNERS: dict[str, Callable[[Task], Splits]] = {
+    "data": lambda given: simple.data(given.graph, given.levels),
+    "model": lambda given: simple.model(given.graph, given.levels),
+    "one-weird-trick": lambda given: simple.one_weird_trick(given.graph, given.levels),
+    "hypar": lambda given: hypar(given.words, given.levels),
+    "exhaustive": lambda given: exhaustive(given.graph, given.levels, given.words.total_bytes),
+    "joint": _joint,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a set of splits costs."""
+
+    total_bytes: float
+    predicted_seconds: float
+    step: Step
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A Plan, its costs, and those of the planners that everything is compared with."""
+
+    plan: Plan
+    outcome: Outcome
+    baselines: dict[str, Outcome]
+    #: Where the cycles of tasks come from.
+    cycles_from: str
+
+
+def outcome(given: Task, splits: Splits) -> Outcome:
+    """Words and time of splits."""
+    return Outcome(given.words.total_bytes(splits), given.time.seconds(splits), given.time.step(splits))
+
+
+def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
+                 batch: int = 256) -> Planned:
+    """Plan a network over an array.
+
+    Raises
+    ------
+    UserError
+        If the dies are no power of two, or the planner refuses.
+    """
+    given = task(from_network(network), array, model, batch)
+    splits = PLANNERS[planner](given)
+    found = outcome(given, splits)
+    plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
+                chunk_words=array.die_parameters().chunk_words, splits=splits,
+                predicted_seconds=found.predicted_seconds)
+    baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
+    return Planned(plan, found, baselines, given.time.machine.source)
 
 
 def levels_of(dies: int) -> int:

@@ -1,0 +1,122 @@
+"""Cycles that words take over the links of an array.
+
+Every pair of dies has one shortest way (over the lowest ports). What is sent at once loads the links on its ways;
+it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
+walked pair by pair: their words are taken to load all links evenly, each at the mean distance.
+"""
+
+from collections import deque
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.model.array import Array
+from plinth.plan.partition import KEPT_LEVELS, Exchange, Halvings, Region, exchange_words, pattern
+
+Floats = NDArray[np.float64]
+
+
+class Links:
+    """The links of an array of 2^levels dies."""
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self.levels = array.levels
+        self.walked = self.levels <= KEPT_LEVELS
+        self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
+        self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
+
+    @cached_property
+    def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
+        """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]."""
+        array, dies = self.array, self.array.dies
+        rates = {}
+        for link in array.links:
+            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
+        number = {end: place for place, end in enumerate(rates)}
+        loads = np.zeros((dies, dies, len(number)))
+        hops = np.zeros((dies, dies), dtype=np.int64)
+        for source in range(dies):
+            before: dict[int, tuple[int, int]] = {source: (source, -1)}
+            fresh = deque([source])
+            while fresh:
+                node = fresh.popleft()
+                for port, (other, _) in array.peers[node].items():
+                    if other not in before:
+                        before[other] = (node, port)
+                        fresh.append(other)
+            for target in range(dies):
+                node = target
+                while node != source:
+                    end = before[node]
+                    loads[source, target, number[end]] = 1 / rates[end]
+                    hops[source, target] += 1
+                    node = end[0]
+        return loads.reshape(dies * dies, -1), hops
+
+    @cached_property
+    def _even(self) -> tuple[float, int]:
+        """Cycles of a word spread over all links at the mean distance, and the longest distance."""
+        array = self.array
+        total, longest, sources = 0, 0, range(0, array.dies, max(1, array.dies // 16))
+        for source in sources:
+            distance = {source: 0}
+            fresh = deque([source])
+            while fresh:
+                node = fresh.popleft()
+                for other, _ in array.peers[node].values():
+                    if other not in distance:
+                        distance[other] = distance[node] + 1
+                        fresh.append(other)
+            total += sum(distance[die] for die in range(array.dies))
+            longest = max(longest, *(distance[die] for die in range(array.dies)))
+        mean = total / (len(sources) * max(1, array.dies - 1))
+        capacity = 2 * sum(float(link.rate) for link in array.links)
+        return mean / capacity if capacity else 0.0, longest
+
+    def _cycles(self, words: Floats) -> tuple[float, int]:
+        """Cycles of the most loaded link, and hops of the longest way."""
+        loads, hops = self._ways
+        flat = words.reshape(-1)
+        return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
+
+    def _pattern_cycles(self, source: Region, target: Region, batch: int, channels: int) -> tuple[float, int]:
+        return self._cycles(pattern(source, target, batch, channels, self.levels).astype(np.float64))
+
+    def exchange(self, exchange: Exchange, batch: int) -> float:
+        """Cycles of a transfer between layers."""
+        latency = self.array.link_latency
+        if not self.walked:
+            each, longest = self._even
+            words = exchange_words(exchange, batch, self.levels)
+            return words * each + longest * latency if words else 0.0
+        source, target = exchange.source, exchange.target
+        depth = 1 << max(len(source.batch), len(target.batch))
+        width = 1 << max(len(source.channels), len(target.channels))
+        if batch % depth or exchange.channels % width:
+            cycles, hops = self._unit(source, target, batch, exchange.channels)
+            return cycles * exchange.positions + hops * latency
+        cycles, hops = self._unit(source, target, depth, width)
+        return cycles * (batch // depth) * (exchange.channels // width) * exchange.positions + hops * latency
+
+    def _ring_cycles(self, over: Halvings) -> tuple[float, int]:
+        """Of a message of one word in all rings over the levels: most loaded link, and hops from member to member."""
+        dies = np.arange(1 << self.levels)
+        mask = sum(1 << (self.levels - 1 - level) for level in over)
+        heads, offsets = dies[dies & mask == 0], dies[dies & ~mask == 0]
+        groups = heads[:, None] | offsets
+        words = np.zeros((len(dies), len(dies)))
+        words[groups.reshape(-1), np.roll(groups, -1, axis=1).reshape(-1)] = 2 * (len(offsets) - 1) / len(offsets)
+        return self._cycles(words)
+
+    def ring(self, over: Halvings, words: int) -> float:
+        """Cycles of the reduction of messages of ``words`` in all rings of the dies that differ in the levels."""
+        if not over:
+            return 0.0
+        latency, size = self.array.link_latency, 1 << len(over)
+        if not self.walked:
+            each, _ = self._even
+            return 2 * (size - 1) * words * (1 << (self.levels - len(over))) * each + 2 * (size - 1) * latency
+        cycles, hops = self._rings(over)
+        return words * cycles + 2 * (size - 1) * hops * latency

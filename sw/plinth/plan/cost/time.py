@@ -1,0 +1,209 @@
+"""Predicted time of a training step: compute, and the communication that it cannot hide.
+
+Tasks follow each other as lowering orders them; the slowest die decides each:
+
+    fprop   for every node: the product, beside it bias and activation; reduce to the homes; copy to the readers
+    bprop   backwards: reduce to the home, mask, copy the error; the product for the error of the input; then that
+            for the weights' gradient, whose ring reduction runs beside everything that follows, one after the other
+    step    until the last product and the last reduction have finished
+
+Tile transfers between layers hide behind nothing. Cycles of tasks are those of :mod:`machine`, divided by the die's
+speed; cycles of words those of :mod:`links`.
+"""
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, replace
+
+from plinth.model.array import Array
+from plinth.plan.cost.links import Links
+from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.graph import DP, MP, PlanGraph
+from plinth.plan.partition import Exchange, Layout, Splits, bounds, layout, weight_words
+
+Vector = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Cycles of a node on the slowest die."""
+
+    forward: float
+    #: Mask and sums of the error.
+    backward: float
+    input_error: float
+    update: float
+
+
+@dataclass(frozen=True)
+class Step:
+    """Predicted cycles of a training step, in parts that add up."""
+
+    compute: float
+    #: Transfers between layers.
+    transfers: float
+    #: Weight reductions that nothing hides.
+    exposed: float
+    #: All weight reductions.
+    reductions: float
+
+    @property
+    def cycles(self) -> float:
+        """Of the whole step."""
+        return self.compute + self.transfers + self.exposed
+
+
+def _numbered(shapes: Iterable[Hashable]) -> list[int]:
+    """Numbers of shapes, equal for equal ones."""
+    known: dict[Hashable, int] = {}
+    return [known.setdefault(shape, len(known)) for shape in shapes]
+
+
+class StepTime:
+    """Predicts steps of one network on one array; keeps what it has computed."""
+
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None) -> None:
+        self.graph, self.batch, self.array = graph, batch, array
+        self.machine = die or machine(array.die_parameters())
+        self.links = Links(array)
+        self.levels = array.levels
+        self._speeds = tuple(map(float, array.relative_speeds))
+        # What costs the same is computed once: numbers of nodes and edges of equal shape.
+        inputs = [len(edges) for edges in graph.inputs]
+        self._node_shape = _numbered(((replace(node, name=""), fed) for node, fed in
+                                      zip(graph.nodes, inputs, strict=True)))
+        self._edge_shape = _numbered((edge.elements, edge.channels, graph.nodes[edge.producer].weighted,
+                                      graph.nodes[edge.consumer].weighted) for edge in graph.edges)
+        self._computes: dict[tuple[int, Vector], Compute] = {}
+        self._rings: dict[tuple[int, Vector], float] = {}
+        self._owns: dict[tuple[int, Vector, Vector], float] = {}
+        self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
+        #: For each node, the edge and the consumer that its home goes by.
+        self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
+        self._whole = (DP,) * self.levels
+
+    def home_vector(self, splits: Splits, number: int) -> Vector:
+        """Splits of the node that a node's home goes by."""
+        first = self.first[number]
+        return splits[first] if first >= 0 else self._whole
+
+    def _layout(self, number: int, vector: Vector, first: Vector) -> Layout:
+        return layout(self.graph.nodes[number].weighted, vector, tuple(split != MP for split in first))
+
+    def compute(self, number: int, vector: Vector) -> Compute:
+        """Cycles of a node's tasks on the slowest die."""
+        key = (self._node_shape[number], vector)
+        found = self._computes.get(key)
+        if found is None:
+            found = self._computes[key] = self._compute(number, vector)
+        return found
+
+    def _compute(self, number: int, vector: Vector) -> Compute:
+        node, levels, die = self.graph.nodes[number], self.levels, self.machine
+        here = self._layout(number, vector, self._whole)
+        low, high = bounds(self.batch, here.dp, levels)
+        first, last = bounds(node.input_channels, here.mp, levels)
+        start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, levels)
+        home_low, home_high = bounds(self.batch, here.home.batch, levels)
+        sizes: dict[tuple[int, int, int, int], float] = {}
+        for size, speed in zip(zip(*((two - one).tolist() for one, two in (
+                (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds,
+                strict=True):
+            sizes[size] = min(sizes.get(size, speed), speed)
+        raw = node.raw_elements // node.output_channels
+        kernel = node.weights // (node.input_channels * node.output_channels)
+        each = len(self.graph.inputs[number])
+        worst = [0.0] * 4
+        for (samples, inputs, outputs, home), speed in sizes.items():
+            if node.weighted and node.macs:
+                fprop = die.matrix(samples * raw, outputs, inputs * kernel)
+                update = die.matrix(inputs * kernel, outputs, samples * raw)
+                if node.kind == "convolution":
+                    error = die.matrix(samples * node.input_positions, inputs, outputs * kernel)
+                else:
+                    error = die.matrix(samples, inputs * kernel, outputs)
+            else:
+                fprop = update = error = 0.0
+            # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
+            times = max(1, 0 if node.weighted else each)
+            forward = max(fprop, times * die.vector("forward", home * raw, outputs))
+            backward = times * die.vector("backward", samples * raw, outputs)
+            for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
+                                            error if each else 0.0, update)):
+                worst[place] = max(worst[place], cycles / speed)
+        return Compute(*worst)
+
+    def ring(self, number: int, vector: Vector) -> float:
+        """Cycles of a node's weight reduction."""
+        key = (self._node_shape[number], vector)
+        found = self._rings.get(key)
+        if found is None:
+            node, here = self.graph.nodes[number], self._layout(number, vector, self._whole)
+            found = 0.0
+            if node.weighted:
+                weights, bias = weight_words(node, here, self.levels)
+                found = self.links.ring(here.dp, int((weights + bias).max()))
+            self._rings[key] = found
+        return found
+
+    def own(self, number: int, vector: Vector, first: Vector) -> float:
+        """Cycles in which a node's partial sums go to their homes, or its errors from there; once each way."""
+        if MP not in vector:
+            return 0.0
+        key = (self._node_shape[number], vector, first)
+        found = self._owns.get(key)
+        if found is None:
+            node = self.graph.nodes[number]
+            found = 0.0
+            if node.weighted:
+                here = self._layout(number, vector, first)
+                positions = node.raw_elements // node.output_channels
+                found = sum(self.links.exchange(Exchange(node.name, "", "", None, one, two, node.output_channels,
+                                                         positions), self.batch)
+                            for one, two in ((here.output, here.home), (here.home, here.output)))
+            self._owns[key] = found
+        return found
+
+    def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
+        """Cycles in which an edge's map goes to its reader, and the error comes back."""
+        key = (self._edge_shape[edge], vector, first, reader)
+        found = self._betweens.get(key)
+        if found is None:
+            one = self.graph.edges[edge]
+            home = self._layout(one.producer, vector, first).home
+            need = self._layout(one.consumer, reader, self._whole).input
+            name, positions = self.graph.nodes[one.producer].name, one.elements // one.channels
+            found = sum(self.links.exchange(Exchange(name, "", "", None, source, target, one.channels, positions),
+                                            self.batch) for source, target in ((home, need), (need, home)))
+            self._betweens[key] = found
+        return found
+
+    def step(self, splits: Splits) -> Step:
+        """A step under the given splits."""
+        homes = [self.home_vector(splits, number) for number in range(len(splits))]
+        own = [self.own(number, vector, home) for number, (vector, home) in enumerate(zip(splits, homes, strict=True))]
+        # Forwards and backwards the same words move; half of them stand in either pass.
+        later = [words / 2 for words in own]
+        for number, edge in enumerate(self.graph.edges):
+            later[edge.producer] += self.between(number, splits[edge.producer], homes[edge.producer],
+                                                 splits[edge.consumer]) / 2
+        transfers = 2 * sum(later)
+        computes = [self.compute(number, vector) for number, vector in enumerate(splits)]
+        time = sum(mine.forward for mine in computes) + transfers / 2
+        done = reductions = 0.0
+        for number in range(len(splits) - 1, -1, -1):
+            mine = computes[number]
+            time += later[number] + mine.backward + mine.input_error + mine.update
+            ring = self.ring(number, splits[number])
+            if ring:
+                reductions += ring
+                done = max(done, time) + ring
+        return Step(compute=time - transfers, transfers=transfers, exposed=max(0.0, done - time),
+                    reductions=reductions)
+
+    def cycles(self, splits: Splits) -> float:
+        """Cycles of a step."""
+        return self.step(splits).cycles
+
+    def seconds(self, splits: Splits) -> float:
+        """Seconds of a step."""
+        return self.cycles(splits) / float(self.array.clock_mhz * 1_000_000)

@@ -1,0 +1,136 @@
+"""All levels together, dp, mp and op, for the shortest predicted step.
+
+1. *Seeds*: the plans of every other planner.
+2. *Beam search* along the nodes: a state is the splits of the nodes so far, for all levels at once; states that agree
+   on the frontier (nodes that later ones read, and the first readers that their homes go by) are merged, the cheapest
+   :data:`WIDTH` are kept. Its cost is a sum: compute, transfers, and a share of the weight reductions; the search is
+   made once with all of them exposed and once with all hidden.
+3. *Local improvement* of the best of these under the predicted step itself: all levels of one node, or of two
+   neighbours at one level, change at a time.
+
+Everything is scored by the same predicted step and the best is taken, so no other planner's plan is ever better.
+Up to 4 levels a node may take any of the 3^H combinations; above that those of the seeds, and those in which each
+kind of split stands on neighbouring levels.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import permutations, product
+from typing import Any
+
+from plinth.plan.cost.time import StepTime, Vector
+from plinth.plan.graph import DP, MP, PlanGraph
+from plinth.plan.partition import Splits
+
+#: States that the beam keeps.
+WIDTH = 32
+#: Extensions of states over a whole search; wider graphs get a narrower beam.
+MAXIMUM_EXTENSIONS = 200_000
+#: Steps that local improvement predicts, and nodes of them.
+MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
+#: Levels up to which a node may take any combination, and the combinations that it may take above that.
+ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
+
+
+def vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str],
+            seeds: Iterable[Splits]) -> list[Vector]:
+    """Combinations of splits that the search gives a node."""
+    choices = graph.choices(number, splits)
+    if levels <= ALL_LEVELS:
+        return list(product(choices, repeat=levels))
+    found = dict.fromkeys(seed[number] for seed in seeds)
+    for order in permutations(choices):
+        for counts in product(range(levels + 1), repeat=len(choices)):
+            if sum(counts) == levels and len(found) < MAXIMUM_VECTORS:
+                found[tuple(split for split, count in zip(order, counts, strict=True) for _ in range(count))] = None
+    return list(found)
+
+
+#: Splits so far, the last node's first.
+_Way = tuple[Any, Vector] | None
+#: Cost, splits so far, splits of the nodes that later ones need.
+_State = tuple[float, _Way, dict[int, Vector]]
+
+
+def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], exposed: float) -> Splits:
+    """Cheapest splits that the beam finds if ``exposed`` of every weight reduction counts."""
+    graph = time.graph
+    nodes = len(graph.nodes)
+    width = max(2, min(WIDTH, MAXIMUM_EXTENSIONS // max(1, sum(map(len, candidates)))))
+    last = [max((graph.edges[edge].consumer for edge in edges), default=-1) for edges in graph.outputs]
+    states: list[_State] = [(0.0, None, {})]
+    for number in range(nodes):
+        own = []
+        for vector in candidates[number]:
+            compute = time.compute(number, vector)
+            own.append(compute.forward + compute.backward + compute.input_error + compute.update
+                       + exposed * time.ring(number, vector))
+        needed = {node for node in range(number + 1) if last[node] > number}
+        needed |= {time.first[node] for node in needed if time.first[node] <= number}
+        kept: dict[tuple[Vector, ...], _State] = {}
+        for cost, path, known in states:
+            edges = []
+            for edge in graph.inputs[number]:
+                producer = graph.edges[edge].producer
+                edges.append((edge, producer, known[producer], time.first[producer]))
+            rest = {node: known[node] for node in needed if node != number}
+            for vector, value in zip(candidates[number], own, strict=True):
+                total = cost + value
+                for edge, producer, from_vector, first in edges:
+                    home = vector if first == number else known[first]
+                    total += time.between(edge, from_vector, home, vector)
+                    if first == number and graph.outputs[producer][0] == edge:
+                        total += time.own(producer, from_vector, home)
+                after = {**rest, number: vector} if number in needed else rest
+                key = tuple(after[node] for node in sorted(after))
+                if key not in kept or total < kept[key][0]:
+                    kept[key] = (total, (path, vector), after)
+        states = sorted(kept.values(), key=lambda state: state[0])[:width]
+    found: list[Vector] = []
+    way = states[0][1]
+    while way is not None:
+        way, vector = way
+        found.append(vector)
+    return tuple(reversed(found))
+
+
+def _improve(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
+    """Change a node, or two neighbours at a level, as long as the predicted step gets shorter."""
+    graph = time.graph
+    best, trials = time.cycles(splits), 0
+    improved = True
+    while improved and trials < budget:
+        improved = False
+        for number in graph.planned:
+            changes: list[dict[int, Vector]] = [{number: vector} for vector in candidates[number]]
+            for edge in graph.outputs[number]:
+                reader = graph.edges[edge].consumer
+                for level in range(time.levels):
+                    for one, two in product(graph.choices(number, (DP, MP)), graph.choices(reader, (DP, MP))):
+                        changes.append({node: (*splits[node][:level], split, *splits[node][level + 1:])
+                                        for node, split in ((number, one), (reader, two))})
+            for change in changes:
+                if all(splits[node] == vector for node, vector in change.items()):
+                    continue
+                trials += 1
+                trial = list(splits)
+                for node, vector in change.items():
+                    trial[node] = vector
+                cycles = time.cycles(tuple(trial))
+                if cycles < best * (1 - 1e-9):
+                    splits, best, improved = tuple(trial), cycles, True
+                if trials >= budget:
+                    return splits
+    return splits
+
+
+def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Splits:
+    """Splits with the shortest predicted step that the search finds; of equal ones the first seed."""
+    graph = time.graph
+    if not time.levels:
+        return seeds[0]
+    candidates = [vectors(graph, number, time.levels, splits, seeds) for number in range(len(graph.nodes))]
+    ranked = sorted((*seeds, *(_beam(time, candidates, exposed) for exposed in (1.0, 0.0))), key=time.cycles)
+    budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
+    starts = list(dict.fromkeys(ranked))[:2]
+    improved = [_improve(time, start, candidates, budget) for start in starts]
+    return min((ranked[0], *improved), key=time.cycles)

@@ -1,0 +1,105 @@
+"""The predicted step, and the planner that minimises it: never worse than any other."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from tests.support.plan_graphs import dense, random_chain, random_graph
+
+from plinth.errors import UserError
+from plinth.model.array import ARRAYS, Array, ring
+from plinth.model.zoo import NETWORKS
+from plinth.plan.graph import DP, SPLITS, chain, from_network
+from plinth.plan.planners.exhaustive import exhaustive
+from plinth.plan.planning import PLANNERS, plan_network, task
+
+TORUS = Array(name="torus", topology="torus", dies=8, dimensions=(2, 4), preset="ndp-tiny", link_rate=Fraction(1, 2))
+OTHERS = [name for name in PLANNERS if name not in ("joint", "exhaustive")]
+
+
+@pytest.mark.parametrize("trial", range(16))
+def test_joint_is_never_worse_than_any_other_planner(trial: int) -> None:
+    rng = random.Random(trial)
+    sizes = ((4, 8, 16, 32), (3, 5, 7, 10), (64, 256))[trial % 3]
+    graph = random_chain(rng, rng.randint(1, 6), sizes) if trial % 2 else random_graph(rng, rng.randint(1, 2), sizes)
+    array = (TORUS, ring(4, preset="ndp-tiny"), ARRAYS["full-2"])[trial % 3]
+    for model in ("exact", "published"):
+        given = task(graph, array, model, rng.choice((7, 16, 64)))
+        best = given.time.seconds(PLANNERS["joint"](given))
+        for name in OTHERS:
+            assert best <= given.time.seconds(PLANNERS[name](given)), name
+
+
+def test_the_gap_to_every_combination_is_small() -> None:
+    rng = random.Random(4)
+    gaps = []
+    for _ in range(12):
+        graph = random_chain(rng, 3, (4, 16, 64))
+        given = task(graph, ring(4, preset="ndp-tiny", link_rate=Fraction(1, 4)), "exact", 16)
+        best = given.time.seconds(exhaustive(graph, 2, given.time.cycles, SPLITS))
+        gaps.append(given.time.seconds(PLANNERS["joint"](given)) / best - 1)
+    assert min(gaps) >= -1e-9
+    assert max(gaps) < 0.02
+
+
+def test_the_published_model_keeps_joint_to_its_splits() -> None:
+    given = task(from_network(NETWORKS["sfc"]), ARRAYS["hypar-16"], "published", 256)
+    assert not any("op" in vector for vector in PLANNERS["joint"](given))
+
+
+def test_parts_of_a_step_add_up_and_one_die_has_no_communication() -> None:
+    graph = from_network(NETWORKS["lenet-c"])
+    alone = task(graph, ring(1), "exact", 64)
+    step = alone.time.step(PLANNERS["joint"](alone))
+    assert (step.transfers, step.exposed, step.reductions) == (0, 0, 0)
+    given = task(graph, TORUS, "exact", 64)
+    for name in OTHERS:
+        step = given.time.step(PLANNERS[name](given))
+        assert step.cycles == pytest.approx(step.compute + step.transfers + step.exposed)
+        assert 0 <= step.exposed <= step.reductions
+        assert step.compute < alone.time.step(PLANNERS["data"](alone)).compute
+
+
+def test_slower_links_and_dies_make_longer_steps() -> None:
+    graph = from_network(NETWORKS["digits-mlp"])
+    array = ring(4)
+
+    def seconds(array: Array, planner: str = "model") -> float:
+        given = task(graph, array, "exact", 128)
+        return given.time.seconds(PLANNERS[planner](given))
+
+    assert seconds(replace(array, link_rate=Fraction(1, 8))) > seconds(array)
+    assert seconds(replace(array, link_latency=500)) > seconds(array)
+    assert seconds(replace(array, clock_mhz=Fraction(500))) == pytest.approx(2 * seconds(array))
+    slow = replace(array, speeds=(Fraction(1), Fraction(1), Fraction(1), Fraction(1, 4)))
+    assert seconds(slow) > seconds(array)
+    assert seconds(slow, "joint") <= seconds(slow, "data")
+
+
+def test_a_ring_reduction_takes_what_its_links_allow() -> None:
+    words = 100_000
+    given = task(chain("one", [dense("fc", 10, 10)]), ring(4, link_rate=Fraction(1, 2), link_latency=1), "exact", 4)
+    assert given.time.links.ring((0, 1), words) == pytest.approx(2 * 3 / 4 * words / 0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["alexnet-tower", "fractalnet-4-4"])
+def test_large_arrays_are_planned(name: str) -> None:
+    side = Array(name="torus-256", topology="torus", dies=256, dimensions=(16, 16), preset="ndp-bench")
+    given = task(from_network(NETWORKS[name]), side, "exact", 250)
+    best = PLANNERS["hypar"](given)
+    assert given.time.seconds(best) > 0 and given.words.total_bytes(best) <= given.words.total_bytes(
+        PLANNERS["data"](given))
+
+
+def test_dies_that_cannot_be_halved_are_refused() -> None:
+    with pytest.raises(UserError, match="not 3"):
+        plan_network(NETWORKS["digits-mlp"], ring(3))
+
+
+def test_a_planned_network_states_its_baselines() -> None:
+    found = plan_network(NETWORKS["lenet-c"], ARRAYS["hypar-16"], batch=100)
+    assert found.plan.words * 4 == found.outcome.total_bytes
+    assert set(found.baselines) == {"data", "model"}
+    assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
+    assert all(split == DP for split in found.plan.splits[-1])
