@@ -120,15 +120,15 @@ class Die(wiring.Component):
             connect(m, getattr(router, f"eject_{number}"), getattr(interface, f"eject_{number}"))
         for name in ("advance_out", "advance_in", "error_in"):
             connect(m, getattr(control, name), getattr(interface, name))
-        for block in range(parameters.reduce_blocks):
-            receive = getattr(interface, f"receive_{block}")
-            if collective is None:
-                m.d.comb += receive.ready.eq(1)
+        for number in range(parameters.classes - 1):
+            receive = getattr(interface, f"receive_{number}")
+            if number < parameters.reduce_blocks and collective is not None:
+                connect(m, receive, getattr(collective, f"receive_{number}"))
+                connect(m, getattr(collective, f"send_{number}"), getattr(interface, f"send_{number}"))
             else:
-                connect(m, receive, getattr(collective, f"receive_{block}"))
-                connect(m, getattr(collective, f"send_{block}"), getattr(interface, f"send_{block}"))
+                m.d.comb += receive.ready.eq(1)
         m.d.comb += [
-            interface.error_out.eq(control.error_out),
+            interface.error_out.eq(control.error_out), interface.error_source.eq(control.error_source),
             interface.die.eq(control.die), router.die.eq(control.die),
             router.rate_numerator.eq(control.rate_numerator),
             router.rate_denominator.eq(control.rate_denominator),

@@ -44,7 +44,9 @@ struct Node {
     Memory memory;
     MemoryPorts ports;
     uint32_t task = 0, word = 0, delivered = 0, started = 0, finished = 0, send = 0;
-    bool done_ready = false, advance_ready = false;
+    bool done_ready = false, advance_ready = false, stopped = false;
+    // The die whose error this one has or has heard of.
+    int cause = -1;
 
     Node(uint64_t die, const RingSettings& s, const Arrays& a)
         : memory{a.memory + die * s.words, s.words, s, Random(s.seed * 1000003 + die + 1)} {}
@@ -94,7 +96,13 @@ void drive(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const A
     if (m.advance_out__valid) m.advance_out__payload = a.sends[3 * n.send + 1] | a.sends[3 * n.send + 2] << 10;
     m.error_out = 0;
     for (uint64_t i = 0; i < s.errors; ++i)
-        if (a.errors[2 * i] == cycle && a.errors[2 * i + 1] == die) m.error_out = 1;
+        if (a.errors[2 * i] == cycle && a.errors[2 * i + 1] == die) n.cause = int(die);
+    // A die stops once, and tells the others for what reason.
+    m.error_out = n.cause >= 0 && !n.stopped;
+    if (m.error_out) {
+        m.error_source = uint32_t(n.cause);
+        n.stopped = true;
+    }
     n.memory.cycle = cycle;
     n.ports.drive(n.memory, &m);
     m.clk = 0;
@@ -126,7 +134,10 @@ void sample(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const 
     a.strobes[5 * die + 4] += strobes >> 4 & 4095;
     if (m.advance_out__valid && m.advance_out__ready) ++n.send;
     if (m.advance_in__valid && n.advance_ready) ++a.advances[die * COUNTERS + m.advance_in__payload];
-    if (m.error_in__valid) ++a.reported[die * s.dies + m.error_in__payload];
+    if (m.error_in__valid && n.cause < 0) {
+        n.cause = int(m.error_in__payload);
+        ++a.reported[die * s.dies + n.cause];
+    }
 }
 
 // Outputs of a cycle become inputs of the neighbours, at once or some cycles later. The credits of a link come

@@ -1,23 +1,44 @@
 """Flits and links: what travels between dies.
 
 A packet is a run of flits of one class with the same header sideband, ended by ``tail``. Payload rates
-and "words" count ``data`` only; the sideband travels beside it.
+and "words" count ``data`` only; the sideband travels beside it. Which of the sideband's fields have a meaning
+depends on the class:
+
+=============================  ===========================================================
+class                          fields
+=============================  ===========================================================
+0, control                     ``kind`` (ADVANCE or ERROR), ``source``, ``message``
+1 + b, collective, block b     ``group``, ``message``, ``chunk``
+the last one, tile transfer    ``kind`` (STORE, ADD or ADVANCE), ``source``, the address in
+                               ``message``, ``group`` and ``chunk`` (:func:`address_fields`)
+=============================  ===========================================================
 """
 
-from amaranth.hdl import unsigned
+from typing import Any
+
+from amaranth.hdl import Cat, Value, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 
+#: Chunks that a router's link input holds of each class; a packet has a chunk at most.
+LINK_BUFFER_CHUNKS = 4
 
-class ControlKind(enum.Enum, shape=unsigned(2)):
-    """Single-flit packets of class 0; ``message`` and ``chunk`` hold the argument."""
 
-    #: Advance update counter ``message`` by one.
+class PacketKind(enum.Enum, shape=unsigned(2)):
+    """What a packet of class 0 or of the transfer class asks for."""
+
+    #: A single flit without payload: advance update counter ``message`` by one; in the transfer class once all
+    #: that came before it is in memory.
     ADVANCE = 0
-    #: Die ``source`` has stopped with an error; passed on round the array.
+    #: A single flit without payload, class 0 only: die ``source`` has stopped with an error. It ends at the next
+    #: die on port ``message``.
     ERROR = 1
+    #: The payload goes to consecutive words from the address on.
+    STORE = 2
+    #: The payload is added to what lies there, as FP32.
+    ADD = 3
 
 
 def flit_layout(parameters: DieParameters) -> data.StructLayout:
@@ -28,7 +49,7 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
         "words": unsigned(max(1, (parameters.flit_words - 1).bit_length())),
         "destination": unsigned(parameters.die_bits),
         "source": unsigned(parameters.die_bits),
-        "kind": ControlKind,
+        "kind": PacketKind,
         "group": unsigned(4),
         "message": unsigned(8),
         "chunk": unsigned(20),
@@ -38,6 +59,15 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
         "sequence": unsigned(8),
         "crc": unsigned(16),
     })
+
+
+def address_fields(flit: Any) -> Value:
+    """The fields that hold the word address of a transfer packet's first word, or its counter; 32 bits.
+
+    With an address that is no multiple of ``flit_words`` the first flit's words lie in the lanes from its low
+    part on; all others begin in lane 0.
+    """
+    return Cat(flit.message, flit.group, flit.chunk)
 
 
 class LinkSignature(wiring.Signature):
@@ -55,7 +85,12 @@ class LinkSignature(wiring.Signature):
         })
 
 
+def packet_flits(parameters: DieParameters) -> int:
+    """Flits of the longest packet."""
+    return parameters.chunk_words // parameters.flit_words
+
+
 def link_buffer_flits(parameters: DieParameters) -> int:
-    """Depth of a router input buffer of one class: two chunks, so that a link of up to a chunk's
-    time round trip runs at full rate."""
-    return 2 * parameters.chunk_words // parameters.flit_words
+    """Depth of a router input buffer of one class: a packet may enter a ring where two are free, and does so
+    without waiting if the credits of its predecessors come back within the time of the other two."""
+    return LINK_BUFFER_CHUNKS * packet_flits(parameters)

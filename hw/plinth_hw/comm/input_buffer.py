@@ -8,19 +8,16 @@
 A flit written in cycle t is at the head from t + 1. The head tells what the switch must know before the
 flit is read: whether it ends here, whether it has the same destination as the flit before it in its
 class (then the route found for that one holds), and whether it ends its packet.
-
-Buffers hold what has a meaning: a control flit's source and kind share bits with a collective flit's
-group and chunk.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -37,40 +34,24 @@ class Head(data.Struct):
     tail: unsigned(1)
 
 
+_STORED = ("data", "words", "destination", "source", "kind", "group", "message", "chunk")
+
+
 def stored_layout(parameters: DieParameters) -> data.StructLayout:
     """What a buffer holds of a flit; class and tail are kept apart."""
     flit = flit_layout(parameters)
-    return data.StructLayout({
-        **{name: flit[name].shape for name in ("data", "words", "destination", "message")},
-        "other": data.UnionLayout({
-            "collective": data.StructLayout({name: flit[name].shape for name in ("group", "chunk")}),
-            "control": data.StructLayout({name: flit[name].shape for name in ("source", "kind")}),
-        }),
-    })
+    return data.StructLayout({name: flit[name].shape for name in _STORED})
 
 
 def pack(stored: data.View, flit: data.View) -> list[Any]:
     """Statements that put a flit into its stored form."""
-    control = Cat(flit.source, flit.kind)
-    collective = Cat(flit.group, flit.chunk)
-    return [
-        *(stored[name].eq(flit[name]) for name in ("data", "words", "destination", "message")),
-        stored.other.eq(Mux(flit.traffic_class == 0, control, collective)),
-    ]
+    return [stored[name].eq(flit[name]) for name in _STORED]
 
 
 def unpack(flit: data.View, stored: data.View, traffic_class: Any, tail: Any) -> list[Any]:
-    """Statements that restore a flit; fields without meaning in its class are 0."""
-    control = traffic_class == 0
-    return [
-        *(flit[name].eq(stored[name]) for name in ("data", "words", "destination", "message")),
-        flit.source.eq(Mux(control, stored.other.control.source, 0)),
-        Cat(flit.kind).eq(Mux(control, Cat(stored.other.control.kind), 0)),
-        flit.group.eq(Mux(control, 0, stored.other.collective.group)),
-        flit.chunk.eq(Mux(control, 0, stored.other.collective.chunk)),
-        flit.traffic_class.eq(traffic_class),
-        flit.tail.eq(tail),
-    ]
+    """Statements that restore a flit."""
+    return [*(flit[name].eq(stored[name]) for name in _STORED), flit.traffic_class.eq(traffic_class),
+            flit.tail.eq(tail)]
 
 
 class InputBuffer(wiring.Component):
@@ -145,7 +126,7 @@ class InputBuffer(wiring.Component):
 
         ends_here = flit.destination == self.die
         if not self._local:
-            ends_here |= (flit.traffic_class == 0) & (flit.kind == ControlKind.ERROR)
+            ends_here |= (flit.traffic_class == 0) & (flit.kind == PacketKind.ERROR)
         for number in range(classes):
             m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(3), depth=self._depth, init=[])
             mark, marked = marks.write_port(), marks.read_port(domain="comb")
@@ -154,7 +135,7 @@ class InputBuffer(wiring.Component):
             last_destination = Signal(len(self.die), name=f"last_destination_{number}")
             last_known = Signal(name=f"last_known_{number}")
             # An ERROR packet has a route of its own, whatever its destination.
-            is_error = Const(0) if number else flit.kind == ControlKind.ERROR
+            is_error = Const(0) if number else flit.kind == PacketKind.ERROR
             same = last_known & ~is_error & (flit.destination == last_destination)
             m.d.comb += [
                 arrives.eq(self.link.valid & (flit.traffic_class == number)),

@@ -12,10 +12,10 @@ passed, so packets of a class are never mixed, while packets of different classe
 die ends at ``eject_c``; any other leaves by the port that the route table names, which must not be the
 port by which it came. Class 0 goes first, other classes and inputs take turns.
 
-Bubble rule: a control packet that enters a ring direction (from this die, or by a turn) needs two free
-places downstream, one that goes straight on (from port p to port p xor 1) needs one. So a ring of
-control packets always keeps a free place and cannot deadlock. An ERROR packet ends at the next die on
-port 0, whatever its destination.
+Bubble rule for control and transfer packets: one that enters a ring direction (from this die, or by a turn)
+starts when two packets of the greatest length have room downstream, one that goes straight on (from port p to
+port p xor 1) when one has. So a ring always keeps room for a packet and cannot deadlock. An ERROR packet
+leaves by the port that it names and ends at the next die, whatever its destination.
 
 Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject``: 3 to ``eject``; 4 to
 ``link_out``, 7 when the route must be looked up because the destination differs from that of the
@@ -31,7 +31,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout, link_buffer_flits
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
 from plinth_hw.comm.queue import Queue, round_robin
 from plinth_hw.isa.parameters import DieParameters
@@ -73,8 +73,8 @@ class Router(wiring.Component):
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
         first flit arrives later; meant for an idle network.
     injected_words, transit_words : Out
-        Payload words that left for a link in this cycle, from this die and from other dies. Control
-        packets have none.
+        Payload words that left for a link in this cycle, from this die and from other dies. ADVANCE and
+        ERROR packets have none.
     port_words : Out, array
         Payload words sent on each link in this cycle.
     """
@@ -138,7 +138,7 @@ class Router(wiring.Component):
                 onward = head.present & ~head.own & (head.same | resolved[index][number])
                 want = {
                     ("link", port): onward & (route[index][number] == port)
-                    & room[port].may(number, index, enters=index != port ^ 1)
+                    & room[port].may(number, index, enters=index in (local, port) or index != port ^ 1)
                     for port in range(ports) if port != index
                 }
                 if number == 0 or index != local:
@@ -205,7 +205,8 @@ class Router(wiring.Component):
             write.addr.eq(self.route_write.destination),
             write.data.eq(self.route_write.port),
         ]
-        source, to_port_0 = Signal(range(len(inputs))), Signal()
+        source = Signal(range(len(inputs)))
+        names_port, named_port = Signal(), Signal(self._port_bits)
         waiting = Array(buffer.o.as_value() for buffer in inputs)[source]
         head = data.View(stored_layout(parameters), waiting)
         m.d.comb += [read.addr.eq(head.destination), read.en.eq(1)]
@@ -215,16 +216,15 @@ class Router(wiring.Component):
                 m.d.sync += [last.eq(turn), source.eq(_index(Cat(lookup)))]
                 m.next = "DESTINATION"
             with m.State("DESTINATION"):
-                # Only ERROR packets of this die get here with that kind; they go out on port 0.
-                m.d.sync += to_port_0.eq(Cat(last[::classes]).any()
-                                         & (head.other.control.kind == ControlKind.ERROR))
+                # Only ERROR packets of this die get here with that kind.
+                m.d.sync += [names_port.eq(head.kind == PacketKind.ERROR), named_port.eq(head.message)]
                 m.next = "PORT"
             with m.State("PORT"):
                 for index in range(len(inputs)):
                     for number in range(classes):
                         with m.If(last[index * classes + number]):
                             m.d.sync += [
-                                route[index][number].eq(Mux(to_port_0, 0, read.data)),
+                                route[index][number].eq(Mux(names_port, named_port, read.data)),
                                 resolved[index][number].eq(1),
                             ]
                 m.next = "REQUEST"
@@ -267,7 +267,12 @@ class Router(wiring.Component):
         stored = data.View(stored_layout(self._parameters),
                            _choose(read_grant, [inputs[index].o.as_value() for index in sources]))
         words = Signal(len(self.port_words[0]), name=f"words_{port}")
-        m.d.comb += words.eq(Mux(read & (read_class != 0), stored.words + 1, 0))
+        has_words = Signal(name=f"has_words_{port}")
+        m.d.comb += [
+            has_words.eq(Mux(read_class == self._parameters.transfer_class, stored.kind != PacketKind.ADVANCE,
+                             read_class != 0)),
+            words.eq(Mux(read & has_words, stored.words + 1, 0)),
+        ]
         m.d.sync += [link.valid.eq(read), self.port_words[port].eq(words)]
         with m.If(read):
             m.d.sync += unpack(link.flit, stored, read_class, read_tail)
@@ -328,9 +333,12 @@ class _Holder:
         self._name = name
         self._by: dict[int, Signal] = {}
 
-    def may(self, index: int) -> Value:
+    def has(self, index: int) -> Value:
         by = self._by.setdefault(index, Signal(name=f"held_{self._name}_by_{index}"))
-        return ~self._held | by
+        return self._held & by
+
+    def may(self, index: int) -> Value:
+        return ~self._held | self.has(index)
 
     def sent(self, sends: Value, grant: Value, sources: list[int], tail: Value) -> None:
         with self._m.If(sends):
@@ -345,6 +353,7 @@ class _LinkRoom:
 
     def __init__(self, m: Module, router: Router, port: int):
         self._m = m
+        self._parameters = router.parameters
         self._link = getattr(router, f"link_out_{port}")
         self.injected: Any = 0
         self.transit: Any = 0
@@ -361,10 +370,15 @@ class _LinkRoom:
         self._numerator, self._denominator = router.rate_numerator, router.rate_denominator
 
     def may(self, number: int, index: int, enters: bool) -> Value:
-        credits = self._credits[number]
-        bubble = number == 0 and enters
-        return (self._allowed & (credits[1:].any() if bubble else credits.any())
-                & self._holders[number].may(index))
+        credits, holder = self._credits[number], self._holders[number]
+        return self._allowed & holder.may(index) & Mux(
+            holder.has(index), credits.any(), credits >= self._needed(number, enters))
+
+    def _needed(self, number: int, enters: bool) -> int:
+        """Free places downstream that a packet of a class waits for; collectives have no bubble rule."""
+        if number == self._parameters.transfer_class:
+            return packet_flits(self._parameters) * (1 + enters)
+        return 1 + enters if number == 0 else 1
 
     def sent(self, sends: Value, classes: Value, grant: Value, sources: list[int], tail: Value) -> None:
         m = self._m

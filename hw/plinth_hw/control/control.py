@@ -33,6 +33,11 @@ from plinth_hw.memory.port import ReadPort, WritePort
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
 
 
+def landing_fault_layout(parameters: DieParameters) -> data.StructLayout:
+    """``valid``, and the die that sent the packet."""
+    return data.StructLayout({"valid": unsigned(1), "source": unsigned(parameters.die_bits)})
+
+
 class Control(wiring.Component):
     """What the host sees of a die, and what starts its tasks.
 
@@ -56,15 +61,17 @@ class Control(wiring.Component):
         Memory size in beats.
     read_fault, write_fault : In
         From the crossbar; ``memory_fault`` In(1): from the AXI4 adaptor.
+    landing_fault : In, :func:`landing_fault_layout`
+        A tile's packet named an address beyond the memory.
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
         To and from other dies.
-    error_out : Out(1)
-        Pulse: the other dies are to be told that this one has stopped.
+    error_out : Out(1), error_source : Out
+        Pulse: the other dies are to be told that this one has stopped; and the die that had the error.
     error_in : In(stream of die number)
         Another die has stopped.
-    die, rate_numerator, rate_denominator, route_write : Out
+    die, dies, rate_numerator, rate_denominator, route_write : Out
         Settings of the network.
     """
 
@@ -88,14 +95,15 @@ class Control(wiring.Component):
             "read_fault": In(fault_layout(len(self.readers))),
             "write_fault": In(fault_layout(len(self.writers))),
             "memory_fault": In(1),
+            "landing_fault": In(landing_fault_layout(parameters)),
             "words_read": In(words), "words_written": In(words),
             "injected_words": In(all_links), "transit_words": In(all_links),
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
             "advance_out": Out(stream.Signature(RemoteAdvance)),
             "advance_in": In(stream.Signature(range(parameters.counters))),
-            "error_out": Out(1),
+            "error_out": Out(1), "error_source": Out(parameters.die_bits),
             "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
-            "die": Out(parameters.die_bits),
+            "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
             "rate_numerator": Out(8), "rate_denominator": Out(8),
             "route_write": Out(data.StructLayout({
                 "valid": 1, "destination": parameters.die_bits, "port": port_bits})),
@@ -106,7 +114,7 @@ class Control(wiring.Component):
         parameters = self.parameters
         m.submodules.registers = registers = Registers(parameters)
         m.submodules.scheduler = scheduler = Scheduler(parameters)
-        m.submodules.errors = errors = Errors(6)
+        m.submodules.errors = errors = Errors(7)
         m.submodules.watchdog = watchdog = Watchdog()
         cycle = Signal(64)
         m.d.sync += cycle.eq(cycle + 1)
@@ -135,11 +143,12 @@ class Control(wiring.Component):
             scheduler.host_write_data.eq(registers.host_write_data),
             registers.host_read_data.eq(scheduler.host_read_data),
 
-            self.die.eq(registers.die), self.route_write.eq(registers.route_write),
+            self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
             self.rate_numerator.eq(registers.link_rate[:8]),
             self.rate_denominator.eq(registers.link_rate[8:]),
             self.limit.eq(registers.memory_words >> (parameters.beat_words - 1).bit_length()),
             self.error_out.eq(errors.raised),
+            self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
             self.irq.eq(registers.done | errors.error),
 
             watchdog.limit.eq(registers.watchdog), watchdog.progress.eq(scheduler.progress),
@@ -176,6 +185,15 @@ class Control(wiring.Component):
             errors.cause_5.valid.eq(self.error_in.valid), errors.cause_5.code.eq(ErrorCode.REMOTE),
             errors.cause_5.engine.eq(SCHEDULER), errors.cause_5.die.eq(self.error_in.payload),
             self.error_in.ready.eq(1),
+        ]
+        # A tile of another die is no fault of a task here.
+        own_tile = Signal()
+        m.d.comb += [
+            own_tile.eq(self.landing_fault.source == self.die),
+            errors.cause_6.valid.eq(self.landing_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
+            errors.cause_6.code.eq(Mux(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
+            errors.cause_6.lookup.eq(own_tile),
+            errors.cause_6.die.eq(Mux(own_tile, 0, self.landing_fault.source)),
         ]
         # A hang is to blame on the first engine whose task waits, or else runs.
         hung, found, counter = Signal(8, init=SCHEDULER), Signal(), Signal(8)

@@ -60,7 +60,7 @@ class Errors(wiring.Component):
     lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32)
         Request for the address of the oldest unfinished task of engine ``info.engine``.
     raised : Out(1)
-        Pulse when ``halted`` rises for a cause other than REMOTE: the other dies are to be told.
+        Pulse when ``halted`` has risen: the other dies are to be told.
     """
 
     def __init__(self, causes: int) -> None:
@@ -85,12 +85,13 @@ class Errors(wiring.Component):
         for i in reversed(range(self.causes)):
             with m.If(getattr(self, f"cause_{i}").valid):
                 m.d.comb += chosen.eq(getattr(self, f"cause_{i}"))
+        m.d.sync += self.raised.eq(0)
         with m.If(self.clear):
             m.d.sync += [self.halted.eq(0), self.error.eq(0), self.code.eq(ErrorCode.NONE),
                          self.task.eq(0), self.info.eq(0)]
         with m.Elif(~self.halted & chosen.valid):
-            m.d.comb += self.raised.eq(chosen.code != ErrorCode.REMOTE)
             m.d.sync += [
+                self.raised.eq(1),
                 self.halted.eq(1),
                 self.error.eq(~chosen.lookup),
                 self.lookup_valid.eq(chosen.lookup),

@@ -86,7 +86,7 @@ class Registers(wiring.Component):
         STATUS.
     code, task, info : In
         The error registers.
-    task_base, record_base, watchdog, die, memory_words, link_rate, bases : Out
+    task_base, record_base, watchdog, die, dies, memory_words, link_rate, bases : Out
         Registers.
     record_count, record_write, record_data : In, Out, Out
         RECORD_COUNT; written only while not ``running``.
@@ -123,6 +123,7 @@ class Registers(wiring.Component):
             "record_base": Out(bits),
             "watchdog": Out(32),
             "die": Out(parameters.die_bits),
+            "dies": Out(parameters.die_bits + 1, init=1 << parameters.die_bits),
             "memory_words": Out(32, init=0xFFFFFFFF),
             "link_rate": Out(16, init=rate_word(parameters.link_rate)),
             "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
@@ -271,6 +272,7 @@ class Registers(wiring.Component):
         for register, value in ((Register.TASK_BASE, self.task_base),
                                 (Register.RECORD_BASE, self.record_base),
                                 (Register.WATCHDOG, self.watchdog), (Register.DIE, self.die),
+                                (Register.DIES, self.dies),
                                 (Register.MEMORY_WORDS, self.memory_words),
                                 (Register.LINK_RATE, self.link_rate)):
             with m.Case(register):

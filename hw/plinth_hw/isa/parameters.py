@@ -104,8 +104,13 @@ class DieParameters:
 
     @property
     def classes(self) -> int:
-        """Traffic classes: 0 for control packets, 1 + b for reduce block b."""
-        return 1 + self.reduce_blocks
+        """Traffic classes: 0 for control packets, 1 + b for reduce block b, the last one for tile transfers."""
+        return 2 + self.reduce_blocks
+
+    @property
+    def transfer_class(self) -> int:
+        """The traffic class of tile transfers."""
+        return self.classes - 1
 
     @property
     def beat_bytes(self) -> int:

@@ -44,6 +44,8 @@ class Register(IntEnum):
     MEMORY_WORDS = 0x030
     #: RW: link rate, numerator (bits 7:0) and denominator (15:8), in flits a cycle
     LINK_RATE = 0x034
+    #: RW: dies of the array; a transfer to a die number from this one on is BAD_DIE
+    DIES = 0x038
     #: RO: cycles since reset (64 bits)
     CYCLE = 0x040
     #: RO: payload words that entered the network here (64 bits)

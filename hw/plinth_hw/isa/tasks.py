@@ -30,7 +30,7 @@ class Engine(enum.Enum, shape=unsigned(4)):
     VECTOR = 1
     #: Ring-reduce collective engine.
     COLLECTIVE = 2
-    #: Strided memory-to-memory transfer (DMA).
+    #: Strided or indexed tiles from this die's memory to any die's.
     TRANSFER = 3
 
 
@@ -58,8 +58,10 @@ class CollectiveOperation(enum.Enum, shape=unsigned(4)):
 
 
 class TransferOperation(enum.Enum, shape=unsigned(4)):
-    #: Strided 3-D copy within die memory.
+    #: Words of the source tile are stored in the destination tile.
     COPY = 0
+    #: They are added to what lies there, as FP32.
+    ADD = 1
 
 
 class UpdateOperation(enum.Enum, shape=unsigned(4)):
@@ -378,7 +380,9 @@ class CollectiveBody(data.Struct):
 
 
 class TransferBody(data.Struct):
-    """``planes`` x ``rows`` x ``columns`` words; columns are contiguous on both sides."""
+    """``planes`` x ``rows`` x ``columns`` words of this die's memory go to this or another die's; columns are
+    contiguous on both sides. Both addresses are formed with this die's base registers. In a side that is
+    indexed, row r of plane p begins at the plane's address plus ``index[p * rows + r]`` times the row stride."""
 
     #: First word read.
     source: Pointer
@@ -398,6 +402,24 @@ class TransferBody(data.Struct):
     destination_row_stride: unsigned(32)
     #: Words from plane to plane of the destination.
     destination_plane_stride: unsigned(32)
+    # word 9
+    #: Die that the destination tile lies on, with ``remote``.
+    destination_die: unsigned(10)
+    #: The destination lies on ``destination_die``; else on this die.
+    remote: unsigned(1)
+    #: Source rows are indexed.
+    gather: unsigned(1)
+    #: Destination rows are indexed.
+    scatter: unsigned(1)
+    #: Advance ``arrival`` on the destination's die once the tile is in its memory.
+    arrival_enable: unsigned(1)
+    reserved0: unsigned(2)
+    #: Counter of the destination's die.
+    arrival: unsigned(8)
+    reserved1: unsigned(8)
+    # word 10
+    #: First word of the list of row numbers, in this die's memory.
+    index: Pointer
 
 
 #: Body layout of each engine.
@@ -459,8 +481,12 @@ class ErrorCode(enum.Enum, shape=unsigned(8)):
     REMOTE = 7
     #: The memory answered with an error.
     MEMORY = 8
+    #: A transfer names a die that the array does not have (register DIES).
+    BAD_DIE = 9
+    #: A tile that another die (ERROR_INFO: its number) sent goes beyond MEMORY_WORDS here.
+    BAD_PACKET = 10
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (VectorBody, BODY_WORDS),
-                        (CollectiveBody, 8), (TransferBody, 9), (Record, RECORD_WORDS)):
+                        (CollectiveBody, 8), (TransferBody, 11), (Record, RECORD_WORDS)):
     assert data.Layout.cast(_layout).size == 32 * _words, (_layout, data.Layout.cast(_layout).size)

@@ -1,7 +1,7 @@
-"""Router: rings of 2 and 4, random packets in all classes, credits and backpressure on every side."""
+"""Router: rings, tori, full arrays; random packets in all classes, credits and backpressure on every side."""
 
 from collections import defaultdict, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +12,10 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from tests.support.amaranth_sim import simulate
 from tests.support.refusal import refused
 
-from plinth_hw.comm.flit import ControlKind, LinkSignature, flit_layout, link_buffer_flits
+from plinth.model.array import ARRAYS
+from plinth.model.array import ring as ring_array
+from plinth.model.routes import routes as routes_of
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.queue import Queue
 from plinth_hw.comm.router import Router, inject_buffer_flits
@@ -22,15 +25,18 @@ from plinth_hw.isa.parameters import preset
 PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3)
 LAYOUT = flit_layout(PARAMETERS)
 CLASSES = PARAMETERS.classes
+TRANSFER = PARAMETERS.transfer_class
+LONGEST = packet_flits(PARAMETERS)
 
 
-class RouterRing(wiring.Component):
-    """Routers joined by their links; the local sides are the ports. Port 0 leads to the next die."""
+class RouterArray(wiring.Component):
+    """Routers joined by links (die, port out, other die, port in); the local sides are the ports."""
 
-    def __init__(self, dies):
-        self.dies = dies
+    def __init__(self, dies, links):
+        self.dies, self.links = dies, links
         eject = stream.Signature(LAYOUT)
-        self.routers = [Router(PARAMETERS) for _ in range(dies)]
+        parameters = replace(PARAMETERS, ports=max(2, *(link[1] + 1 for link in links)))
+        self.routers = [Router(parameters) for _ in range(dies)]
         counts = self.routers[0].signature.members
         super().__init__({
             "numerator": In(8), "denominator": In(8),
@@ -45,9 +51,6 @@ class RouterRing(wiring.Component):
         m = Module()
         for i, router in enumerate(self.routers):
             m.submodules[f"router_{i}"] = router
-            following = self.routers[(i + 1) % self.dies]
-            connect(m, router.link_out_0, following.link_in_1)
-            connect(m, following.link_out_1, router.link_in_0)
             connect(m, flipped(getattr(self, f"inject_{i}")), router.inject)
             for c in range(CLASSES):
                 connect(m, getattr(router, f"eject_{c}"), flipped(getattr(self, f"eject_{i}_{c}")))
@@ -58,6 +61,9 @@ class RouterRing(wiring.Component):
                 *(getattr(self, f"{name}_{i}").eq(getattr(router, name))
                   for name in ("injected_words", "transit_words", "port_words")),
             ]
+        for die, port, other, other_port in self.links:
+            connect(m, getattr(self.routers[die], f"link_out_{port}"),
+                    getattr(self.routers[other], f"link_in_{other_port}"))
         return m
 
 
@@ -77,19 +83,24 @@ class Traffic:
     opens: int = 0
 
 
-def packets(rng, dies, die, count, longest=6, to=None):
+def packets(rng, dies, die, count, longest=6, to=None, advances=True):
     """``count`` packets a class for random other dies; fields as they must arrive."""
     flits = [deque() for _ in range(CLASSES)]
     for number in range(CLASSES):
         for packet in range(count):
             target = (die + to) % dies if to else (die + int(rng.integers(1, dies))) % dies
-            length = int(rng.integers(1, longest + 1)) if number else 1
+            most = min(longest, LONGEST) if number == TRANSFER else longest
+            length = int(rng.integers(1, most + 1)) if number else 1
+            kinds = [PacketKind.STORE, PacketKind.ADD, *[PacketKind.ADVANCE] * (advances and length == 1)]
+            kind = kinds[rng.integers(len(kinds))]
             for place in range(length):
                 fields = {"destination": target, "traffic_class": number, "tail": place == length - 1,
                           "message": die, "data": [int(word) for word in rng.integers(0, 1 << 32, 2)]}
                 if number:
                     fields |= {"group": int(rng.integers(16)), "chunk": packet, "words": place % 2}
-                else:
+                if number == TRANSFER:
+                    fields |= {"kind": kind}
+                if number in (0, TRANSFER):
                     fields |= {"source": int(rng.integers(dies))}
                 flits[number].append(flit(**fields))
     return flits
@@ -99,9 +110,9 @@ class Bench:
     """Drives a ring, keeps and checks what comes out."""
 
     def __init__(self, dies, traffic, rate=Fraction(15, 16), routes=None, seed=0, ends=None,
-                 limit_cycles=20_000):
+                 limit_cycles=20_000, links=None):
         self.dies, self.traffic, self.rate = dies, traffic, rate
-        self.ring = RouterRing(dies)
+        self.ring = RouterArray(dies, links or ring_array(dies).directed())
         self.routes = routes or (lambda die, to: int(2 * ((to - die) % dies) > dies))
         self.seed = seed
         self.sent = defaultdict(list)
@@ -189,7 +200,8 @@ class Bench:
                 count for i in range(self.dies) for count in (
                     getattr(ring, f"injected_words_{i}"), getattr(ring, f"transit_words_{i}"),
                     getattr(ring, f"port_words_{i}").as_value())))
-            ports = [[bits & 3, bits >> 2] for bits in counts[2::3]]
+            ports = [[bits >> 2 * port & 3 for port in range(len(self.ring.port_words_0))]
+                     for bits in counts[2::3]]
             self.ports.append(ports)
             for die in range(self.dies):
                 self.words[die] += counts[3 * die], counts[3 * die + 1], sum(ports[die])
@@ -206,7 +218,8 @@ class Bench:
                     assert inside in (None, origin), "packets of a class are mixed"
                     inside = None if self.field(bits, "tail") else origin
                     streams[origin, die, number].append(bits)
-                    words[origin] += self.field(bits, "words") + 1 if number else 0
+                    advance = number == TRANSFER and self.field(bits, "kind") == PacketKind.ADVANCE.value
+                    words[origin] += self.field(bits, "words") + 1 if number and not advance else 0
             for key, flits in streams.items():
                 assert flits == self.sent[key]
         assert (self.words[:, 0] == words).all()
@@ -219,7 +232,7 @@ class Bench:
     (4, 4, 0.7, 0.5, Fraction(15, 16)), (4, 5, 1.0, 0.2, Fraction(3, 7))])
 def test_random(dies, seed, send, receive, rate):
     """Random packets to random dies, over several hops, in all classes at once. No packet crosses from the
-    last die to the first: only control packets may go round."""
+    last die to the first: only control and transfer packets may go round."""
     rng = np.random.default_rng(seed)
     Bench(dies, [Traffic(packets(rng, dies, die, 60 // dies), send, receive) for die in range(dies)], rate,
           routes=lambda die, to: int(to < die), seed=seed).check()
@@ -250,7 +263,7 @@ def test_classes_are_apart():
 def test_rate(rate):
     """A stream of flits gets the rate of the link, no more and no less."""
     count = 40
-    flits = [deque(), *packets(np.random.default_rng(7), 2, 0, count, longest=8)[1:]]
+    flits = [deque(), *packets(np.random.default_rng(7), 2, 0, count, longest=8, advances=False)[1:]]
     total = sum(len(f) for f in flits)
     bench = Bench(2, [Traffic(flits), Traffic([deque() for _ in range(CLASSES)])], rate).check()
     busy = np.array([ports[0][0] > 0 for ports in bench.ports])
@@ -275,19 +288,65 @@ def test_bubble(dies, hops):
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
 
 
-def test_error_packets_take_port_0():
-    """Among advances to the same destination, which go the other way, an ERROR goes to the next die."""
-    def control(kind):
-        return flit(destination=3, traffic_class=0, tail=1, kind=kind, source=0, message=0)
+def only_transfers(rng, dies, die, count, **options):
+    """Transfer packets alone, as long as they may be; options as of :func:`packets`."""
+    mine = packets(rng, dies, die, count, longest=LONGEST, **options)
+    return [*(deque() for _ in range(TRANSFER)), mine[TRANSFER]]
 
-    advance, error = ControlKind.ADVANCE, ControlKind.ERROR
+
+@pytest.mark.parametrize(("dies", "hops", "opens"), [(4, 2, 0), (4, 2, 500), (4, 3, 500), (6, 3, 500)])
+def test_transfers_across_a_ring(dies, hops, opens):
+    """All dies send more than the ring holds across it, all the same way round, and take nothing at first: without
+    the bubble rule every buffer fills with packets that wait for the next one."""
+    rng = np.random.default_rng(dies + hops)
+    traffic = [Traffic(only_transfers(rng, dies, die, 30, to=hops), opens=opens) for die in range(dies)]
+    Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
+
+
+@pytest.mark.parametrize(("name", "seed", "opens"), [("torus-2x4", 2, 300), ("full-4", 3, 300)])
+def test_other_arrays(name, seed, opens):
+    """Random packets to random dies by the shortest ways, transfers most of all. Collectives go one hop."""
+    array = ARRAYS[name]
+    dies, links = array.dies, array.directed()
+    table = routes_of(links, dies)
+    rng = np.random.default_rng(seed)
+    traffic = []
+    for die in range(dies):
+        flits = packets(rng, dies, die, 6, longest=LONGEST)
+        for number in range(1, TRANSFER):
+            flits[number] = deque(packets(rng, dies, die, 10, to=(links[0][2] - links[0][0]) % dies)[number]
+                                  if name == "full-4" else ())
+        flits[TRANSFER].extend(only_transfers(rng, dies, die, 16)[TRANSFER])
+        traffic.append(Traffic(flits, opens=opens))
+    Bench(dies, traffic, Fraction(1), routes=lambda die, to: table[die][to] or 0, seed=seed, links=links).check()
+
+
+def test_transfers_use_the_whole_link():
+    """Packets of full length from one die to the next follow each other at the link's rate."""
+    rng = np.random.default_rng(9)
+    flits = only_transfers(rng, 2, 0, 200, advances=False)
+    total = len(flits[TRANSFER])
+    bench = Bench(2, [Traffic(flits), Traffic([deque() for _ in range(CLASSES)])], Fraction(15, 16)).check()
+    busy = np.array([ports[0][0] > 0 for ports in bench.ports])
+    first, last = busy.nonzero()[0][[0, -1]]
+    assert last - first < total * 16 / 15 + 4
+
+
+@pytest.mark.parametrize("port", [0, 1])
+def test_error_packets_take_the_port_they_name(port):
+    """Among advances to the same destination, which go their way, an ERROR goes to the next die on its port."""
+    def control(kind):
+        return flit(destination=2, traffic_class=0, tail=1, kind=kind, source=0, message=port)
+
+    advance, error = PacketKind.ADVANCE, PacketKind.ERROR
     kinds = [advance, error, advance, error, error]
     others = [deque() for _ in range(CLASSES - 1)]
     traffic = [Traffic([deque(map(control, kinds)), *others]),
                *(Traffic([deque() for _ in range(CLASSES)]) for _ in range(3))]
-    bench = Bench(4, traffic, ends={(3, error.value): 1})
-    assert bench.arrived[1][0] == [control(error)] * 3
-    assert bench.arrived[3][0] == [control(advance)] * 2
+    ends = 3 if port else 1
+    bench = Bench(4, traffic, ends={(2, error.value): ends})
+    assert bench.arrived[ends][0] == [control(error)] * 3
+    assert bench.arrived[2][0] == [control(advance)] * 2
 
 
 def test_bad_parameters():

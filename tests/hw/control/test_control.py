@@ -19,6 +19,8 @@ from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode
 
 TINY = preset("ndp-tiny")
 TASKS, RECORDS = 1024, 2048
+#: Number of the die.
+DIE = 5
 BUSY, DONE, ERROR = 1, 2, 4
 READERS = [None, Engine.MATRIX, Engine.MATRIX, Engine.VECTOR]
 WRITERS = [None, Engine.TRANSFER]
@@ -38,7 +40,7 @@ class System:
         self.memory = MemoryModel(TINY, 4096)
         self.memory.words[TASKS:TASKS + 64 * len(graph)] = np.array(graph, np.uint32).reshape(-1)
         self.started = 0
-        self.error_pulses = 0
+        self.told: list[int] = []
 
         def start(*_: Any) -> None:
             self.started += 1
@@ -51,13 +53,13 @@ class System:
 
     async def _watch(self, ctx: Any) -> None:
         while True:
-            *_, pulse = await ctx.tick().sample(self.dut.error_out)
-            self.error_pulses += pulse
+            *_, pulse, source = await ctx.tick().sample(self.dut.error_out, self.dut.error_source)
+            self.told += [source] * pulse
 
     async def launch(self, ctx: Any, watchdog: int = 0) -> None:
         """Start the graph."""
         for register, value in ((Register.TASK_BASE, TASKS), (Register.RECORD_BASE, RECORDS),
-                                (Register.WATCHDOG, watchdog), (Register.DIE, 5),
+                                (Register.WATCHDOG, watchdog), (Register.DIE, DIE),
                                 (Register.CONTROL, 1)):
             await self.host.put(ctx, register, value)
 
@@ -102,10 +104,10 @@ def test_a_graph_through_registers() -> None:
                 block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
                 assert await system.read_long(ctx, block + EngineRegister.TASKS) == 3 * count
                 assert await host.get(ctx, block + EngineRegister.STATE) == 0
-        assert ctx.get(dut.die) == 5
+        assert ctx.get(dut.die) == DIE
 
     system.run(bench)
-    assert system.error_pulses == 0
+    assert not system.told
 
 
 def test_strobes_reach_their_counters() -> None:
@@ -186,6 +188,10 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
                            Engine.COLLECTIVE.value, 11),
     "an engine without end": ([task(Engine.VECTOR, last=1)], {"watchdog": 150}, ErrorCode.TIMEOUT, TASKS,
                               Engine.VECTOR.value, 0),
+    "a packet beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"landing_fault": 9}, ErrorCode.BAD_PACKET, None,
+                               Engine.TRANSFER.value, 0),
+    "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"landing_fault": DIE},
+                               ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.TRANSFER.value, 0),
     "another die": ([GOOD, waiting(Engine.MATRIX, 1)], {"error_in": 77}, ErrorCode.REMOTE, None, SCHEDULER,
                     0),
 }
@@ -193,9 +199,9 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_errors(name: str) -> None:
-    """Code, task and who are told; the interrupt rises; other dies hear of it, but of their own errors."""
+    """Code, task and who are told; the interrupt rises; other dies hear of it, once."""
     graph, event, code, address, engine, counter = ERRORS[name]
-    unending = 100_000 if set(event) & {"read_fault", "write_fault", "watchdog"} else 30
+    unending = 100_000 if set(event) & {"read_fault", "write_fault", "landing_fault", "watchdog"} else 30
     system = System(graph, longest=unending, error=event.get("error", ErrorCode.NONE))
     dut, host = system.dut, system.host
     for stand_in in system.engines:
@@ -210,6 +216,8 @@ def test_errors(name: str) -> None:
             if side in event:
                 ctx.set(getattr(dut, side), {"valid": 1, "index": event[side]})
         ctx.set(dut.memory_fault, "memory_fault" in event)
+        if "landing_fault" in event:
+            ctx.set(dut.landing_fault, {"valid": 1, "source": event["landing_fault"]})
         if "error_in" in event:
             ctx.set(dut.error_in.payload, event["error_in"])
             ctx.set(dut.error_in.valid, 1)
@@ -218,16 +226,19 @@ def test_errors(name: str) -> None:
             ctx.set(getattr(dut, side), {"valid": 0, "index": 0})
         ctx.set(dut.memory_fault, 0)
         ctx.set(dut.error_in.valid, 0)
+        ctx.set(dut.landing_fault, {"valid": 0, "source": 0})
         if not ctx.get(dut.irq):
             await ctx.tick().until(dut.irq)
         started = system.started
+        other = event.get("error_in", event.get("landing_fault", DIE))
+        other = 0 if other == DIE else other
         assert await host.get(ctx, Register.STATUS) == BUSY | ERROR
         assert await host.get(ctx, Register.ERROR_CODE) == code.value
         if address is not None:
             assert await host.get(ctx, Register.ERROR_TASK) == address
         assert await host.get(ctx, Register.ERROR_INFO) == (
-            engine | counter << 8 | event.get("error_in", 0) << 16)
-        assert system.error_pulses == (code is not ErrorCode.REMOTE)
+            engine | counter << 8 | other << 16)
+        assert system.told == [event.get("error_in", DIE)]
         # Nothing more starts, and the error stays.
         await host.put(ctx, regs.COUNTERS + 4, 100)
         await host.put(ctx, Register.CONTROL, 3)
