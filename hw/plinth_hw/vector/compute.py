@@ -28,7 +28,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort, VectorWritePort
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.function import FunctionUnit
@@ -147,18 +147,14 @@ class ComputeStage(wiring.Component):
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         position = Signal(Position(banks, lines))
         m.d.sync += position.eq(walk.o)
-        a, b, dst = (operand(m, name, banks, lines, getattr(instruction, name), position, walk.along_rows)
-                     for name in ("a", "b", "dst"))
-        source, broadcasts = Signal(Operand(banks, lines)), Signal()
-        m.d.comb += [
-            source.eq(Mux(position.upper, b.as_value(), a.as_value())),
-            broadcasts.eq(Mux(position.upper, broadcast(instruction.b, walk.along_rows),
-                              broadcast(instruction.a, walk.along_rows))),
-        ]
+        region = Signal(VectorRegion)
+        m.d.comb += region.eq(Mux(position.upper, instruction.b.as_value(), instruction.a.as_value()))
+        source, target = (operand(m, name, Operand(banks, lines), given, position, walk.along_rows)
+                          for name, given in (("source", region), ("target", instruction.dst)))
         m.d.sync += [
             self.read.enable.eq(position.valid), self.read.line.eq(source.line),
             self.read.skew.eq(source.skew), self.read.along_rows.eq(source.along_rows),
-            self.read.broadcast.eq(broadcasts),
+            self.read.broadcast.eq(broadcast(region, walk.along_rows)),
         ]
         m.d.comb += [self.read.capacity.eq(0), self.read.column_low.eq(0)]
         steps = {cycle: Signal(_Step(banks, lines), name=f"step_{cycle}")
@@ -167,7 +163,7 @@ class ComputeStage(wiring.Component):
             steps[2].valid.eq(position.valid), steps[2].upper.eq(position.upper),
             steps[2].first.eq(position.first),
             steps[2].last.eq(position.last | ~walk.reduces), steps[2].tail.eq(position.tail),
-            steps[2].target.eq(dst),
+            steps[2].target.eq(target),
         ]
         for cycle in range(3, _LANES + _LONGEST + 1):
             m.d.sync += steps[cycle].eq(steps[cycle - 1])

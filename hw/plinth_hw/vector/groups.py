@@ -48,7 +48,7 @@ class Position(data.StructLayout):
             "valid": unsigned(1),
             #: Group and place along the other direction.
             "group": unsigned(_group_bits(lines)), "k": unsigned(_extent_bits(banks, lines)),
-            #: Lines from the start of a full region.
+            #: Lines from the start of a full region, along rows to the element.
             "lines": unsigned(line_bits(lines)),
             #: Element of the group, for functions.
             "element": unsigned((banks - 1).bit_length()),
@@ -125,7 +125,7 @@ class GroupWalk(wiring.Component):
             o.valid.eq(self.run & (group < groups)), o.group.eq(group), o.k.eq(k),
             o.element.eq(Mux(is_function, step, 0)), o.upper.eq(~is_function & step[0]),
             o.first.eq(k == 0), o.last.eq(k_last), o.tail.eq(following == groups),
-            o.lines.eq(lines + Mux(self.along_rows, group << lane_bits, k)),
+            o.lines.eq(lines + Mux(self.along_rows, Cat(o.element, group), k)),
 
             following.eq(group + 1), following_lines.eq(lines + self.rows),
             step_last.eq(step == Mux(is_function, Mux(o.tail, self.tail, self.banks) - 1, 1)[:lane_bits]),
@@ -171,31 +171,29 @@ def broadcast(region: Any, along_rows: Any) -> Any:
     return Mux(along_rows, region.is_row, region.is_column)
 
 
-def operand(m: Module, name: str, banks: int, lines: int, region: Any, position: Any, along_rows: Any) -> Any:
-    """Command for the element or group of ``region`` at ``position``.
+def operand(m: Module, name: str, shape: Operand, region: Any, position: Any, along_rows: Any) -> Any:
+    """Command for the element or group of ``region`` at ``position``, in the form ``shape``.
 
     With an ``element`` lane 0 gets that element of the group. Lanes 1 .. of an operand that lacks the lanes'
     direction, or for which an element is wanted, carry junk.
     """
-    lane_bits = (banks - 1).bit_length()
     given = Signal(VectorRegion, name=f"{name}_region")
-    command = Signal(Operand(banks, lines), name=f"{name}_command")
+    command = Signal(shape, name=f"{name}_command")
     across = Signal(name=f"{name}_across")
     m.d.comb += [
         given.eq(region), across.eq(broadcast(given, along_rows)),
         command.along_rows.eq(along_rows & ~given.is_row & ~given.is_column),
     ]
+    lines = Signal.like(command.line, name=f"{name}_lines")
+    m.d.comb += command.line.eq(given.line + lines)
     with m.If(given.is_row & given.is_column):
-        m.d.comb += command.line.eq(given.line)
+        m.d.comb += lines.eq(0)
     with m.Elif(across):
-        m.d.comb += [command.line.eq(given.line + position.k[lane_bits:]), command.skew.eq(position.k)]
+        m.d.comb += [lines.eq(position.k[len(command.skew):]), command.skew.eq(position.k)]
     with m.Elif(given.is_row | given.is_column):
-        m.d.comb += [command.line.eq(given.line + position.group), command.skew.eq(position.element)]
+        m.d.comb += [lines.eq(position.group), command.skew.eq(position.element)]
     with m.Else():
-        m.d.comb += [
-            command.line.eq(given.line + position.lines + Mux(along_rows, position.element, 0)),
-            command.skew.eq(position.k + position.element),
-        ]
+        m.d.comb += [lines.eq(position.lines), command.skew.eq(position.k + position.element)]
     return command
 
 
