@@ -14,7 +14,7 @@ The seam to the network is a pair of flit streams a block: ``send_b``, whose cla
 class. Credits and the choice between blocks are the interface's.
 
 Tasks start in order, and their completions are reported in that order. A task whose block still works, or
-waits to be reported, waits, and so do those behind it. Latency: start to the block's first read request 5
+waits to be reported, waits, and so do those behind it. Latency: start to the block's first read request 4
 cycles; see :mod:`reduce_block` for hops. Throughput on long messages: as many flits as the link
 carries. Source: MPT section VI.C, Figure 13(c).
 """
@@ -122,12 +122,24 @@ class CollectiveEngine(wiring.Component):
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
         body = data.View(CollectiveBody, words.as_value())
         staged = Signal()
-        m.d.comb += engine.body.ready.eq(~staged)
+        # Pointers are resolved as they come.
+        word, pointer, pointed = engine.body.payload, Signal(Pointer), Signal(parameters.address_bits)
+        source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
+        base = Array(engine.bases[number] for number in range(len(engine.bases)))
+        m.d.comb += [
+            engine.body.ready.eq(~staged),
+            pointer.eq(word.word), pointed.eq(base[pointer.base] + pointer.offset),
+        ]
         with m.If(engine.body.valid & engine.body.ready):
-            with m.If(engine.body.payload.index < body_words):
-                m.d.sync += words[engine.body.payload.index[:(body_words - 1).bit_length()]].eq(
-                    engine.body.payload.word)
-            m.d.sync += staged.eq(engine.body.payload.last)
+            with m.Switch(word.index):
+                with m.Case(0):
+                    m.d.sync += source.eq(pointed)
+                with m.Case(1):
+                    m.d.sync += destination.eq(pointed)
+                for number in range(2, body_words):
+                    with m.Case(number):
+                        m.d.sync += words[number].eq(word.word)
+            m.d.sync += staged.eq(word.last)
 
         row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
                                        "next_die": parameters.die_bits})
@@ -149,17 +161,13 @@ class CollectiveEngine(wiring.Component):
         chosen, occupied = Signal(len(blocks)), Signal(len(blocks))
         m.d.comb += chosen.eq(Const(1, len(blocks)) << body.message[:log2(len(blocks))])
 
-        operation, needs_block = Signal(4), Signal()
-        pointer, pointed = Signal(Pointer), Signal(parameters.address_bits)
-        source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
+        operation = engine.operation
         beat_log2, chunk_log2 = log2(parameters.beat_words), log2(parameters.chunk_words)
         last_word = Signal(32)
         set_group, gather, sgd = Signal(), Signal(), Signal()
         bad_row, bad_message, alone = Signal(), Signal(), Signal()
-        base = Array(engine.bases[number] for number in range(len(engine.bases)))
         update = body.update.as_value()
         m.d.comb += [
-            pointed.eq(base[pointer.base] + pointer.offset),
             last_word.eq(body.words - 1),
             set_group.eq(operation == CollectiveOperation.SET_GROUP.value),
             gather.eq(operation == CollectiveOperation.ALL_GATHER.value),
@@ -185,38 +193,21 @@ class CollectiveEngine(wiring.Component):
 
         released = Signal(len(blocks))
         m.d.sync += occupied.eq((occupied | started) & ~released)
-        with m.FSM():
-            with m.State("START"):
-                m.d.comb += [
-                    needs_block.eq(engine.operation != CollectiveOperation.SET_GROUP.value),
-                    engine.start.ready.eq(
-                        staged & order.i.ready & ~(needs_block & (occupied & chosen).any())),
-                ]
-                with m.If(engine.start.valid & engine.start.ready):
-                    m.d.sync += operation.eq(engine.operation)
-                    m.next = "SOURCE"
-            with m.State("SOURCE"):
-                m.d.comb += pointer.eq(body.source)
-                m.d.sync += source.eq(pointed)
-                m.next = "DESTINATION"
-            with m.State("DESTINATION"):
-                m.d.comb += pointer.eq(body.destination)
-                m.d.sync += destination.eq(pointed)
-                m.next = "CHECK"
-            with m.State("CHECK"):
-                m.d.comb += [order.i.valid.eq(1), entry.at_once.eq(1)]
-                with m.If(operation > CollectiveOperation.SET_GROUP.value):
-                    m.d.comb += entry.error.eq(ErrorCode.BAD_OPERATION)
-                with m.Elif(Mux(set_group, bad_row, bad_message)):
-                    m.d.comb += entry.error.eq(ErrorCode.BAD_OPERAND)
-                with m.Elif(set_group):
-                    m.d.comb += row_write.en.eq(1)
-                    m.d.sync += known.bit_select(body.group, 1).eq(1)
-                with m.Elif(~(alone & message.gather & message.in_place)):
-                    m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
-                                 entry.block.eq(body.message[:log2(len(blocks))])]
-                m.d.sync += staged.eq(0)
-                m.next = "START"
+        m.d.comb += engine.start.ready.eq(
+            staged & order.i.ready & (set_group | ~(occupied & chosen).any()))
+        with m.If(engine.start.valid & engine.start.ready):
+            m.d.comb += [order.i.valid.eq(1), entry.at_once.eq(1)]
+            m.d.sync += staged.eq(0)
+            with m.If(operation > CollectiveOperation.SET_GROUP.value):
+                m.d.comb += entry.error.eq(ErrorCode.BAD_OPERATION)
+            with m.Elif(Mux(set_group, bad_row, bad_message)):
+                m.d.comb += entry.error.eq(ErrorCode.BAD_OPERAND)
+            with m.Elif(set_group):
+                m.d.comb += row_write.en.eq(1)
+                m.d.sync += known.bit_select(body.group, 1).eq(1)
+            with m.Elif(~(alone & message.gather & message.in_place)):
+                m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
+                             entry.block.eq(body.message[:log2(len(blocks))])]
 
         stalls = [Signal(32, name=f"stall_cycles_{b}") for b in range(len(blocks))]
         sent = [Signal(32, name=f"sent_words_{b}") for b in range(len(blocks))]

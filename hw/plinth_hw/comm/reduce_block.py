@@ -33,7 +33,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.message import Schedule, chunks_in_flight, log2, message_layout, piece_layout
 from plinth_hw.comm.prefetch import Lane, Prefetch, buffer_chunks, chunk_beats
-from plinth_hw.comm.queue import Queue
+from plinth_hw.comm.queue import SECTION, Queue
 from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
 from plinth_hw.isa.parameters import DieParameters
@@ -42,7 +42,7 @@ from plinth_hw.memory.port import ReadPort, WritePort
 #: Places for sums and results; more than the lanes' latency, so that they never wait.
 RESULT_PIECES = 32
 #: Flits that wait for the network interface.
-SEND_FLITS = 4
+SEND_FLITS = SECTION
 
 
 def steps_ahead(parameters: DieParameters) -> int:

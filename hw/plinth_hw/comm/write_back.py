@@ -79,9 +79,11 @@ class WriteBack(wiring.Component):
             self.idle.eq(unanswered == 0),
         ]
         with m.If(step):
-            m.d.sync += [flit.eq(Mux(full, 0, flit + 1)), put.eq(put + full),
-                         number.eq(Mux(piece.tail, 0, number + full))]
-        m.d.sync += taken.eq(taken + (beat.valid & beat.ready))
+            m.d.sync += flit.eq(Mux(full, 0, flit + 1))
+        with m.If(step & full):
+            m.d.sync += [put.eq(put + 1), number.eq(Mux(piece.tail, 0, number + 1))]
+        with m.If(beat.valid & beat.ready):
+            m.d.sync += taken.eq(taken + 1)
         with m.If(ends ^ self.write.response):
             m.d.sync += unanswered.eq(unanswered + Mux(ends, 1, -1))
 
