@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 from plinth import cli
+from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.training import checkpoint
+from plinth.training.session import initial_parameters
 
 
 def run(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -111,3 +115,42 @@ def test_a_failed_run_leaves_no_report_of_an_earlier_one(capsys, tmp_path) -> No
     assert code == 130
     assert "interrupted" in err
     assert not (tmp_path / "report.json").exists()
+
+
+def test_a_checkpoint_holds_layers_of_any_name(tmp_path) -> None:
+    names = ("header", "file", "allow_pickle")
+    network = Network(name="odd", input=Shape((2,)), layers=(
+        *(Dense(name=name, outputs=3) for name in names), SoftmaxCrossEntropy(name="loss")))
+    parameters = initial_parameters(network, 0)
+    checkpoint.save(tmp_path / "w.npz", network, checkpoint.Checkpoint(parameters, 1, 0))
+    found = checkpoint.load(tmp_path / "w.npz", network)
+    assert all(np.array_equal(one, two) for one, two in zip(found.parameters, parameters, strict=True))
+
+
+def test_list_names_networks_arrays_and_presets(capsys) -> None:
+    code, out, _ = run(capsys, "list", "--json")
+    found = json.loads(out)
+    assert code == 0
+    assert {row["name"]: row["parameters"] for row in found["networks"]}["digits-mlp"] == 17_226
+    assert {"hypar-16", "torus-16", "ring-4", "full-4"} <= {row["name"] for row in found["arrays"]}
+    assert "ndp-demo" in {row["name"] for row in found["presets"]}
+    code, out, _ = run(capsys, "list")
+    assert all(row["name"] in out for rows in found.values() for row in rows)
+    assert "\u2026" not in out
+
+
+@pytest.mark.parametrize("what", ["network", "array"])
+def test_schema_prints_json_schema(capsys, what: str) -> None:
+    code, out, _ = run(capsys, "schema", what)
+    assert code == 0
+    assert json.loads(out)["properties"]["version"]
+
+
+def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
+    (tmp_path / "net.yaml").write_text("version: 2\nname: net\ninput: [64]\nlayers:\n"
+                                       "- {name: one, kind: embedding, rows: 17, width: 2}\n"
+                                       "- {name: two, kind: dense, outputs: 10}\n"
+                                       "- {name: loss, kind: softmax-cross-entropy}\n")
+    code, _, err = run(capsys, "train", str(tmp_path / "net.yaml"), "--device", "golden", "--out", str(tmp_path))
+    assert code == 2
+    assert "'one' (embedding) cannot be lowered" in err

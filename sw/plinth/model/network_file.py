@@ -33,7 +33,7 @@ def _layer_from_data(data: Any, where: str) -> Layer:
         if isinstance(data.get("name"), str):
             where = f"{where} ({data['name'][:64]!r})"
         kind = data.get("kind")
-        if kind is not None and kind not in KINDS:
+        if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
             raise UserError(f"{where}: unknown kind {described(kind)}; {nearest(str(kind)[:64], KINDS)}")
         made = KINDS[kind] if kind is not None else Layer
     else:

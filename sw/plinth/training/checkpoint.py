@@ -30,6 +30,11 @@ class Checkpoint:
     seed: int
 
 
+def _key(layer: str) -> str:
+    """Name of a layer's array: its own, unless the header or an argument of numpy's is called so."""
+    return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") else layer
+
+
 def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     """Write a checkpoint; a killed write leaves the former file as it was.
 
@@ -39,7 +44,7 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
         If the file cannot be written.
     """
     arrays: dict[str, Any] = {
-        layer.name: values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
+        _key(layer.name): values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
                          "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted]})
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -72,13 +77,13 @@ def load(path: Path, network: Network) -> Checkpoint:
         with np.load(path, allow_pickle=False) as file:
             header = json.loads(bytes(file["header"]).decode())
             if not isinstance(header, dict) or header.get("version") != CHECKPOINT_VERSION:
-                raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}")
+                raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}; train again with --save")
             if header.get("network") != network.name:
                 raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
             parameters = []
             for layer in network.weighted:
                 wanted = network.layer_parameters(layer.name)
-                values = file[layer.name]
+                values = file[_key(layer.name)]
                 if values.dtype != np.float32 or values.shape != (wanted,):
                     raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
                                     f"{list(values.shape)}, not float32 [{wanted}]")

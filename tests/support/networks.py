@@ -1,0 +1,73 @@
+"""Random networks: graphs of every kind of layer, whose shapes follow."""
+
+from numpy.random import Generator
+
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Embedding,
+    Flatten,
+    Join,
+    Layer,
+    MaxPool,
+    MeanPool,
+    MeanSquaredError,
+    Relu,
+    Shape,
+    Sigmoid,
+    SoftmaxCrossEntropy,
+    Tanh,
+)
+from plinth.model.network import Network
+
+
+def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:
+    """A network of about so many layers over maps of at most ``channels`` x ``size`` x ``size``."""
+
+    def below(limit: int, low: int = 1) -> int:
+        return int(generator.integers(low, limit + 1))
+
+    def pair(limit: int, low: int = 1) -> tuple[int, int]:
+        return below(limit, low), below(limit, low)
+
+    found: list[Layer] = []
+    shapes: dict[str, Shape] = {}
+
+    def add(layer: Layer) -> None:
+        inputs = layer.inputs or (found[-1].name,)
+        found.append(layer)
+        shapes[layer.name] = layer.output([shapes[name] for name in inputs])
+
+    embedded = generator.random() < 0.15
+    flat = embedded or generator.random() < 0.3
+    shapes["input"] = Shape((below(channels),) if flat else (below(channels), below(size, 4), below(size, 4)))
+    if embedded:
+        add(Embedding(name="rows", inputs=("input",), rows=below(100), width=below(channels)))
+    for number in range(below(layers)):
+        last = found[-1].name if found else "input"
+        source = shapes[last]
+        name = f"layer{number}"
+        alike = [other for other, shape in shapes.items() if shape == source and other not in ("input", last)]
+        choice = generator.random()
+        if choice < 0.2:
+            add([Relu, Tanh, Sigmoid][below(3) - 1](name=name, inputs=(last,)))
+        elif choice < 0.4 and alike and last != "input":
+            add([Add, Join][below(2) - 1](name=name, inputs=(last, alike[below(len(alike)) - 1])))
+        elif source.flat:
+            add(Dense(name=name, inputs=(last,), outputs=below(channels * 4), bias=bool(below(2) - 1)))
+        elif choice < 0.6 and min(source[1:]) > 2:
+            kernel = pair(3)
+            add([MaxPool, MeanPool][below(2) - 1](name=name, inputs=(last,), kernel=kernel, stride=pair(3),
+                                                  padding=(kernel[0] // 2, 0), ceil=bool(below(2) - 1)))
+        elif choice < 0.65:
+            add(Flatten(name=name, inputs=(last,)))
+        else:
+            kernel = (below(min(3, source[1])), below(min(3, source[2])))
+            add(Convolution(name=name, inputs=(last,), channels=below(channels), kernel=kernel, stride=pair(2),
+                            padding=pair(1, 0), bias=bool(below(2) - 1)))
+    if not shapes[found[-1].name].flat:
+        add(Flatten(name="flatten"))
+    add(Dense(name="classifier", outputs=below(10, 2)))
+    add([SoftmaxCrossEntropy, MeanSquaredError][below(2) - 1](name="loss"))
+    return Network(name="random", input=shapes["input"], layers=tuple(found))
