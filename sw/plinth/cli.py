@@ -25,6 +25,8 @@ from plinth_hw.isa.parameters import PRESETS, preset
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "train_step_utilisation", "ring_efficiency",
                "harness_efficiency", "thread_scaling", "cosim_rate")
+#: Planners of `plinth plan`; `plinth.plan.planning` has them.
+PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
 #: Arrays that a training run can use.
 DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
@@ -229,15 +231,55 @@ def show_list(as_json: bool) -> None:
 
 
 @cli.command()
-@click.argument("what", type=click.Choice(["network", "array"]))
+@click.argument("what", type=click.Choice(["network", "array", "plan"]))
 def schema(what: str) -> None:
     """JSON Schema of the files that describe WHAT."""
     import json
 
     from plinth.model.array_file import array_schema
     from plinth.model.network_file import network_schema
+    from plinth.plan.plan import plan_schema
 
-    click.echo(json.dumps({"network": network_schema, "array": array_schema}[what](), indent=2))
+    made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()
+    click.echo(json.dumps(made, indent=2))
+
+
+@cli.command()
+@click.argument("network")
+@click.option("--array", "array_name", default="hypar-16", show_default=True, help="array by name, or a .yaml file")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), default="joint", show_default=True)
+@click.option("--model", type=click.Choice(["exact", "published"]), default="exact", show_default=True,
+              help="how words are counted: as the dies move them, or as HyPar publishes")
+@click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
+@click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
+def plan(network: str, array_name: str, planner: str, model: str, batch: int, out: Path | None,
+         picture: Path | None, as_json: bool) -> None:
+    """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    import json
+
+    from plinth.model.array_file import load_array
+    from plinth.plan.plan import save_plan
+    from plinth.plan.planning import plan_network
+    from plinth.report.plan import draw_plan, plan_report, show_plan
+
+    if out is not None and out.suffix not in (".yaml", ".yml", ".json"):
+        raise UserError(f"--out {out} must end in .yaml or .json")
+    if picture is not None and picture.suffix != ".png":
+        raise UserError(f"--picture {picture} must end in .png")
+    planned = plan_network(load_network(network), load_array(array_name), planner=planner, model=model, batch=batch)
+    if out is not None:
+        save_plan(out, planned.plan)
+    if picture is not None:
+        draw_plan(picture, planned)
+    if as_json:
+        click.echo(json.dumps(plan_report(planned)))
+    else:
+        show_plan(Console(), planned)
+        for what, path in (("plan", out), ("picture", picture)):
+            if path is not None:
+                click.echo(f"{what}: {path}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import described, is_integer
+from plinth.output import write_whole
 from plinth.plan import partition
 from plinth.plan.graph import LOSS, SPLITS, PlanGraph
 from plinth.plan.partition import MAXIMUM_LEVELS, Exchange, Halvings, Layout, Region, Ring, Splits
@@ -275,6 +276,18 @@ def load_plan(path: Path, graph: PlanGraph) -> Plan:
         As :func:`plan_from_data`, and if the file cannot be read, is too large, or not plain YAML.
     """
     return plan_from_data(read_yaml(path, MAXIMUM_FILE_BYTES), graph, str(path))
+
+
+def save_plan(path: Path, plan: Plan) -> None:
+    """Write a plan, as JSON if the name ends in .json, else as YAML; readers see the old file or the whole new one.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    text = json.dumps(plan.to_data()) + "\n" if path.suffix == ".json" else plan.to_yaml()
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
 
 
 def plan_schema() -> dict[str, Any]:

@@ -1,0 +1,160 @@
+"""A plan for eyes: a table as HyPar's Figure 5, layers across and levels down, and the same as a picture."""
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from plinth.output import write_whole
+from plinth.plan.planning import Outcome, Planned
+
+#: Splits: what they are called, their style in tables, their colour in pictures.
+LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
+         "op": ("model-parallel (output channels)", "green", "#519e3e")}
+
+
+def _number(value: float) -> int | float:
+    """Whole numbers as integers."""
+    return int(value) if value == int(value) else value
+
+
+def plan_report(planned: Planned) -> dict[str, Any]:
+    """What ``plinth plan --json`` prints."""
+    plan, graph = planned.plan, planned.plan.graph
+    weighted = graph.weighted
+    junctions = [number for number, node in enumerate(graph.nodes) if node.junction]
+
+    def splits(numbers: Any) -> list[list[str]]:
+        return [[plan.splits[number][level] for number in numbers] for level in range(plan.levels)]
+
+    def costs(outcome: Outcome) -> dict[str, Any]:
+        return {"total_bytes": _number(outcome.total_bytes), "predicted_seconds": outcome.predicted_seconds}
+
+    step = planned.outcome.step
+    return {
+        "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
+        "dies": plan.dies, "levels": plan.levels, "batch": plan.batch,
+        "layers": [graph.nodes[number].name for number in weighted], "splits": splits(weighted),
+        "junctions": [graph.nodes[number].name for number in junctions], "junction_splits": splits(junctions),
+        **costs(planned.outcome),
+        "predicted_cycles": {"compute": step.compute, "transfers": step.transfers,
+                             "exposed_reductions": step.exposed, "reductions": step.reductions},
+        "cycles_from": planned.cycles_from,
+        "baselines": {name: costs(outcome) for name, outcome in planned.baselines.items()},
+    }
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of 1,000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.3g} TB" if count < 999.5 else f"{count:,.0f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:,.3g} {unit}" if seconds * factor < 999.5 else f"{seconds * factor:,.0f} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def show_plan(console: Console, planned: Planned) -> None:
+    """Print the splits, as many layers side by side as fit, and the totals."""
+    plan, graph = planned.plan, planned.plan.graph
+    console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
+                  f"{plan.planner}, {plan.model} model", highlight=False)
+    columns = [number for number in graph.planned if graph.nodes[number].weighted or graph.nodes[number].junction]
+    room = 0
+    blocks: list[list[int]] = []
+    for number in columns:
+        width = max(2, len(graph.nodes[number].name)) + 2
+        if not blocks or room + width > console.width - 3:
+            blocks.append([])
+            room = 0
+        blocks[-1].append(number)
+        room += width
+    for block in blocks if plan.levels else []:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), collapse_padding=True)
+        table.add_column("")
+        for number in block:
+            table.add_column(graph.nodes[number].name, no_wrap=True, header_style="italic"
+                             if graph.nodes[number].junction else "bold")
+        for level in range(plan.levels):
+            splits = [plan.splits[number][level] for number in block]
+            table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[split][1]) for split in splits))
+        console.print(table)
+        console.print()
+    used = {split for vector in plan.splits for split in vector}
+    console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
+    totals = Table(box=None, pad_edge=False)
+    for heading in ("planner", "moved a step", "of data", "predicted step", "speed-up"):
+        totals.add_column(heading, justify="left" if heading == "planner" else "right")
+    data = planned.baselines["data"]
+    rows = {plan.planner: planned.outcome, **planned.baselines}
+    for name, outcome in rows.items():
+        share = outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0
+        totals.add_row(name, size(outcome.total_bytes), f"{share:.3g}", duration(outcome.predicted_seconds),
+                       f"{data.predicted_seconds / outcome.predicted_seconds:.3g}")
+    console.print(totals)
+    step, cycles = planned.outcome.step, planned.outcome.step.cycles
+    console.print(f"the step: {step.compute / cycles:.1%} compute, {step.transfers / cycles:.1%} transfers between "
+                  f"layers, {step.exposed / cycles:.1%} weight reductions that nothing hides", highlight=False)
+    console.print(f"cycles from {planned.cycles_from}", style="dim", highlight=False)
+
+
+def draw_plan(path: Path, planned: Planned) -> None:
+    """Write the plan as a PNG in one step: layers across, levels down, a colour a split.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch, Rectangle
+
+    plan, graph = planned.plan, planned.plan.graph
+    numbers, levels = list(graph.planned), max(1, plan.levels)
+    across = min(len(numbers), 40)
+    bands = [numbers[start:start + across] for start in range(0, len(numbers), across)]
+    longest = max(len(graph.nodes[number].name) for number in numbers)
+    figure, axes = plt.subplots(len(bands), 1, squeeze=False, layout="constrained",
+                                figsize=(max(6.5, 0.36 * across + 1),
+                                         1.3 + len(bands) * (0.3 * levels + 0.09 * longest + 0.3)))
+    for axis, band in zip(axes[:, 0], bands, strict=True):
+        for place, number in enumerate(band):
+            for level, split in enumerate(plan.splits[number]):
+                axis.add_patch(Rectangle((place, level), 1, 1, facecolor=LOOKS[split][2], edgecolor="white",
+                                         linewidth=1.5))
+                axis.text(place + 0.5, level + 0.5, split, ha="center", va="center", fontsize=7, color="white")
+        axis.set(xlim=(0, across), ylim=(levels, 0))
+        axis.set_xticks([place + 0.5 for place in range(len(band))], [graph.nodes[number].name for number in band],
+                        rotation=90, fontsize=8)
+        axis.set_yticks([level + 0.5 for level in range(plan.levels)],
+                        [f"H{level + 1}" for level in range(plan.levels)], fontsize=8)
+        axis.tick_params(length=0)
+        for side in axis.spines.values():
+            side.set_visible(False)
+    outcome, data = planned.outcome, planned.baselines["data"]
+    figure.suptitle(f"{plan.network} on {plan.array}, batch {plan.batch}, planner {plan.planner}\n"
+                    f"{size(outcome.total_bytes)} a step (data: {size(data.total_bytes)}), "
+                    f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})",
+                    fontsize=9)
+    used = [split for split in LOOKS if any(split in vector for vector in plan.splits[:-1])]
+    if used:
+        figure.legend(handles=[Patch(facecolor=LOOKS[split][2], label=f"{split}  {LOOKS[split][0]}")
+                               for split in used], loc="outside lower center", ncols=1 if across < 12 else len(used),
+                      fontsize=8, frameon=False)
+    dpi = min(150, 50_000 / figure.get_figheight())
+    try:
+        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=dpi))
+    finally:
+        plt.close(figure)

@@ -1,0 +1,85 @@
+"""``plinth plan``: the table, the JSON, the files, and what is refused."""
+
+import json
+
+import pytest
+
+from plinth import cli
+from plinth.model.zoo import NETWORKS
+from plinth.plan.graph import from_network
+from plinth.plan.plan import load_plan
+from plinth.plan.planning import PLANNERS
+
+
+def run(capsys, *arguments: str) -> str:
+    cli.main(["plan", *arguments])
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["plan", *arguments])
+    captured = capsys.readouterr()
+    assert stop.value.code == 2 and captured.out == ""
+    assert captured.err.startswith("plinth: error: ") and captured.err.count("\n") == 1
+    return captured.err
+
+
+def test_json_is_one_object_with_the_promised_keys(capsys) -> None:
+    found = json.loads(run(capsys, "vgg-a", "--planner", "hypar", "--model", "published", "--json"))
+    assert {key: found[key] for key in ("network", "planner", "model", "levels", "batch")} == {
+        "network": "vgg-a", "planner": "hypar", "model": "published", "levels": 4, "batch": 256}
+    assert [len(level) for level in found["splits"]] == [11] * 4
+    conv5_2 = found["layers"].index("conv5_2")
+    assert [level[conv5_2] for level in found["splits"]] == ["dp", "dp", "dp", "mp"]
+    assert f"{found['total_bytes'] / 1e9:.3g}" == "1.47"
+    assert f"{found['baselines']['data']['total_bytes'] / 1e9:.3g}" == "15.9"
+    assert found["predicted_seconds"] > 0 and set(found["baselines"]) == {"data", "model"}
+
+
+def test_junctions_have_splits_of_their_own(capsys) -> None:
+    found = json.loads(run(capsys, "resnet-34", "--planner", "hypar", "--json"))
+    assert len(found["layers"]) == len(NETWORKS["resnet-34"].weighted) == len(found["splits"][0])
+    assert len(found["junctions"]) == 16 == len(found["junction_splits"][3])
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_every_planner_prints_a_table_and_writes_a_plan(planner, capsys, tmp_path) -> None:
+    out = tmp_path / "folder" / "plan.yaml"
+    text = run(capsys, "digits-mlp", "--array", "ring-4", "--planner", planner, "--batch", "30", "--out", str(out))
+    for word in ("fc1", "H1", "H2", "data", "model", "cycles from"):
+        assert word in text
+    plan = load_plan(out, from_network(NETWORKS["digits-mlp"]))
+    assert (plan.planner, plan.dies, plan.batch) == (planner, 4, 30)
+
+
+def test_a_plan_is_written_as_json_and_drawn(capsys, tmp_path) -> None:
+    out, picture = tmp_path / "plan.json", tmp_path / "plan.png"
+    run(capsys, "lenet-c", "--planner", "data", "--array", "ring-1", "--out", str(out), "--picture", str(picture))
+    assert json.loads(out.read_text())["levels"] == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json", "plan.png"]
+
+
+def test_the_command_names_the_planners_that_there_are() -> None:
+    assert tuple(PLANNERS) == cli.PLANNER_NAMES
+
+
+def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None:
+    assert "65,536" in refused(capsys, "vgg-a", "--planner", "exhaustive")
+    assert "nosuch" in refused(capsys, "nosuch")
+    assert "nosuch" in refused(capsys, "lenet-c", "--array", "nosuch")
+    assert "--batch" in refused(capsys, "lenet-c", "--batch", "0")
+    assert ".yaml" in refused(capsys, "lenet-c", "--out", str(tmp_path / "plan.txt"))
+    assert ".png" in refused(capsys, "lenet-c", "--picture", str(tmp_path / "plan.jpg"))
+    array = tmp_path / "three.yaml"
+    array.write_text("{version: 1, name: three, topology: ring, dies: 3, preset: ndp-tiny}\n")
+    assert "not 3" in refused(capsys, "lenet-c", "--array", str(array))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert "cannot be written" in refused(capsys, "lenet-c", "--planner", "data", "--out", str(blocked / "plan.yaml"))
+
+
+def test_the_schema_is_printed(capsys) -> None:
+    cli.main(["schema", "plan"])
+    assert json.loads(capsys.readouterr().out)["title"] == "Plan"
