@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from types import MappingProxyType
 
 from plinth.model.layers import (
     MAXIMUM_ELEMENTS,
@@ -160,10 +159,10 @@ class Network:
             outputs[layer.name] = layer.output(inputs)
             found[layer.name] = LayerShapes(
                 inputs=inputs, output=outputs[layer.name],
-                parameters=MappingProxyType(layer.parameter_shapes(inputs)),
+                parameters=layer.parameter_shapes(inputs),
                 input_errors=tuple(None if name == INPUT else shape
                                    for name, shape in zip(layer.inputs, inputs, strict=True)))
-        return MappingProxyType(found)
+        return found
 
     @cached_property
     def _by_name(self) -> dict[str, Layer]:

@@ -1,5 +1,7 @@
 """Networks: shapes that follow, graphs that hold, and what is said where they do not."""
 
+import pickle
+
 import pytest
 
 from plinth.model.layers import (
@@ -149,3 +151,11 @@ def test_sizes_are_bounded() -> None:
         network(FLAT, LOSS, size=(3, 8))
     with pytest.raises(ValueError, match="at least two widths"):
         perceptron("x", (4,))
+
+
+def test_networks_can_be_copied_and_compared() -> None:
+    made = NETWORKS["digits-cnn"]
+    again = pickle.loads(pickle.dumps(made))
+    assert again == made
+    assert hash(again) == hash(made)
+    assert again.shapes["conv1"] == made.shapes["conv1"]
