@@ -41,7 +41,8 @@ def line_bits(lines: int) -> int:
     return max(1, (lines - 1).bit_length())
 
 
-def _command(banks: int, lines: int) -> dict[str, wiring.Member]:
+def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
+    """Members of a command, see :class:`VectorReadPort`."""
     lane_bits = (banks - 1).bit_length()
     return {
         "enable": Out(1),
@@ -70,14 +71,12 @@ class VectorReadPort(wiring.Signature):
         ``j mod B``.
     along_rows : Out(1)
         0: lane l is element (i, j + l); 1: lane l is element (i + l, j).
-    broadcast : Out(1)
-        Only if the port ``broadcasts``: every lane is element (i, j).
     data : In
         B words, ``read_latency`` cycles after the command. Lanes outside the matrix carry junk.
     """
 
-    def __init__(self, banks: int, lines: int, width: int = 32, *, broadcasts: bool = False):
-        super().__init__({**_command(banks, lines), **({"broadcast": Out(1)} if broadcasts else {}),
+    def __init__(self, banks: int, lines: int, width: int = 32):
+        super().__init__({**vector_command(banks, lines),
                           "data": In(data.ArrayLayout(unsigned(width), banks))})
 
 
@@ -87,7 +86,7 @@ class VectorWritePort(wiring.Signature):
     l mod ``words``."""
 
     def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
-        super().__init__({**_command(banks, lines),
+        super().__init__({**vector_command(banks, lines),
                           "mask": Out(banks),
                           "data": Out(data.ArrayLayout(unsigned(width), banks if words is None else words))})
 
@@ -214,7 +213,7 @@ class VectorWriter(wiring.Component):
         skew = Signal(word_bits)
         half = Signal(data.ArrayLayout(unsigned(self.width), self.words), reset_less=True)
         m.d.sync += [skew.eq(self.i.skew), self.o.enable.eq(self.i.enable)]
-        _bank_lines(m, self.i, self.o.line, self.banks)
+        bank_lines(m, self.i, self.o.line, self.banks)
         # The mask turns like the data; one bit a lane, so in one go.
         m.d.sync += self.o.mask.eq(Cat(*rotate(m, "mask", [self.i.mask[lane] for lane in range(self.banks)],
                                                self.i.skew, 0, (self.banks - 1).bit_length(), up=True)))
@@ -233,8 +232,6 @@ class VectorReader(wiring.Component):
     ----------
     banks, lines, width : int
         As of :class:`VectorMemory`.
-    broadcasts : bool
-        Whether the port has ``broadcast``.
 
     Members
     -------
@@ -245,12 +242,11 @@ class VectorReader(wiring.Component):
     #: Cycles from a command to its data.
     latency = 3
 
-    def __init__(self, banks: int, lines: int, width: int = 32, *, broadcasts: bool = False):
+    def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
         self.lines = lines
         self.width = width
-        self.broadcasts = broadcasts
-        super().__init__({"i": In(VectorReadPort(banks, lines, width, broadcasts=broadcasts)),
+        super().__init__({"i": In(VectorReadPort(banks, lines, width)),
                           "o": Out(BankReadPort(banks, lines, width))})
 
     def elaborate(self, platform: object) -> Module:
@@ -259,18 +255,14 @@ class VectorReader(wiring.Component):
         first_bits = lane_bits // 2
         half = Signal(data.ArrayLayout(unsigned(self.width), self.banks), reset_less=True)
         valid = Signal()
-        turn = data.StructLayout({"skew": lane_bits, "broadcast": 1})
-        turns = [Signal(turn, name=f"turn_{cycle}") for cycle in range(1 + self.latency)]
-        m.d.comb += turns[0].skew.eq(self.i.skew)
-        if self.broadcasts:
-            m.d.comb += turns[0].broadcast.eq(self.i.broadcast)
-        m.d.sync += [later.eq(turn) for turn, later in pairwise(turns)]
+        skews = [self.i.skew, *(Signal(lane_bits, name=f"skew_{cycle}") for cycle in range(1, 1 + self.latency))]
+        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
 
         def back(name: str, lanes: data.View, cycle: int, first_bit: int, end_bit: int) -> Value:
-            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], turns[cycle].skew, first_bit,
-                               end_bit, up=False, broadcast=turns[cycle].broadcast if self.broadcasts else None))
+            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], skews[cycle], first_bit, end_bit,
+                               up=False))
 
-        _bank_lines(m, self.i, self.o.line, self.banks)
+        bank_lines(m, self.i, self.o.line, self.banks)
         m.d.sync += [self.o.enable.eq(self.i.enable), valid.eq(self.o.enable)]
         with m.If(valid):
             m.d.sync += half.as_value().eq(back("data", self.o.data, self.latency - 1, 0, first_bits))
@@ -345,7 +337,7 @@ def check_sizes(banks: int, lines: int, width: int = 32) -> None:
         raise ValueError(f"Lines must be at least banks = {banks}, not {lines!r}")
 
 
-def _bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, banks: int) -> None:
+def bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, banks: int) -> None:
     """Registers the line of each bank.
 
     Bank b serves lane l = (b - skew) mod B. Along columns its line is ``line``, or ``line + capacity`` once
@@ -412,6 +404,9 @@ class LineTracker(wiring.Component):
         Where the matrix lies; stable during a walk.
     row, column : In
         Position of lane 0 in the walked matrix, of the beat at hand.
+    shift : In
+        Columns of the walked matrix, fewer than B, from that at ``base`` to the walk's column 0; stable during a
+        walk.
     take : In(1)
         The beat at hand is used up in this cycle; the next cycle shows the following one.
     line, skew, column_low : Out
@@ -425,7 +420,7 @@ class LineTracker(wiring.Component):
         lane_bits = (banks - 1).bit_length()
         super().__init__({
             "base": In(bits), "capacity": In(bits), "along_rows": In(1),
-            "row": In(row_bits), "column": In(signed(column_bits)), "take": In(1),
+            "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
             "line": Out(bits), "skew": Out(lane_bits), "column_low": Out(lane_bits),
         })
 
@@ -440,6 +435,7 @@ class LineTracker(wiring.Component):
         first_row = Signal()
         row_low = Signal(lane_bits)
         column_low = Signal(lane_bits)
+        shifted = Signal.like(self.column + self.shift)
         # Along rows: line of (0, row), which moves by D when the row enters the next B columns.
         stored_column = Signal(bits)
         column_line = Signal(bits)
@@ -448,7 +444,8 @@ class LineTracker(wiring.Component):
             first.eq(self.column <= 0),
             first_row.eq(self.row == 0),
             row_low.eq(self.row[:lane_bits]),
-            column_low.eq(self.column[:lane_bits]),
+            shifted.eq(self.column + self.shift),
+            column_low.eq(shifted[:lane_bits]),
             self.skew.eq(row_low + column_low),
             self.column_low.eq(Mux(self.along_rows, row_low, column_low)),
             step.eq(Mux(self.along_rows, self.banks, self.capacity)),
@@ -460,9 +457,9 @@ class LineTracker(wiring.Component):
         with m.Else():
             m.d.comb += column_line.eq(stored_column)
         with m.If(self.along_rows):
-            m.d.comb += start.eq(column_line + self.column)
+            m.d.comb += start.eq(column_line + shifted)
         with m.Else():
-            m.d.comb += start.eq(self.base + self.row - Mux(self.column < 0, self.capacity, 0))
+            m.d.comb += start.eq(self.base + self.row - Mux(shifted < 0, self.capacity, 0))
         m.d.comb += self.line.eq(Mux(first, start, following))
         with m.If(self.take):
             m.d.sync += [following.eq(self.line + step), stored_column.eq(column_line),
@@ -470,5 +467,5 @@ class LineTracker(wiring.Component):
         return m
 
 
-__all__ = ["BankArray", "LineTracker", "VectorMemory", "VectorReadPort", "VectorReader", "VectorWritePort",
-           "VectorWriter", "check_sizes", "line_bits", "rotate"]
+__all__ = ["BankArray", "BankReadPort", "LineTracker", "VectorMemory", "VectorReadPort", "VectorReader",
+           "VectorWritePort", "VectorWriter", "bank_lines", "check_sizes", "line_bits", "rotate", "vector_command"]

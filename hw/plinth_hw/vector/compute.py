@@ -29,7 +29,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
-from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort, VectorWritePort
+from plinth_hw.memory.scratchpad import BankReadPort, VectorWritePort
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
@@ -37,11 +37,10 @@ from plinth_hw.vector.instructions import Decoded, InstructionFetch
 from plinth_hw.vector.lane import FROM_FP16_SCALE, LOOP_CYCLES, Lane
 from plinth_hw.vector.lane import LATENCIES as LANE_LATENCIES
 from plinth_hw.vector.moves import Task, scratchpad_lines
+from plinth_hw.vector.pairs import PairReader
 
-#: Cycles from a step of the walk to its first operand: two of commands, then the scratchpad's.
-_OPERAND = 2 + VectorMemory.read_latency
-#: To the lanes.
-_LANES = _OPERAND + 2
+#: Cycles from a step of the walk to the lanes: two of commands, then the operands'.
+_LANES = 2 + PairReader.latency
 #: Cycles from the lanes' inputs to the result.
 LATENCIES: dict[VectorOp, int] = {**LANE_LATENCIES, VectorOp.FUNCTION: 1 + FunctionUnit.latency}
 _LONGEST = max(LATENCIES.values())
@@ -60,7 +59,7 @@ class ComputeStage(wiring.Component):
     o : Out stream of Task
         The same task when the scratchpad holds its results.
     body : Out(BodyReadPort)
-    half : Out(1), read : Out(VectorReadPort), write : Out(VectorWritePort)
+    half : Out(1), read : Out(BankReadPort), write : Out(VectorWritePort)
         Which half is used, and how.
     busy : Out(1)
         A program runs.
@@ -72,7 +71,7 @@ class ComputeStage(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "half": Out(1),
-            "read": Out(VectorReadPort(banks, lines, broadcasts=True)),
+            "read": Out(BankReadPort(banks, lines)),
             "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
             "busy": Out(1),
         })
@@ -83,7 +82,9 @@ class ComputeStage(wiring.Component):
         assert LOOP_CYCLES == 2 * BATCH
         m.submodules.fetch = fetch = InstructionFetch()
         m.submodules.walk = walk = GroupWalk(banks, lines)
+        m.submodules.reader = reader = PairReader(banks, lines)
         wiring.connect(m, fetch.body, wiring.flipped(self.body))
+        wiring.connect(m, reader.o, wiring.flipped(self.read))
         task = self.o.payload
         summary = task.summary
         instruction = Signal(Decoded)
@@ -136,13 +137,12 @@ class ComputeStage(wiring.Component):
                     m.next = "IDLE"
         m.d.comb += self.busy.eq(~stage.ongoing("IDLE") & ~stage.ongoing("HAND_ON"))
 
-        steps = self._commands(m, walk, instruction)
-        groups = self._groups(m, walk, instruction, steps)
-        results = self._lanes(m, platform, instruction, is_function, groups, steps[_LANES - 1], walk.reduces)
+        steps = self._commands(m, walk, reader.command, instruction)
+        results = self._lanes(m, platform, instruction, is_function, reader, steps[_LANES - 1], walk.reduces)
         self._write(m, walk, is_function, result_latency, steps, results)
         return m
 
-    def _commands(self, m: Module, walk: GroupWalk, instruction: Any) -> dict[int, Any]:
+    def _commands(self, m: Module, walk: GroupWalk, read: Any, instruction: Any) -> dict[int, Any]:
         """Read commands; returns the steps under way, by cycles since the walk gave them."""
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         position = Signal(Position(banks, lines))
@@ -152,11 +152,11 @@ class ComputeStage(wiring.Component):
         source, target = (operand(m, name, Operand(banks, lines), given, position, walk.along_rows)
                           for name, given in (("source", region), ("target", instruction.dst)))
         m.d.sync += [
-            self.read.enable.eq(position.valid), self.read.line.eq(source.line),
-            self.read.skew.eq(source.skew), self.read.along_rows.eq(source.along_rows),
-            self.read.broadcast.eq(broadcast(region, walk.along_rows)),
+            read.enable.eq(position.valid), read.line.eq(source.line), read.skew.eq(source.skew),
+            read.along_rows.eq(source.along_rows), read.broadcast.eq(broadcast(region, walk.along_rows)),
+            read.second.eq(position.upper),
         ]
-        m.d.comb += [self.read.capacity.eq(0), self.read.column_low.eq(0)]
+        m.d.comb += [read.capacity.eq(0), read.column_low.eq(0)]
         steps = {cycle: Signal(_Step(banks, lines), name=f"step_{cycle}")
                  for cycle in range(2, _LANES + _LONGEST + 1)}
         m.d.sync += [
@@ -169,16 +169,11 @@ class ComputeStage(wiring.Component):
             m.d.sync += steps[cycle].eq(steps[cycle - 1])
         return steps
 
-    def _groups(self, m: Module, walk: GroupWalk, instruction: Any, steps: dict[int, Any],
-                ) -> tuple[list[Any], list[Any], Any]:
-        """Half groups of a and b for the lanes; immediates in place of b."""
-        half = self.parameters.beat_words // 2
-        words = data.ArrayLayout(unsigned(32), half)
-        a_lower, a_upper, b_upper, a, b = (Signal(words, name=name, reset_less=True)
-                                           for name in ("a_lower", "a_upper", "b_upper", "a", "b"))
-        lower, upper = (Cat(self.read.data[lane] for lane in lanes) for lanes in (range(half), range(half, 2 * half)))
-        immediate, no_b = Signal(32), Signal()
-        now, before = steps[_OPERAND], steps[_OPERAND + 1]
+    def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any, reader: PairReader, before: Any,
+               reduces: Any) -> list[Any]:
+        """Results, of the half group given a latency before; ``before``: the step a cycle before its lanes."""
+        results = []
+        immediate = Signal(32)
         with m.Switch(instruction.op):
             with m.Case(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE):
                 m.d.sync += immediate.eq(instruction.immediate)
@@ -186,28 +181,14 @@ class ComputeStage(wiring.Component):
                 m.d.sync += immediate.eq(FROM_FP16_SCALE)
             with m.Default():
                 m.d.sync += immediate.eq(0)
-        m.d.sync += no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
-        with m.If(~now.upper):
-            m.d.sync += [a_lower.eq(lower), a_upper.eq(upper)]
-        m.d.sync += [
-            b_upper.eq(upper),
-            a.eq(Mux(before.upper, a_upper.as_value(), a_lower.as_value())),
-            b.eq(Mux(no_b, 0, Mux(before.upper, b_upper.as_value(), lower))),
-        ]
-        return [a[lane] for lane in range(half)], [b[lane] for lane in range(half)], immediate
-
-    def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any,
-               groups: tuple[list[Any], list[Any], Any], before: Any, reduces: Any) -> list[Any]:
-        """Results, of the half group given a latency before; ``before``: the step a cycle before its lanes."""
-        results = []
-        *sides, immediate = groups
+        m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
         m.submodules.function = function = FunctionUnit()
         m.d.comb += function.function.eq(instruction.function)
-        for number, (a, b) in enumerate(zip(*sides, strict=True)):
+        for number in range(self.parameters.beat_words // 2):
             lane = Lane()
             emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
-            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(a), lane.b.eq(b), lane.immediate.eq(immediate),
-                         lane.again.eq(reduces & ~before.first)]
+            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
+                         lane.immediate.eq(immediate), lane.again.eq(reduces & ~before.first)]
             if number == 0:
                 m.d.comb += function.i.eq(lane.chosen)
                 results.append(Mux(is_function, function.o, lane.o))

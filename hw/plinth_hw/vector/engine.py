@@ -102,26 +102,26 @@ class VectorEngine(wiring.Component):
         """Each half serves the stage that uses it."""
         banks, lines = self._sizes
         load_write, compute_write = VectorWriter(banks, lines), VectorWriter(banks, lines, words=banks // 2)
-        store_read, compute_read = VectorReader(banks, lines), VectorReader(banks, lines, broadcasts=True)
-        m.submodules += [load_write, compute_write, store_read, compute_read]
+        store_read = VectorReader(banks, lines)
+        m.submodules.load_write, m.submodules.compute_write = load_write, compute_write
+        m.submodules.store_read = store_read
         wiring.connect(m, load.write, load_write.i)
         wiring.connect(m, compute.write, compute_write.i)
         wiring.connect(m, store.read, store_read.i)
-        wiring.connect(m, compute.read, compute_read.i)
         halves = [BankArray(banks, lines) for _ in range(2)]
         for number, array in enumerate(halves):
             m.submodules[f"half_{number}"] = array
             for port, (first, first_half), (second, second_half), members in (
                     (array.write, (load_write.o, load.half), (compute_write.o, compute.half), ("mask", "line", "data")),
-                    (array.read, (store_read.o, store.half), (compute_read.o, compute.half), ("line",))):
+                    (array.read, (store_read.o, store.half), (compute.read, compute.half), ("line",))):
                 first_uses = Signal()
                 m.d.comb += [first_uses.eq(first.enable & (first_half == number)),
                              port.enable.eq(first_uses | (second.enable & (second_half == number)))]
                 m.d.comb += [Value.cast(getattr(port, name)).eq(Mux(
                     first_uses, Value.cast(getattr(first, name)), Value.cast(getattr(second, name))))
                     for name in members]
-        for reader, half in ((store_read, store.half), (compute_read, compute.half)):
-            m.d.comb += reader.o.data.eq(Mux(half, *(array.read.data.as_value() for array in reversed(halves))))
+        for port, half in ((store_read.o, store.half), (compute.read, compute.half)):
+            m.d.comb += port.data.eq(Mux(half, *(array.read.data.as_value() for array in reversed(halves))))
 
     def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
                 store: StoreStage) -> None:
