@@ -427,7 +427,7 @@ def _input(graph: _Graph) -> Shape:
         raise graph.error(f"has {len(inputs)} inputs; networks with one are supported")
     value = inputs[0]
     tensor = value.type.tensor_type
-    if not tensor.HasField("shape"):
+    if not tensor.HasField("shape") or not tensor.shape.dim:
         raise graph.error(f"input {value.name[:64]!r} has no shape; export with fixed shapes")
     sizes = _fixed(tensor.shape.dim)[1:] or [1]
     if None in sizes:

@@ -225,6 +225,7 @@ def test_what_is_refused_is_named(tmp_path, nodes, tensors, needle) -> None:
     ({"size": (1, 3, 8, 0)}, "from 1 to"),
     ({"size": (1, 3, 8, 1 << 20)}, "from 1 to"),
     ({"size": None}, "no shape"),
+    ({"size": ()}, "no shape"),
     ({"stated": (1, 5, 6, 6)}, r"'out' is stated as \[5, 6, 6\] behind the batch, but \[4, 6, 6\] follows"),
 ])
 def test_models_that_cannot_be(tmp_path, settings, needle) -> None:
