@@ -1,0 +1,40 @@
+"""Conversions by a lane's adder and multiplier, against the golden model and SoftFloat: every FP16 number, and the
+FP32 numbers about every place where rounding to FP16 changes."""
+
+from typing import Any
+
+import pytest
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from tests.support.arith import OPERATIONS, check, directed, random
+from tests.support.batch import Batch
+
+from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.vector.lane import FROM_FP16_SCALE, LATENCIES, Lane
+
+
+class Conversion(wiring.Component):
+    """A lane that converts; above an FP16 operand lies junk."""
+
+    def __init__(self, op: VectorOp):
+        self.op = op
+        self.latency = LATENCIES[op]
+        super().__init__({"a": In(16 if op is VectorOp.FROM_FP16 else 32), "o": Out(32)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.lane = lane = Lane()
+        m.d.comb += [lane.op.eq(self.op), lane.a.eq(Cat(self.a, ~self.a)), self.o.eq(lane.o)]
+        if self.op is VectorOp.FROM_FP16:
+            m.d.comb += lane.immediate.eq(FROM_FP16_SCALE)
+        return m
+
+
+@pytest.mark.parametrize("op", [VectorOp.TO_FP16, VectorOp.FROM_FP16])
+def test_conversions(op: VectorOp) -> None:
+    operation = OPERATIONS[op.name.lower()]
+    batch = Batch(Conversion(op))
+    check(batch, operation, directed(operation))
+    for operands in random(operation, 5, 200_000):
+        check(batch, operation, operands)
