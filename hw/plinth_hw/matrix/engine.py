@@ -1,4 +1,4 @@
-"""Matrix engine: GEMM tasks on the systolic array.
+"""Matrix engine: GEMM and convolution tasks on the systolic array.
 
 ::
 
@@ -35,7 +35,7 @@ MAXIMUM_TASKS = 255
 
 
 class MatrixEngine(wiring.Component):
-    """Runs GEMM tasks, see :class:`~plinth_hw.isa.tasks.MatrixBody`.
+    """Runs matrix tasks, see :class:`~plinth_hw.isa.tasks.MatrixBody`.
 
     ``payload_words`` of a task are the words of C that it stored, ``busy`` are cycles in which a
     slot of any task was multiplied, ``stall_cycles`` as of :func:`~plinth_hw.control.engine.account`.
@@ -72,7 +72,7 @@ class MatrixEngine(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.parameters
         m.submodules.sequencer = sequencer = Sequencer(geometry)
-        m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span)
+        m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span, clipped=True)
         m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span)
         m.submodules.feeder = feeder = Feeder(geometry)
         m.submodules.array = array = SystolicArray(
@@ -100,7 +100,7 @@ class MatrixEngine(wiring.Component):
 
             array.slot.eq(feeder.slot), array.valid.eq(feeder.valid), array.first.eq(feeder.first),
             array.preload.eq(feeder.preload), array.last.eq(feeder.last),
-            *(array.a[row].eq(feeder.a_read.data[row]) for row in range(parameters.rows)),
+            *(array.a[row].eq(feeder.a_read.data[row][:-1]) for row in range(parameters.rows)),
             *(array.b[column].eq(feeder.b_read.data[column]) for column in range(parameters.columns)),
             array.drain_start.eq(tokens.drain_start), array.load_start.eq(tokens.load_start),
             array.load_data.eq(preload.data),

@@ -10,7 +10,7 @@ arrived, its tile's preload (first step) or drain memory (last step) is ready. O
 bubble of I cycles. Panels, tiles and tasks follow each other without a pause.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -33,6 +33,7 @@ class Feeder(wiring.Component):
     a_steps, b_steps : In
         Complete k steps of the halves of both operand buffers.
     a_read, b_read : Out(VectorReadPort)
+        The highest bit of an element of A says that it lies in the map.
     slot, valid, first, preload, last : Out
         For the array, in the cycle in which the data of the reads are there.
     release : Out(1)
@@ -45,12 +46,11 @@ class Feeder(wiring.Component):
         A tile may end; ``captured`` Out(1): it does, with ``captured_option``.
     hurry : Out(1)
         The next k step has no operands yet.
-    blocked : Out(1)
-        It has, but waits for a preload, or for its drain memory.
-    waiting : Out(1)
-        There are panels that have not been fed to their end.
     useful_macs, issued_macs : Out
-        Multiply-adds of a slot; delayed, both by the same time.
+        Multiply-adds of a slot.
+    blocked, waiting : Out(1)
+        Of a slot without: its operands were there, but no preload, or drain memory; there was a panel to feed. All
+        four come after the slot, by the same time.
     total : Out stream of unsigned(64)
         Useful multiply-adds of each task whose last slot has been fed.
     """
@@ -58,13 +58,14 @@ class Feeder(wiring.Component):
     def __init__(self, geometry: Geometry):
         self.geometry = geometry
         parameters = geometry.parameters
-        port = VectorReadPort(geometry.lanes, 2 * geometry.half_lines, parameters.multiply_format.bits)
+        bits = parameters.multiply_format.bits
+        a_port, b_port = (VectorReadPort(geometry.lanes, 2 * geometry.half_lines, width) for width in (bits + 1, bits))
         steps = data.ArrayLayout(unsigned(geometry.k_bits), 2)
         self.mac_bits = (parameters.rows * parameters.columns).bit_length()
         super().__init__({
             "job": In(stream.Signature(geometry.feed_job)),
             "a_steps": In(steps), "b_steps": In(steps),
-            "a_read": Out(port), "b_read": Out(port),
+            "a_read": Out(a_port), "b_read": Out(b_port),
             "slot": Out(geometry.interleave_log2),
             "valid": Out(1), "first": Out(1), "preload": Out(1), "last": Out(1),
             "release": Out(1), "a_released": Out(1), "b_released": Out(1),
@@ -103,21 +104,21 @@ class Feeder(wiring.Component):
             self.captured_option.eq(job.option),
             jobs.r_en.eq(go & last),
             self.hurry.eq(~fed),
-            self.blocked.eq(fed & ~allowed), self.waiting.eq(jobs.r_rdy),
         ]
         with m.If(go):
             m.d.sync += k.eq(Mux(last, 0, k + 1))
 
         # The step under way.
         step = Signal(data.StructLayout({
-            "valid": 1, "first": 1, "preload": 1, "last": 1, "task_last": 1, "ends": 1, "a_half": 1,
-            "b_half": 1, "option": geometry.option_bits, "rows": geometry.a_bits,
+            "valid": 1, "first": 1, "preload": 1, "last": 1, "task_last": 1, "ends": 1, "blocked": 1, "waiting": 1,
+            "a_half": 1, "b_half": 1, "option": geometry.option_bits, "rows": geometry.a_bits,
             "columns": geometry.b_bits, "k": geometry.k_bits}))
         with m.If(boundary):
             m.d.sync += [
                 step.valid.eq(go), step.first.eq(first), step.preload.eq(job.accumulate),
                 step.last.eq(last & job.last), step.task_last.eq(go & last & job.last & job.task_last),
-                step.ends.eq(go & last), step.a_half.eq(job.a_half), step.b_half.eq(job.b_half),
+                step.ends.eq(go & last), step.blocked.eq(fed & ~allowed), step.waiting.eq(jobs.r_rdy),
+                step.a_half.eq(job.a_half), step.b_half.eq(job.b_half),
                 step.option.eq(job.option), step.rows.eq(job.rows), step.columns.eq(job.columns),
                 step.k.eq(k),
             ]
@@ -153,27 +154,43 @@ class Feeder(wiring.Component):
         return m
 
     def _count(self, m: Module, step: data.View, slot: Signal, boundary: Signal, totals: SyncFIFO) -> None:
-        """Valid rows times valid columns of each slot: limits, then clamp, then product, then sum."""
+        """Valid rows times valid columns of each slot. Valid rows are those within the tile whose element, which is
+        there when the array gets it, lies in the map."""
         geometry, parameters = self.geometry, self.geometry.parameters
         index = Cat(slot, step.option)
-        counts = []
-        for name, limit, size, span in (
-                ("row", step.rows, parameters.rows, lambda option, im, jn: im * parameters.rows),
-                ("column", step.columns, parameters.columns, lambda option, im, jn: jn * parameters.columns)):
+        left = {}
+        for name, limit, span in (
+                ("row", step.rows, lambda option, im, jn: im * parameters.rows),
+                ("column", step.columns, lambda option, im, jn: jn * parameters.columns)):
             start = lookup(m, f"{name}_start", index, geometry.by_slot(span))
-            left = Signal(len(limit), name=f"{name}_left")
-            count = Signal(range(size + 1), name=f"{name}_count")
-            m.d.sync += left.eq(Mux(limit > start, limit - start, 0))
-            m.d.sync += count.eq(Mux(left > size, size, left))
-            counts.append(count)
-        valid = _delayed(m, step.valid, 2)
-        m.d.sync += [self.useful_macs.eq(Mux(valid, counts[0] * counts[1], 0)),
+            left[name] = Signal(len(limit), name=f"{name}_left")
+            m.d.sync += left[name].eq(Mux(limit > start, limit - start, 0))
+        columns = Signal(range(parameters.columns + 1))
+        m.d.sync += columns.eq(Mux(left["column"] > parameters.columns, parameters.columns, left["column"]))
+        within = Signal(parameters.rows)
+        m.d.sync += within.eq(Cat(row < left["row"] for row in range(parameters.rows)))
+        there = FEED_LATENCY - 3
+        inside, rows = Signal(parameters.rows), Signal(range(parameters.rows + 1))
+        real = Cat(self.a_read.data[row][-1] for row in range(parameters.rows))
+        m.d.sync += [inside.eq(_delayed(m, within, there) & real), rows.eq(_population(inside))]
+
+        valid = _delayed(m, step.valid, there + 4)
+        m.d.sync += [self.useful_macs.eq(Mux(valid, rows * _delayed(m, columns, there + 2), 0)),
                      self.issued_macs.eq(Mux(valid, Const(parameters.rows * parameters.columns), 0))]
+        m.d.comb += Cat(self.blocked, self.waiting).eq(_delayed(m, Cat(step.blocked, step.waiting), there + 5))
         total = Signal(64)
         added = Signal(64)
-        task_end = _delayed(m, step.task_last & boundary, 3)
+        task_end = _delayed(m, step.task_last & boundary, there + 5)
         m.d.comb += [added.eq(total + self.useful_macs), totals.w_data.eq(added), totals.w_en.eq(task_end)]
         m.d.sync += total.eq(Mux(task_end, 0, added))
+
+
+def _population(bits: Value) -> Value:
+    """How many bits are set, as a tree."""
+    if len(bits) == 1:
+        return bits
+    half = len(bits) // 2
+    return _population(bits[:half]) + _population(bits[half:])
 
 
 def _delayed(m: Module, value: object, cycles: int) -> Signal:

@@ -10,6 +10,7 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.window import Start, grid_layout, runs_layout
 
 
 def _ceil(value: int, unit: int) -> int:
@@ -106,14 +107,23 @@ class Geometry:
         return [function(option, *self.split(option, slot))  # type: ignore[operator]
                 for option in range(self.options) for slot in range(self.parameters.interleave)]
 
-    def load_job(self, span_bits: int) -> data.StructLayout:
-        """A panel to load: ``k`` steps of ``span`` operands each, from an element address."""
+    def view(self, clipped: bool) -> data.StructLayout:
+        """How an operand lies in memory, in elements."""
+        return data.StructLayout({"grid": grid_layout(self.element_address_bits, clipped),
+                                  "runs": runs_layout(self.element_address_bits)})
+
+    def panel_job(self, span_bits: int) -> data.StructLayout:
+        """A panel to load: ``k`` steps of ``span`` operands each, and where its rows and columns as stored start."""
         return data.StructLayout({
-            "address": unsigned(self.element_address_bits), "stride": unsigned(self.element_address_bits),
-            "k": unsigned(self.k_bits), "span": unsigned(span_bits),
+            "rows_start": Start, "columns_start": Start, "k": unsigned(self.k_bits), "span": unsigned(span_bits),
             #: consecutive k are neighbours in memory
             "along_k": unsigned(1), "half": unsigned(1), "option": unsigned(self.option_bits),
         })
+
+    def load_job(self, span_bits: int, clipped: bool) -> data.StructLayout:
+        """A panel, ``first`` of its task or not, and the task's view of the operand."""
+        return data.StructLayout({"panel": self.panel_job(span_bits), "first": unsigned(1),
+                                  "view": self.view(clipped)})
 
     @property
     def feed_job(self) -> data.StructLayout:
@@ -127,10 +137,11 @@ class Geometry:
 
     @property
     def tile_job(self) -> data.StructLayout:
-        """A tile of C in memory. With ``error`` there is no tile: the task is only to be reported."""
+        """A tile of C in memory: where its rows start, and words from the first column of C. With ``error`` there
+        is no tile: the task is only to be reported."""
         return data.StructLayout({
-            "address": unsigned(self.parameters.address_bits),
-            "stride": unsigned(self.parameters.address_bits),
+            "grid": grid_layout(self.parameters.address_bits, False), "start": Start,
+            "offset": unsigned(self.parameters.address_bits),
             "rows": unsigned(self.a_bits), "columns": unsigned(self.b_bits),
             "option": unsigned(self.option_bits), "task_last": unsigned(1), "error": ErrorCode,
         })

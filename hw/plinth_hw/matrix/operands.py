@@ -2,34 +2,38 @@
 
 ::
 
-    job -> chunks -> StridedLoad -> register -> LineTracker -> VectorMemory <- read (feeder)
-                         |             |
-                    read port          +-> steps[half]: k steps of the half that are complete
+    job -> pieces (RunWalk) -> GridRows -> RowLoad -> register -> LineTracker -> VectorMemory <- read (feeder)
+                                              |          |
+                                          read port      +-> steps[half]: k steps of the half that are complete
 
 A panel holds element (k, p) with the k step as row and the position along M or N as column. A beat of
 neighbouring k goes along rows, a beat of neighbouring p along columns, so either way of storing an
-operand takes the same time. When p are neighbours in memory the k steps arrive in order and ``steps``
-follows each of them. When k are, all p must have arrived first; while the array waits (``hurry``) the
-panel is therefore cut into chunks of E, E, 2E, 4E, ... k steps.
+operand takes the same time. A panel is loaded in pieces, columns of the operand as stored that lie in one run.
+When p are neighbours in memory the k steps arrive in order with the last piece and ``steps`` follows each of
+them. When k are, all p of a piece must have arrived first; while the array waits (``hurry``) pieces therefore
+have at most E, E, 2E, 4E, ... k steps.
+
+Elements outside a map are written as 0 and, so that they can be told from others, with a bit of their own.
 
 Latency: 2 cycles from a beat on the port to ``steps``. Throughput: one beat a cycle.
 """
 
 from dataclasses import replace
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.matrix.geometry import Geometry, lookup
-from plinth_hw.memory.channel import StridedLoad
+from plinth_hw.matrix.window import GridRows, RunWalk, Start
+from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, VectorReadPort
 
-#: Commands of the load whose data are still to come.
-COMMANDS = 4
+#: Pieces whose data are still to come.
+PIECES = 4
 
 
 class OperandBuffer(wiring.Component):
@@ -40,12 +44,15 @@ class OperandBuffer(wiring.Component):
     geometry : Geometry
     span : list of int
         Positions of a k step, by option: ``geometry.a_span`` or ``b_span``.
+    clipped : bool
+        The operand may be windows of a map. Its elements have one bit more then: whether they lie in the map.
 
     Members
     -------
     job : In stream of ``geometry.load_job``
         Panels to load, in order. A job is given when nobody reads its half any more; ``steps`` of
-        the half is 0 from the next cycle on.
+        the half is 0 from the next cycle on. The first one of a task is taken when all rows of the task before
+        have been requested.
     steps : Out(array of 2)
         Complete k steps of each half.
     hurry : In(1)
@@ -57,18 +64,20 @@ class OperandBuffer(wiring.Component):
         Words loaded in this cycle.
     """
 
-    def __init__(self, geometry: Geometry, span: list[int]):
+    def __init__(self, geometry: Geometry, span: list[int], clipped: bool = False):
         parameters = geometry.parameters
         self.geometry = geometry
         self.span = span
+        self.clipped = clipped
         self.span_bits = max(max(span).bit_length(), 1)
+        self.element_bits = parameters.multiply_format.bits + clipped
         lines = 2 * geometry.half_lines
         super().__init__({
-            "job": In(stream.Signature(geometry.load_job(self.span_bits))),
+            "job": In(stream.Signature(geometry.load_job(self.span_bits, clipped))),
             "steps": Out(data.ArrayLayout(unsigned(geometry.k_bits), 2)),
             "hurry": In(1),
             "port": Out(ReadPort(parameters)),
-            "read": In(VectorReadPort(geometry.lanes, lines, parameters.multiply_format.bits)),
+            "read": In(VectorReadPort(geometry.lanes, lines, self.element_bits)),
             "words": Out(parameters.beat_words.bit_length()),
         })
 
@@ -81,10 +90,12 @@ class OperandBuffer(wiring.Component):
         lane_bits = (lanes - 1).bit_length()
         # The load counts operands: for it a beat has E narrow "words".
         counted = _element_parameters(parameters, geometry.element_log2)
-        m.submodules.load = load = StridedLoad(counted, walk_bits, walk_bits)
-        m.submodules.memory = memory = VectorMemory(lanes, lines, bits)
+        m.submodules.rows = rows = GridRows(counted, walk_bits, walk_bits, self.clipped)
+        m.submodules.load = load = RowLoad(counted, walk_bits, walk_bits, clipped=self.clipped)
+        m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
         m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
+        wiring.connect(m, rows.o, load.i)
         m.d.comb += [
             self.port.request.valid.eq(load.port.request.valid),
             load.port.request.ready.eq(self.port.request.ready),
@@ -95,71 +106,99 @@ class OperandBuffer(wiring.Component):
         raw = self.port.data.payload.as_value()
         m.d.comb += [load.port.data.payload[lane].eq(raw.word_select(lane, bits)) for lane in range(lanes)]
 
-        # Jobs to commands.
-        layout = geometry.load_job(self.span_bits)
+        # Jobs to pieces.
+        layout = geometry.panel_job(self.span_bits)
         m.submodules.jobs = jobs = SyncFIFO(width=layout.size, depth=2)
+        m.submodules.runs = runs = RunWalk(counted.address_bits, walk_bits)
         job = data.View(layout, jobs.r_data)
-        following = data.StructLayout({
-            "line": unsigned(len(tracker.base)), "k_end": unsigned(geometry.k_bits),
-            "along_k": unsigned(1), "half": unsigned(1), "option": unsigned(geometry.option_bits)})
-        m.submodules.walks = walks = SyncFIFO(width=following.size, depth=COMMANDS)
-        walk_in = Signal(following)
-        done = Signal(geometry.k_bits)
-        rest = Signal(geometry.k_bits)
-        chunk = Signal(geometry.k_bits)
-        whole = Signal()
+        view = Signal(geometry.view(self.clipped))
+        piece = data.StructLayout({
+            "line": unsigned(len(tracker.base)), "shift": unsigned(lane_bits), "k_end": unsigned(geometry.k_bits),
+            "final": unsigned(1), "along_k": unsigned(1), "half": unsigned(1),
+            "option": unsigned(geometry.option_bits)})
+        m.submodules.walks = walks = SyncFIFO(width=piece.size, depth=PIECES)
+        walk_in = Signal(piece)
+        done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
         issue = Signal()
+        # A panel's columns as stored before this piece are whole groups of E, which begin this many lines on.
+        groups = lookup(m, "group_line", Cat(done[lane_bits:max(lane_bits, self.span_bits)], job.option), [
+            group * steps for steps in geometry.panel_k
+            for group in range(1 << max(0, self.span_bits - lane_bits))])
+        command = rows.command.payload
         m.d.comb += [
-            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
-            rest.eq(job.k - done),
+            jobs.w_data.eq(self.job.payload.panel), jobs.w_en.eq(self.job.valid & self.job.ready),
+            self.job.ready.eq(jobs.w_rdy & (~self.job.payload.first | (~jobs.r_rdy & ~rows.busy))),
+            rows.grid.eq(view.grid), runs.runs.eq(view.runs), runs.start.eq(job.columns_start),
+            rest.eq(Mux(job.along_k, job.k, job.span) - done),
             chunk.eq(Mux(done == 0, lanes, done)),
-            whole.eq(~(job.along_k & self.hurry) | (rest <= Mux(done == 0, lanes, done))),
-            issue.eq(load.command.valid & load.command.ready),
-            load.command.valid.eq(jobs.r_rdy & walks.w_rdy),
-            load.command.payload.address.eq(job.address + done),
-            load.command.payload.stride.eq(job.stride),
-            load.command.payload.rows.eq(Mux(job.along_k, job.span, job.k)),
-            load.command.payload.columns.eq(Mux(job.along_k, Mux(whole, rest, chunk), job.span)),
-            walk_in.line.eq(Mux(job.half, geometry.half_lines, 0) + done),
-            walk_in.k_end.eq(Mux(whole, job.k, done + chunk)),
+            runs.limit.eq(Mux(job.along_k & self.hurry & (chunk < rest), chunk, rest)),
+            command.start.eq(Mux(done == 0, job.rows_start, Start.AGAIN)),
+            command.rows.eq(Mux(job.along_k, job.span, job.k)), command.columns.eq(runs.columns),
+            command.offset.eq(runs.address),
+            walk_in.line.eq(Mux(job.half, geometry.half_lines, 0)
+                            + Mux(job.along_k, Cat(Const(0, lane_bits), done[lane_bits:]), groups)),
+            walk_in.shift.eq(done[:lane_bits]), walk_in.k_end.eq(done + runs.columns),
+            walk_in.final.eq(runs.columns == rest),
             walk_in.along_k.eq(job.along_k), walk_in.half.eq(job.half), walk_in.option.eq(job.option),
             walks.w_data.eq(walk_in), walks.w_en.eq(issue),
-            jobs.r_en.eq(issue & whole),
+            issue.eq(rows.command.valid & rows.command.ready), runs.take.eq(issue),
+            jobs.r_en.eq(issue & walk_in.final),
         ]
-        with m.If(issue):
-            m.d.sync += done.eq(Mux(whole, 0, walk_in.k_end))
+        if self.clipped:
+            m.d.comb += [command.place.eq(runs.place), command.kernel_row.eq(runs.kernel_row)]
+        with m.If(self.job.valid & self.job.ready & self.job.payload.first):
+            m.d.sync += view.eq(self.job.payload.view)
+        with m.FSM(name="pieces"):
+            with m.State("JOB"):
+                m.d.comb += runs.begin.eq(jobs.r_rdy)
+                with m.If(jobs.r_rdy):
+                    m.next = "SIZE"
+            with m.State("SIZE"):
+                m.d.comb += runs.size.eq(1)
+                m.next = "ROWS"
+            with m.State("ROWS"):
+                m.d.comb += rows.command.valid.eq(walks.w_rdy)
+                with m.If(issue):
+                    m.d.sync += done.eq(Mux(walk_in.final, 0, done + runs.columns))
+                    with m.If(walk_in.final):
+                        m.next = "JOB"
+                    with m.Else():
+                        m.next = "SIZE"
 
         # Beats into the memory.
         beat = Signal(load.o.payload.shape())
         valid = Signal()
-        walk = data.View(following, walks.r_data)
+        walk = data.View(piece, walks.r_data)
         m.d.comb += load.o.ready.eq(1)
         m.d.sync += valid.eq(load.o.valid)
         with m.If(load.o.valid):
             m.d.sync += beat.eq(load.o.payload)
+            if self.clipped:
+                for lane in range(lanes):
+                    with m.If(~load.o.payload.real[lane]):
+                        m.d.sync += beat.data[lane].eq(0)
         write = memory.write
         m.d.comb += [
-            tracker.base.eq(walk.line), tracker.along_rows.eq(walk.along_k),
+            tracker.base.eq(walk.line), tracker.along_rows.eq(walk.along_k), tracker.shift.eq(walk.shift),
             tracker.capacity.eq(lookup(m, "capacity", walk.option, geometry.panel_k)),
             tracker.row.eq(beat.row), tracker.column.eq(beat.column), tracker.take.eq(valid),
             write.enable.eq(valid), write.line.eq(tracker.line), write.capacity.eq(tracker.capacity),
             write.skew.eq(tracker.skew), write.column_low.eq(tracker.column_low),
             write.along_rows.eq(walk.along_k), write.mask.eq(beat.mask),
-            Cat(write.data[lane] for lane in range(lanes)).eq(
-                Cat(beat.data[lane][:bits] for lane in range(lanes))),
+            *(write.data[lane].eq(Cat(beat.data[lane][:bits], beat.real[lane] if self.clipped else Const(0, 0)))
+              for lane in range(lanes)),
             walks.r_en.eq(valid & beat.last),
         ]
         step_done = Signal()
-        m.d.comb += step_done.eq(valid & Mux(walk.along_k, beat.last, beat.row_last))
+        m.d.comb += step_done.eq(valid & Mux(walk.along_k, beat.last, beat.row_last & walk.final))
         for half in range(2):
-            with m.If(self.job.valid & self.job.ready & (self.job.payload.half == half)):
+            with m.If(self.job.valid & self.job.ready & (self.job.payload.panel.half == half)):
                 m.d.sync += self.steps[half].eq(0)
             with m.Elif(step_done & (walk.half == half)):
                 m.d.sync += self.steps[half].eq(Mux(walk.along_k, walk.k_end, beat.row + 1))
         m.d.sync += self.words.eq(Mux(
             load.o.valid,
             (load.o.payload.words + (1 << geometry.element_log2) - 1) >> geometry.element_log2, 0))
-        assert len(write.skew) == lane_bits
         return m
 
 

@@ -2,8 +2,8 @@
 
 ::
 
-    drain_data -> register -> VectorMemory slots -> StridedStore -> write port
-    jobs (tiles of C, ends of tasks) ----------------^      done -> end of task
+    drain_data -> register -> VectorMemory slots -> RowStore -> write port
+    jobs (tiles of C, ends of tasks) -> GridRows ----^    done -> end of task
 
 Slots hold ``geometry.tile_lines`` lines each; a tile with another interleave shape than those in the
 buffer waits until they have left. Stores are started in the order of tiles. After the last store of a
@@ -19,7 +19,8 @@ from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
 from plinth_hw.matrix.systolic import SystolicArray
-from plinth_hw.memory.channel import StridedStore
+from plinth_hw.matrix.window import GridRows
+from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
 
@@ -128,21 +129,22 @@ class OutputBuffer(wiring.Component):
         """Stores of tiles one after another, then the answers of a task."""
         geometry, parameters = self.geometry, self.geometry.parameters
         banks, lines = parameters.beat_words, geometry.output_lines
-        m.submodules.store = store = StridedStore(parameters, geometry.a_bits, geometry.b_bits,
-                                                  fetch_depth=FETCHES)
+        m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
+        m.submodules.store = store = RowStore(parameters, geometry.a_bits, geometry.b_bits, fetch_depth=FETCHES)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
         m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=JOBS)
         m.submodules.fetched = fetched = SyncFIFO(width=32 * banks, depth=FETCHES)
         job = data.View(geometry.tile_job, jobs.r_data)
+        wiring.connect(m, rows.o, store.i_rows)
         wiring.connect(m, wiring.flipped(self.port), store.port)
         read, fetch = memory.read, store.fetch.payload
         unanswered = Signal(range(UNANSWERED + 1))
         issue = Signal()
         m.d.comb += [
             jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
-            issue.eq(store.command.valid & store.command.ready),
-            store.command.payload.address.eq(job.address), store.command.payload.stride.eq(job.stride),
-            store.command.payload.rows.eq(job.rows), store.command.payload.columns.eq(job.columns),
+            issue.eq(rows.command.valid & rows.command.ready), rows.grid.eq(job.grid),
+            rows.command.payload.start.eq(job.start), rows.command.payload.offset.eq(job.offset),
+            rows.command.payload.rows.eq(job.rows), rows.command.payload.columns.eq(job.columns),
             store.fetch.ready.eq(1),
             freed.eq(store.fetch.valid & fetch.last), tiles.r_en.eq(freed),
             tracker.base.eq(tile.line), tracker.along_rows.eq(0),
@@ -171,8 +173,8 @@ class OutputBuffer(wiring.Component):
                 with m.If(jobs.r_rdy & (job.error != ErrorCode.NONE)):
                     m.next = "ANSWERS"
                 with m.Elif(jobs.r_rdy & tiles.r_rdy & (unanswered != UNANSWERED)):
-                    m.d.comb += store.command.valid.eq(1)
-                    with m.If(store.command.ready):
+                    m.d.comb += rows.command.valid.eq(1)
+                    with m.If(rows.command.ready):
                         m.next = "FETCH"
             with m.State("FETCH"), m.If(freed):
                 with m.If(job.task_last):

@@ -10,7 +10,8 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.matrix.geometry import Geometry, lookup
-from plinth_hw.memory.channel import StridedLoad
+from plinth_hw.matrix.window import GridRows
+from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
 
@@ -104,21 +105,23 @@ class PreloadBuffer(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
         banks, lines = parameters.beat_words, max(geometry.tile_lines)
-        m.submodules.load = load = StridedLoad(parameters, geometry.a_bits, geometry.b_bits)
+        m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
+        m.submodules.load = load = RowLoad(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.memory = memory = VectorMemory(banks, lines)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
         m.submodules.walk = walk = SlotWalk(geometry, lines)
         m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=2)
         job = data.View(geometry.tile_job, jobs.r_data)
+        wiring.connect(m, rows.o, load.i)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # The job stays at the head until its tile has been played.
         loading, playing = Signal(), Signal()
         write, read = memory.write, memory.read
         m.d.comb += [
             jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
-            load.command.valid.eq(jobs.r_rdy & ~loading & ~self.full & ~playing),
-            load.command.payload.address.eq(job.address), load.command.payload.stride.eq(job.stride),
-            load.command.payload.rows.eq(job.rows), load.command.payload.columns.eq(job.columns),
+            rows.command.valid.eq(jobs.r_rdy & ~loading & ~self.full & ~playing), rows.grid.eq(job.grid),
+            rows.command.payload.start.eq(job.start), rows.command.payload.offset.eq(job.offset),
+            rows.command.payload.rows.eq(job.rows), rows.command.payload.columns.eq(job.columns),
             load.o.ready.eq(1),
             tracker.base.eq(0), tracker.along_rows.eq(0), tracker.capacity.eq(walk.capacity),
             tracker.row.eq(load.o.payload.row), tracker.column.eq(load.o.payload.column),
@@ -135,7 +138,7 @@ class PreloadBuffer(wiring.Component):
         m.d.comb += [self.data[column].eq(read.data[column]) for column in range(parameters.columns)]
         m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
-        with m.If(load.command.valid & load.command.ready):
+        with m.If(rows.command.valid & rows.command.ready):
             m.d.sync += loading.eq(1)
         with m.If(load.o.valid & load.o.payload.last):
             m.d.sync += [loading.eq(0), self.full.eq(1)]

@@ -2,25 +2,28 @@
 
 ::
 
-    BODY --> PREPARE --> START --> BASES --> PANEL --> EMIT --> ADVANCE --> (BODY)
-    words    check,      wait      add         ^ sizes  jobs    next  |
-             products    for it    bases       +----------------------+
+    BODY --> PREPARE --> START --> BASES --> ORIGIN --> PANEL --> EMIT --> ADVANCE --> (BODY)
+    words    check       wait      add       add          ^ sizes  jobs    next  |
+                         for it    bases     origin       +----------------------+
 
 Loops: m blocks of R Im rows, in each n blocks of C In columns, in each panels of ``panel_k`` k steps. A panel
 that still lies in its half and is the next one of its operand is not loaded again: that is A's while n
 advances, and B's while m advances over a single n block, if K has at most two panels.
 
-A panel takes three cycles. The body takes 56 and the preparation at most some 40, while earlier panels are
-still being multiplied.
+A job does not say where its panel or tile lies, but whether its rows and its columns start at the task's first
+ones, where those of the job before it ended, or where they started (:class:`~plinth_hw.matrix.window.Start`).
+
+A panel takes three cycles. The body takes 56 cycles, while earlier panels are still being multiplied.
 """
 
-from amaranth.hdl import Array, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.geometry import Geometry, lookup
+from plinth_hw.matrix.window import Start
 
 #: Words of the body that hold fields.
 FIELD_WORDS = data.Layout.cast(MatrixBody).size // 32
@@ -54,8 +57,8 @@ class Sequencer(wiring.Component):
             "operation": In(4),
             "start": In(stream.Signature(unsigned(1))),
             "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
-            "a_load": Out(stream.Signature(geometry.load_job(geometry.a_bits))),
-            "b_load": Out(stream.Signature(geometry.load_job(geometry.b_bits))),
+            "a_load": Out(stream.Signature(geometry.load_job(geometry.a_bits, True))),
+            "b_load": Out(stream.Signature(geometry.load_job(geometry.b_bits, False))),
             "feed": Out(stream.Signature(geometry.feed_job)),
             "preload": Out(stream.Signature(geometry.tile_job)),
             "store": Out(stream.Signature(geometry.tile_job)),
@@ -72,39 +75,21 @@ class Sequencer(wiring.Component):
         span = {"m": lookup(m, "a_span", option, geometry.a_span),
                 "n": lookup(m, "b_span", option, geometry.b_span),
                 "k": lookup(m, "panel_k", option, geometry.panel_k)}
-        address_bits, element_bits = geometry.parameters.address_bits, geometry.element_address_bits
-        scale = geometry.element_log2
+        address_bits = geometry.parameters.address_bits
 
-        # Block steps of A and C, panel step of B or the like: whatever multiplies a stride.
-        a_step = Signal(element_bits)
-        b_step = Signal(element_bits)
-        c_step = Signal(address_bits)
-        begin_products, multiplied = Signal(), Signal()
-        self._products(m, begin_products, multiplied, [
-            (a_step, task.a_stride << scale, Mux(task.transpose_a, span["k"], span["m"])),
-            (b_step, task.b_stride << scale, Mux(task.transpose_b, span["n"], span["k"])),
-            (c_step, task.c_stride, span["m"])])
-
-        a_block, a_panel, b_start, b_block, b_panel = (
-            Signal(element_bits, name=name)
-            for name in ("a_block", "a_panel", "b_start", "b_block", "b_panel"))
-        c_block, c_tile = (Signal(address_bits, name=name) for name in ("c_block", "c_tile"))
+        convolution, bad_view = Signal(), Signal()
+        pointers = {"a": task.a, "b": task.b, "c": task.c}
+        origin = {name: Signal(address_bits, name=f"{name}_first") for name in pointers}
+        c_column = Signal(address_bits)
         left = {name: Signal(32, name=f"{name}_left") for name in "mnk"}
-        first = {name: Signal(name=f"{name}_first") for name in "mnk"}
-        last = {name: Signal(name=f"{name}_last") for name in "mnk"}
+        first = {name: Signal(name=f"first_{name}") for name in "mnk"}
+        last = {name: Signal(name=f"last_{name}") for name in "mnk"}
         size = {name: Signal(len(span[name]), name=f"{name}_size") for name in "mnk"}
         error = Signal(ErrorCode)
         emit, emitted = Signal(), Signal()
-        self._emit(m, task, emit, emitted, a_panel, b_panel, c_tile, span["k"], first, last, size, error)
-
-        a_block_step = Mux(task.transpose_a, span["m"], a_step)
-        a_panel_step = Mux(task.transpose_a, a_step, span["k"])
-        b_block_step = Mux(task.transpose_b, b_step, span["n"])
-        b_panel_step = Mux(task.transpose_b, span["k"], b_step)
-        a_block_next, b_block_next = Signal(element_bits), Signal(element_bits)
-        c_block_next = Signal(address_bits)
-        m.d.comb += [a_block_next.eq(a_block + a_block_step), b_block_next.eq(b_block + b_block_step),
-                     c_block_next.eq(c_block + c_step), self.running.eq(1)]
+        self._views(m, task, convolution, origin)
+        self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
+        m.d.comb += self.running.eq(1)
 
         with m.FSM():
             with m.State("BODY"):
@@ -117,29 +102,34 @@ class Sequencer(wiring.Component):
                     with m.If(self.body.payload.last):
                         m.next = "PREPARE"
             with m.State("PREPARE"):
-                m.d.comb += [begin_products.eq(1), self.running.eq(0)]
+                m.d.comb += self.running.eq(0)
                 bad = ((task.m == 0) | (task.n == 0) | (task.k == 0) | (span["k"] == 0)
                        | (task.interleave_m_log2 >= geometry.options))
                 m.d.sync += error.eq(Mux(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE))
+                needed = (task.grid_columns, task.grid_rows, task.a_run, task.a_runs, task.map_rows, task.map_columns)
+                m.d.sync += bad_view.eq(Cat(*(field == 0 for field in needed),
+                                            (task.b_run != 0) & (task.b_runs == 0)).any())
                 m.next = "START"
             with m.State("START"):
-                m.d.comb += self.running.eq(0)
-                with m.If(multiplied):
-                    m.d.comb += [self.start.ready.eq(1), self.began.eq(self.start.valid)]
-                    with m.If(self.start.valid):
-                        m.next = "BASES"
-                    with m.If(self.start.valid & (self.operation != MatrixOperation.GEMM.value)):
+                m.d.comb += [self.running.eq(0), self.start.ready.eq(1), self.began.eq(self.start.valid)]
+                with m.If(self.start.valid):
+                    m.next = "BASES"
+                    m.d.sync += convolution.eq(self.operation == MatrixOperation.CONVOLUTION.value)
+                    with m.If((self.operation != MatrixOperation.GEMM.value)
+                              & (self.operation != MatrixOperation.CONVOLUTION.value)):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERATION)
+                    with m.Elif((self.operation == MatrixOperation.CONVOLUTION.value) & bad_view):
+                        m.d.sync += error.eq(ErrorCode.BAD_OPERAND)
             with m.State("BASES"):
                 bases = Array(self.bases[i] for i in range(16))
-                for pointer, registers, shift in ((task.a, (a_block, a_panel), scale),
-                                                  (task.b, (b_start, b_block, b_panel), scale),
-                                                  (task.c, (c_block, c_tile), 0)):
-                    start = Signal(address_bits, name="start_address")
-                    m.d.comb += start.eq(bases[pointer.base] + pointer.offset)
-                    m.d.sync += [register.eq(start << shift) for register in registers]
+                m.d.sync += [origin[name].eq(bases[pointer.base] + pointer.offset)
+                             for name, pointer in pointers.items()]
                 m.d.sync += [first[name].eq(1) for name in "mnk"]
-                m.d.sync += [left["m"].eq(task.m), left["n"].eq(task.n), left["k"].eq(task.k)]
+                m.d.sync += [left["m"].eq(task.m), left["n"].eq(task.n), left["k"].eq(task.k), c_column.eq(0)]
+                m.next = "ORIGIN"
+            with m.State("ORIGIN"):
+                with m.If(convolution):
+                    m.d.sync += origin["a"].eq(origin["a"] + task.a_origin)
                 m.next = "PANEL"
             with m.State("PANEL"):
                 for name in "mnk":
@@ -154,50 +144,45 @@ class Sequencer(wiring.Component):
                 with m.Elif(emitted):
                     m.next = "ADVANCE"
             with m.State("ADVANCE"):
-                m.d.sync += [first["k"].eq(last["k"]), left["k"].eq(left["k"] - span["k"]),
-                             a_panel.eq(a_panel + a_panel_step), b_panel.eq(b_panel + b_panel_step)]
+                m.d.sync += [first["k"].eq(last["k"]), left["k"].eq(left["k"] - span["k"])]
                 m.next = "PANEL"
                 with m.If(last["k"]):
                     m.d.sync += [first["n"].eq(last["n"]), left["k"].eq(task.k),
-                                 left["n"].eq(left["n"] - span["n"]), c_tile.eq(c_tile + span["n"]),
-                                 a_panel.eq(a_block), b_panel.eq(b_block_next), b_block.eq(b_block_next)]
+                                 left["n"].eq(left["n"] - span["n"]), c_column.eq(c_column + span["n"])]
                     with m.If(last["n"]):
-                        m.d.sync += [first["m"].eq(0), left["n"].eq(task.n),
-                                     left["m"].eq(left["m"] - span["m"]),
-                                     c_tile.eq(c_block_next), c_block.eq(c_block_next),
-                                     a_panel.eq(a_block_next), a_block.eq(a_block_next),
-                                     b_panel.eq(b_start), b_block.eq(b_start)]
+                        m.d.sync += [first["m"].eq(0), left["n"].eq(task.n), c_column.eq(0),
+                                     left["m"].eq(left["m"] - span["m"])]
                         with m.If(last["m"]):
                             m.next = "BODY"
         return m
 
-    def _products(self, m: Module, begin: Signal, done: Signal,
-                  products: list[tuple[Signal, Value, Value]]) -> None:
-        """One product after another, by shifts and additions, a bit of the small factor a cycle."""
-        bits = max(len(result) for result, _, _ in products)
-        count_bits = max(len(count) for _, _, count in products)
-        stride, sum_ = Signal(bits), Signal(bits)
-        count = Signal(count_bits)
-        with m.FSM(name="products"):
-            with m.State("DONE"):
-                m.d.comb += done.eq(1)
-                with m.If(begin):
-                    m.next = "LOAD_0"
-            for i, (result, value, factor) in enumerate(products):
-                with m.State(f"LOAD_{i}"):
-                    m.d.sync += [stride.eq(value), count.eq(factor), sum_.eq(0)]
-                    m.next = f"ADD_{i}"
-                with m.State(f"ADD_{i}"):
-                    with m.If(count == 0):
-                        m.d.sync += result.eq(sum_)
-                        m.next = f"LOAD_{i + 1}" if i + 1 < len(products) else "DONE"
-                    with m.Else():
-                        m.d.sync += [sum_.eq(sum_ + Mux(count[0], stride, 0)), stride.eq(stride << 1),
-                                     count.eq(count >> 1)]
+    def _views(self, m: Module, task: data.View, convolution: Signal, origin: dict[str, Signal]) -> None:
+        """How the task's operands and C lie in memory."""
+        scale = self.geometry.element_log2
+        a, b = self.a_load.payload.view, self.b_load.payload.view
+        for view, plain, fields in (
+                (a.grid, ~convolution, {
+                    "origin": origin["a"] << scale, "step": task.a_stride << scale,
+                    "row_step": task.a_row_step << scale, "image_step": task.a_image_step << scale,
+                    "columns": task.grid_columns, "rows": task.grid_rows,
+                    **{name: task[name] for name in ("window_row", "window_row_step", "map_rows", "window_column",
+                                                     "window_column_step", "map_columns")}}),
+                (a.runs, ~convolution, {
+                    "run": task.a_run, "runs": task.a_runs, "step": task.a_run_step << scale,
+                    "kernel_step": task.a_kernel_step << scale}),
+                (b.grid, Const(1), {"origin": origin["b"] << scale, "step": task.b_stride << scale}),
+                (b.runs, ~convolution | (task.b_run == 0), {
+                    "run": task.b_run, "runs": task.b_runs, "step": task.b_run_step << scale,
+                    "kernel_step": task.b_kernel_step << scale}),
+                *((port.payload.grid, ~convolution | task.transpose_a, {
+                    "origin": origin["c"], "step": task.c_stride, "row_step": task.c_row_step,
+                    "image_step": task.c_image_step, "columns": task.grid_columns, "rows": task.grid_rows})
+                  for port in (self.preload, self.store))):
+            m.d.comb += [view.plain.eq(plain), *(view[name].eq(value) for name, value in fields.items())]
 
-    def _emit(self, m: Module, task: data.View, emit: Signal, emitted: Signal, a_panel: Signal,
-              b_panel: Signal, c_tile: Signal, panel_k: Signal, first: dict[str, Signal],
-              last: dict[str, Signal], size: dict[str, Signal], error: Signal) -> None:
+    def _emit(self, m: Module, task: data.View, emit: Signal, emitted: Signal, c_column: Signal,
+              panel_k: Signal, first: dict[str, Signal], last: dict[str, Signal], size: dict[str, Signal],
+              error: Signal) -> None:
         """Hand out the jobs of a panel, all in one cycle, when every queue and half has room."""
         geometry = self.geometry
         option = task.interleave_m_log2[:geometry.option_bits]
@@ -211,12 +196,18 @@ class Sequencer(wiring.Component):
         # Registered: stable for the whole task.
         m.d.sync += resident.eq(task.k <= (panel_k << 1))
         loads = {"a": ~(resident & ~first["n"]), "b": ~(resident & single & ~first["m"])}
+        starts = {name: Signal(Start, name=f"{name}_start") for name in "mnk"}
+        m.d.comb += [
+            starts["k"].eq(Mux(first["k"], Start.ORIGIN, Start.NEXT)),
+            starts["m"].eq(Mux(first["m"], Start.ORIGIN, Mux(first["n"] & first["k"], Start.NEXT, Start.AGAIN))),
+            starts["n"].eq(Mux(first["n"], Start.ORIGIN, Mux(first["k"], Start.NEXT, Start.AGAIN))),
+        ]
         rooms = []
-        for name, panel, along_k, length, released in (
-                ("a", a_panel, ~task.transpose_a, size["m"], self.a_released),
-                ("b", b_panel, task.transpose_b, size["n"], self.b_released)):
+        for name, along_k, length, starts_across, released in (
+                ("a", ~task.transpose_a, size["m"], starts["m"], self.a_released),
+                ("b", task.transpose_b, size["n"], starts["n"], self.b_released)):
             stream_ = self.a_load if name == "a" else self.b_load
-            stride = (task.a_stride if name == "a" else task.b_stride) << geometry.element_log2
+            panel = stream_.payload.panel
             # The half that was used last, and panels that are to be read from each half.
             current = Signal(name=f"{name}_current")
             half = Signal(name=f"{name}_half")
@@ -226,10 +217,11 @@ class Sequencer(wiring.Component):
                 needed.eq(loads[name]),
                 half.eq(current ^ (needed | several)),
                 stream_.valid.eq(emitted & needed & ~failed),
-                stream_.payload.address.eq(panel), stream_.payload.stride.eq(stride),
-                stream_.payload.k.eq(size["k"]), stream_.payload.span.eq(length),
-                stream_.payload.along_k.eq(along_k), stream_.payload.half.eq(half),
-                stream_.payload.option.eq(option),
+                stream_.payload.first.eq(first["m"] & first["n"] & first["k"]),
+                panel.rows_start.eq(Mux(along_k, starts_across, starts["k"])),
+                panel.columns_start.eq(Mux(along_k, starts["k"], starts_across)),
+                panel.k.eq(size["k"]), panel.span.eq(length),
+                panel.along_k.eq(along_k), panel.half.eq(half), panel.option.eq(option),
                 (self.feed.payload.a_half if name == "a" else self.feed.payload.b_half).eq(half),
             ]
             given = emitted & ~failed
@@ -257,7 +249,9 @@ class Sequencer(wiring.Component):
         ]
         for port in (self.preload, self.store):
             m.d.comb += [
-                port.payload.address.eq(c_tile), port.payload.stride.eq(task.c_stride),
+                port.payload.start.eq(Mux(first["m"] & first["n"], Start.ORIGIN,
+                                          Mux(first["n"], Start.NEXT, Start.AGAIN))),
+                port.payload.offset.eq(c_column),
                 port.payload.rows.eq(size["m"]), port.payload.columns.eq(size["n"]),
                 port.payload.option.eq(option), port.payload.task_last.eq(last_tile | failed),
                 port.payload.error.eq(error),

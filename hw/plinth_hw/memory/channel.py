@@ -5,20 +5,23 @@ B = ``beat_words`` words, where ``offset`` is the low part of its address. Beat 
 lane 0 at element (i, b * B - offset): the first column may be negative, and a mask says which
 lanes belong to the row. Requests run ahead of data::
 
-    load:   command -> row walk -+-> request split -> port.request
-                                 +-> rows FIFO -> beat walk --+-> o
-                                               port.data -----+
-    store:  command -> row walk -+-> request split -> port.request
-                                 +-> rows FIFO -> beat walk -> fetch (to the client)
-                                          client -> i + mask FIFO -> port.data
-                                          port.response + FIFO of last requests -> done
+    load:   command -> StridedRows -> RowCut -+-> port.request
+                                              +-> rows FIFO -> BeatWalk --+-> o
+                                                            port.data ----+
+    store:  command -> StridedRows -> RowCut -+-> port.request
+                                              +-> rows FIFO -> BeatWalk -> fetch (to the client)
+                                                       client -> i + mask FIFO -> port.data
+                                                       port.response + FIFO of last requests -> done
+
+Clients that walk rows in another way feed :class:`RowLoad` and :class:`RowStore` with them. Rows of a load may be
+*clipped*: only a part of their words is read, the others, *padding*, have their place in beats but no data.
 
 Throughput: one beat a cycle, across rows and commands without gaps (the row walk makes one row a
 cycle, so also when each row is a single beat). Latency: request one cycle after the row walk, which
 starts in the cycle after the command; load data pass through without a register.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -36,14 +39,26 @@ def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -
     })
 
 
-def load_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
+def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:
+    """A row: ``columns`` words (at least 1) from ``address``; ``last``: of its command. If clipped, words ``low``
+    to ``high`` are read if ``any``, and the rest is padding."""
+    clip = {"low": unsigned(column_bits), "high": unsigned(column_bits), "any": unsigned(1)}
+    return data.StructLayout({
+        "address": unsigned(parameters.address_bits), "columns": unsigned(column_bits), "last": unsigned(1),
+        **(clip if clipped else {}),
+    })
+
+
+def load_layout(parameters: DieParameters, row_bits: int, column_bits: int,
+                clipped: bool = False) -> data.StructLayout:
     """A beat of a load.
 
     ``data``: B words; ``row``, ``column`` (signed): element in lane 0; ``mask``: the lanes that belong to
-    the row; ``words``: how many they are; ``row_last``, ``last``: last beat of the row, of the command.
+    the row; ``words``: how many were read; ``row_last``, ``last``: last beat of the row, of the command. If
+    clipped, ``real``: the lanes that were read.
     """
     return data.StructLayout({"data": beat_layout(parameters),
-                              **_position(parameters, row_bits, column_bits).members})
+                              **_position(parameters, row_bits, column_bits, clipped).members})
 
 
 def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
@@ -51,12 +66,14 @@ def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> 
     return _position(parameters, row_bits, column_bits)
 
 
-def _position(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
+def _position(parameters: DieParameters, row_bits: int, column_bits: int,
+              clipped: bool = False) -> data.StructLayout:
     return data.StructLayout({
         "row": unsigned(row_bits), "column": signed(column_bits + 1),
         "mask": unsigned(parameters.beat_words),
         "words": unsigned(parameters.beat_words.bit_length()),
         "row_last": unsigned(1), "last": unsigned(1),
+        **({"real": unsigned(parameters.beat_words)} if clipped else {}),
     })
 
 
@@ -64,13 +81,15 @@ def _lane_bits(parameters: DieParameters) -> int:
     return (parameters.beat_words - 1).bit_length()
 
 
-def _row_layout(parameters: DieParameters, column_bits: int) -> data.StructLayout:
+def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:
     """What the beat walk has to know of a row: first lane, beats after the first one, last lane, and whether it
-    is the last row."""
+    is the last row; if clipped, beat and lane of the first and last word that are read, and if there are any."""
     lane_bits = _lane_bits(parameters)
+    place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(column_bits + 1 - lane_bits)})
     return data.StructLayout({
         "offset": unsigned(lane_bits), "more": unsigned(_row_beats_bits(parameters, column_bits)),
         "end": unsigned(lane_bits), "last": unsigned(1),
+        **({"first": place, "final": place, "any": unsigned(1)} if clipped else {}),
     })
 
 
@@ -78,17 +97,113 @@ def _row_beats_bits(parameters: DieParameters, column_bits: int) -> int:
     return max(1, column_bits + 1 - _lane_bits(parameters))
 
 
-class RowRequests(wiring.Component):
-    """Walks the rows of commands and cuts them into requests.
+class StridedRows(wiring.Component):
+    """Walks the rows of commands, one a cycle, from the cycle after the command on.
 
     Members
     -------
     command : In stream of :func:`command_layout`
+    o : Out stream of :func:`span_layout`
+    """
+
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int):
+        super().__init__({
+            "command": In(stream.Signature(command_layout(parameters, row_bits, column_bits))),
+            "o": Out(stream.Signature(span_layout(parameters, column_bits))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        current = Signal.like(self.command.payload)
+        step = Signal()
+        m.d.comb += [
+            self.o.payload.address.eq(current.address), self.o.payload.columns.eq(current.columns),
+            self.o.payload.last.eq(current.rows == 1),
+            step.eq(self.o.valid & self.o.ready),
+            self.command.ready.eq(~self.o.valid | (step & self.o.payload.last)),
+        ]
+        active = Signal()
+        m.d.comb += self.o.valid.eq(active)
+        with m.If(self.command.ready):
+            m.d.sync += [current.eq(self.command.payload), active.eq(self.command.valid)]
+        with m.Elif(step):
+            m.d.sync += [current.address.eq(current.address + current.stride), current.rows.eq(current.rows - 1)]
+        return m
+
+
+class RowCut(wiring.Component):
+    """Cuts rows into requests.
+
+    Members
+    -------
+    i : In stream of :func:`span_layout`
     row : Out stream of the row records, one a row
     request : Out stream of port requests
     request_row_last, request_last : Out(1)
         With ``request``: it is the last one of its row, of its command.
     """
+
+    def __init__(self, parameters: DieParameters, column_bits: int, max_beats: int, clipped: bool = False):
+        self.parameters = parameters
+        self.column_bits = column_bits
+        self.max_beats = max_beats
+        self.clipped = clipped
+        super().__init__({
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
+            "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped))),
+            "request": Out(stream.Signature(request_layout(parameters))),
+            "request_row_last": Out(1),
+            "request_last": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lane_bits = _lane_bits(self.parameters)
+        beats_bits = _row_beats_bits(self.parameters, self.column_bits)
+        span, record = self.i.payload, self.row.payload
+        offset = span.address[:lane_bits]
+        end = Signal(self.column_bits + 1)
+        m.d.comb += [
+            end.eq(offset + span.columns - 1),
+            record.offset.eq(offset), record.more.eq(end[lane_bits:]), record.end.eq(end[:lane_bits]),
+            record.last.eq(span.last),
+        ]
+        address, more, wanted = span.address[lane_bits:], end[lane_bits:], Const(1)
+        if self.clipped:
+            first, final = Signal(self.column_bits + 1), Signal(self.column_bits + 1)
+            m.d.comb += [
+                first.eq(offset + span.low), final.eq(offset + span.high), record.any.eq(span.any),
+                record.first.as_value().eq(first), record.final.as_value().eq(final),
+            ]
+            address, more = address + first[lane_bits:], final[lane_bits:] - first[lane_bits:]
+            wanted = span.any
+
+        split_address = Signal(self.parameters.address_bits - lane_bits)
+        split_more = Signal(beats_bits)
+        split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.row.valid.eq(self.i.valid & split_free),
+            self.i.ready.eq(self.row.ready & split_free),
+            split_final.eq(split_more < self.max_beats),
+            split_free.eq(~split_active | (self.request.ready & split_final)),
+            self.request.valid.eq(split_active),
+            self.request.payload.address.eq(split_address),
+            self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
+            self.request_row_last.eq(split_final),
+            self.request_last.eq(split_final & split_last),
+        ]
+        with m.If(split_free):
+            m.d.sync += [split_address.eq(address), split_more.eq(more), split_last.eq(span.last),
+                         split_active.eq(self.row.valid & self.row.ready & wanted)]
+        with m.Elif(self.request.ready):
+            m.d.sync += [split_address.eq(split_address + self.max_beats),
+                         split_more.eq(split_more - self.max_beats)]
+        return m
+
+
+class RowRequests(wiring.Component):
+    """Walks the rows of commands and cuts them into requests: :class:`StridedRows` and :class:`RowCut`, whose
+    members ``command``, ``row``, ``request``, ``request_row_last`` and ``request_last`` it has."""
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, max_beats: int):
         self.parameters = parameters
@@ -105,49 +220,13 @@ class RowRequests(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = _lane_bits(self.parameters)
-        beats_bits = _row_beats_bits(self.parameters, self.column_bits)
-        current = Signal(command_layout(self.parameters, self.row_bits, self.column_bits))
-        active, step, last = Signal(), Signal(), Signal()
-        offset = current.address[:lane_bits]
-        end = Signal(self.column_bits + 1)
-        more = end[lane_bits:]
-
-        split_address = Signal(self.parameters.address_bits - lane_bits)
-        split_more = Signal(beats_bits)
-        split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
-
-        m.d.comb += [
-            last.eq(current.rows == 1),
-            end.eq(offset + current.columns - 1),
-            self.row.valid.eq(active & split_free),
-            self.row.payload.offset.eq(offset),
-            self.row.payload.more.eq(more),
-            self.row.payload.end.eq(end[:lane_bits]),
-            self.row.payload.last.eq(last),
-            step.eq(self.row.valid & self.row.ready),
-            self.command.ready.eq(~active | (step & last)),
-        ]
-        with m.If(~active | (step & last)):
-            m.d.sync += [current.eq(self.command.payload), active.eq(self.command.valid)]
-        with m.Elif(step):
-            m.d.sync += [current.address.eq(current.address + current.stride), current.rows.eq(current.rows - 1)]
-
-        m.d.comb += [
-            split_final.eq(split_more < self.max_beats),
-            split_free.eq(~split_active | (self.request.ready & split_final)),
-            self.request.valid.eq(split_active),
-            self.request.payload.address.eq(split_address),
-            self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
-            self.request_row_last.eq(split_final),
-            self.request_last.eq(split_final & split_last),
-        ]
-        with m.If(split_free):
-            m.d.sync += [split_address.eq(current.address[lane_bits:]), split_more.eq(more),
-                         split_active.eq(step), split_last.eq(last)]
-        with m.Elif(self.request.ready):
-            m.d.sync += [split_address.eq(split_address + self.max_beats),
-                         split_more.eq(split_more - self.max_beats)]
+        m.submodules.rows = rows = StridedRows(self.parameters, self.row_bits, self.column_bits)
+        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
+        wiring.connect(m, wiring.flipped(self.command), rows.command)
+        wiring.connect(m, rows.o, cut.i)
+        wiring.connect(m, cut.row, wiring.flipped(self.row))
+        wiring.connect(m, cut.request, wiring.flipped(self.request))
+        m.d.comb += [self.request_row_last.eq(cut.request_row_last), self.request_last.eq(cut.request_last)]
         return m
 
 
@@ -158,15 +237,17 @@ class BeatWalk(wiring.Component):
     -------
     row : In stream of the row records
     o : Out stream of :func:`fetch_layout`
+        If clipped, with ``real`` as of :func:`load_layout`, and ``words`` are the real ones.
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int):
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
+        self.clipped = clipped
         super().__init__({
-            "row": In(stream.Signature(_row_layout(parameters, column_bits))),
-            "o": Out(stream.Signature(fetch_layout(parameters, row_bits, column_bits))),
+            "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped))),
+            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped))),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -177,25 +258,30 @@ class BeatWalk(wiring.Component):
         beat = Signal(_row_beats_bits(self.parameters, self.column_bits))
         row = Signal(self.row_bits)
         record = self.row.payload
-        below = Signal(words)
-        beyond = Signal(words)
-        start = Signal(lane_bits)
-        end = Signal(lane_bits)
+        start, end = Signal(lane_bits), Signal(lane_bits)
         m.d.comb += [
             start.eq(Mux(beat == 0, record.offset, 0)),
             end.eq(Mux(position.row_last, record.end, words - 1)),
-            below.eq(Cat(lane < start for lane in range(words))),
-            beyond.eq(Cat(lane > end for lane in range(words))),
+            position.mask.eq(_lanes(m, "mask", words, start, end)),
             position.row.eq(row),
             # beat * B - offset: the low part is (-offset) mod B, the upper part beat, less a borrow.
             position.column.eq((Cat(Const(0, lane_bits), beat) - record.offset).as_signed()),
             position.row_last.eq(beat == record.more),
             position.last.eq(position.row_last & record.last),
-            position.mask.eq(~(below | beyond)),
-            position.words.eq(end - start + 1),
             self.o.valid.eq(self.row.valid),
             self.row.ready.eq(self.o.ready & position.row_last),
         ]
+        if self.clipped:
+            first, final, read = Signal(lane_bits), Signal(lane_bits), Signal()
+            m.d.comb += [
+                read.eq(record.any & (beat >= record.first.beat) & (beat <= record.final.beat)),
+                first.eq(Mux(beat == record.first.beat, record.first.lane, 0)),
+                final.eq(Mux(beat == record.final.beat, record.final.lane, words - 1)),
+                position.real.eq(Mux(read, _lanes(m, "real", words, first, final), 0)),
+                position.words.eq(Mux(read, final - first + 1, 0)),
+            ]
+        else:
+            m.d.comb += position.words.eq(end - start + 1)
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += beat.eq(beat + 1)
             with m.If(position.row_last):
@@ -205,24 +291,26 @@ class BeatWalk(wiring.Component):
         return m
 
 
-class StridedLoad(wiring.Component):
-    """Loads matrices from memory.
+class RowLoad(wiring.Component):
+    """Loads rows from memory.
 
     Parameters
     ----------
     parameters : DieParameters
     row_bits, column_bits : int
-        Widths of the command's ``rows`` and ``columns``.
+        Widths of the number of a row in its command, and of ``columns``.
     row_depth : int
         Rows that may be requested but not delivered.
     max_beats : int
         Longest request, at most ``MAX_BEATS``.
+    clipped : bool
+        Rows may be clipped.
 
     Members
     -------
-    command : In stream of :func:`command_layout`
-        Taken ahead of the data of earlier commands. Give a command only when there is room for all its
-        data: the client has to take every beat within bounded time, whatever else memory does.
+    i : In stream of :func:`span_layout`
+        Taken ahead of the data of earlier rows. Give a row only when there is room for all its data: the client
+        has to take every beat within bounded time, whatever else memory does.
     port : Out(ReadPort)
     o : Out stream of :func:`load_layout`
     request_row_last : Out(1)
@@ -232,6 +320,57 @@ class StridedLoad(wiring.Component):
     ------
     ValueError
         If ``max_beats`` is not in 1 .. ``MAX_BEATS``.
+    """
+
+    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
+                 row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False):
+        _check_beats(max_beats)
+        self.parameters = parameters
+        self.row_bits = row_bits
+        self.column_bits = column_bits
+        self.row_depth = row_depth
+        self.max_beats = max_beats
+        self.clipped = clipped
+        super().__init__({
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
+            "port": Out(ReadPort(parameters)),
+            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped))),
+            "request_row_last": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped)
+        m.submodules.rows = rows = SyncFIFO(width=cut.row.payload.shape().size, depth=self.row_depth)
+        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped)
+        wiring.connect(m, wiring.flipped(self.i), cut.i)
+        wiring.connect(m, cut.request, wiring.flipped(self.port.request))
+        beat, place = self.o.payload, walk.o.payload
+        # A beat of padding has no data to wait for.
+        unread = ~place.real.any() if self.clipped else Const(0)
+        there = Signal()
+        m.d.comb += [
+            self.request_row_last.eq(cut.request_row_last),
+            rows.w_data.eq(cut.row.payload), rows.w_en.eq(cut.row.valid), cut.row.ready.eq(rows.w_rdy),
+            walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
+            beat.data.eq(self.port.data.payload),
+            *(beat[name].eq(place[name]) for name, _ in place.shape()),
+            there.eq(self.port.data.valid | unread),
+            self.o.valid.eq(there & walk.o.valid),
+            walk.o.ready.eq(there & self.o.ready),
+            self.port.data.ready.eq(walk.o.valid & ~unread & self.o.ready),
+        ]
+        return m
+
+
+class StridedLoad(wiring.Component):
+    """Loads matrices from memory; parameters, members and errors as of :class:`RowLoad`, but for ``i``.
+
+    Members
+    -------
+    command : In stream of :func:`command_layout`
+        Taken ahead of the data of earlier commands. Give a command only when there is room for all its
+        data: the client has to take every beat within bounded time, whatever else memory does.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
@@ -251,38 +390,25 @@ class StridedLoad(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.requests = requests = RowRequests(
-            self.parameters, self.row_bits, self.column_bits, self.max_beats)
-        m.submodules.rows = rows = SyncFIFO(
-            width=requests.row.payload.shape().size, depth=self.row_depth)
-        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits)
-        wiring.connect(m, wiring.flipped(self.command), requests.command)
-        wiring.connect(m, requests.request, wiring.flipped(self.port.request))
-        beat = self.o.payload
-        m.d.comb += [
-            self.request_row_last.eq(requests.request_row_last),
-            rows.w_data.eq(requests.row.payload), rows.w_en.eq(requests.row.valid),
-            requests.row.ready.eq(rows.w_rdy),
-            walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
-            beat.data.eq(self.port.data.payload),
-            beat.row.eq(walk.o.payload.row), beat.column.eq(walk.o.payload.column),
-            beat.mask.eq(walk.o.payload.mask), beat.words.eq(walk.o.payload.words),
-            beat.row_last.eq(walk.o.payload.row_last), beat.last.eq(walk.o.payload.last),
-            self.o.valid.eq(self.port.data.valid & walk.o.valid),
-            walk.o.ready.eq(self.port.data.valid & self.o.ready),
-            self.port.data.ready.eq(walk.o.valid & self.o.ready),
-        ]
+        m.submodules.rows = rows = StridedRows(self.parameters, self.row_bits, self.column_bits)
+        m.submodules.load = load = RowLoad(self.parameters, self.row_bits, self.column_bits, self.row_depth,
+                                           self.max_beats)
+        wiring.connect(m, wiring.flipped(self.command), rows.command)
+        wiring.connect(m, rows.o, load.i)
+        wiring.connect(m, load.port, wiring.flipped(self.port))
+        wiring.connect(m, load.o, wiring.flipped(self.o))
+        m.d.comb += self.request_row_last.eq(load.request_row_last)
         return m
 
 
-class StridedStore(wiring.Component):
-    """Stores matrices to memory.
+class RowStore(wiring.Component):
+    """Stores rows to memory.
 
     Parameters
     ----------
     parameters : DieParameters
     row_bits, column_bits, max_beats
-        As of :class:`StridedLoad`.
+        As of :class:`RowLoad`.
     fetch_depth : int
         Beats that may be fetched but not yet given; at least the client's latency.
     request_depth : int
@@ -290,7 +416,7 @@ class StridedStore(wiring.Component):
 
     Members
     -------
-    command : In stream of :func:`command_layout`
+    i_rows : In stream of :func:`span_layout`
     port : Out(WritePort)
     fetch : Out stream of :func:`fetch_layout`
         Beats wanted, in address order.
@@ -318,7 +444,7 @@ class StridedStore(wiring.Component):
         self.request_depth = request_depth
         self.max_beats = max_beats
         super().__init__({
-            "command": In(stream.Signature(command_layout(parameters, row_bits, column_bits))),
+            "i_rows": In(stream.Signature(span_layout(parameters, column_bits))),
             "port": Out(WritePort(parameters)),
             "fetch": Out(stream.Signature(fetch_layout(parameters, row_bits, column_bits))),
             "i": In(stream.Signature(beat_layout(parameters))),
@@ -328,25 +454,24 @@ class StridedStore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.requests = requests = RowRequests(
-            self.parameters, self.row_bits, self.column_bits, self.max_beats)
+        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
         m.submodules.rows = rows = SyncFIFO(
-            width=requests.row.payload.shape().size, depth=min(self.fetch_depth, 8))
+            width=cut.row.payload.shape().size, depth=min(self.fetch_depth, 8))
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits)
         strobe_bits = self.parameters.beat_words
         m.submodules.strobes = strobes = SyncFIFO(
             width=strobe_bits + len(self.words), depth=self.fetch_depth)
         m.submodules.unanswered = unanswered = SyncFIFO(width=1, depth=self.request_depth)
-        wiring.connect(m, wiring.flipped(self.command), requests.command)
+        wiring.connect(m, wiring.flipped(self.i_rows), cut.i)
         m.d.comb += [
-            rows.w_data.eq(requests.row.payload), rows.w_en.eq(requests.row.valid),
-            requests.row.ready.eq(rows.w_rdy),
+            rows.w_data.eq(cut.row.payload), rows.w_en.eq(cut.row.valid),
+            cut.row.ready.eq(rows.w_rdy),
             walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
 
-            self.port.request.payload.eq(requests.request.payload),
-            self.port.request.valid.eq(requests.request.valid & unanswered.w_rdy),
-            requests.request.ready.eq(self.port.request.ready & unanswered.w_rdy),
-            unanswered.w_data.eq(requests.request_last),
+            self.port.request.payload.eq(cut.request.payload),
+            self.port.request.valid.eq(cut.request.valid & unanswered.w_rdy),
+            cut.request.ready.eq(self.port.request.ready & unanswered.w_rdy),
+            unanswered.w_data.eq(cut.request_last),
             unanswered.w_en.eq(self.port.request.valid & self.port.request.ready),
             unanswered.r_en.eq(self.port.response),
             self.done.eq(self.port.response & unanswered.r_data),
@@ -365,6 +490,54 @@ class StridedStore(wiring.Component):
             self.words.eq(Mux(strobes.r_rdy & strobes.r_en, strobes.r_data[strobe_bits:], 0)),
         ]
         return m
+
+
+class StridedStore(wiring.Component):
+    """Stores matrices to memory; parameters, members and errors as of :class:`RowStore`, but for ``i_rows``.
+
+    Members
+    -------
+    command : In stream of :func:`command_layout`
+    """
+
+    def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
+                 fetch_depth: int = 16, request_depth: int = 32, max_beats: int = MAX_BEATS):
+        _check_beats(max_beats)
+        self.parameters = parameters
+        self.row_bits = row_bits
+        self.column_bits = column_bits
+        self.fetch_depth = fetch_depth
+        self.request_depth = request_depth
+        self.max_beats = max_beats
+        super().__init__({
+            "command": In(stream.Signature(command_layout(parameters, row_bits, column_bits))),
+            "port": Out(WritePort(parameters)),
+            "fetch": Out(stream.Signature(fetch_layout(parameters, row_bits, column_bits))),
+            "i": In(stream.Signature(beat_layout(parameters))),
+            "done": Out(1),
+            "words": Out(parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.rows = rows = StridedRows(self.parameters, self.row_bits, self.column_bits)
+        m.submodules.store = store = RowStore(self.parameters, self.row_bits, self.column_bits, self.fetch_depth,
+                                              self.request_depth, self.max_beats)
+        wiring.connect(m, wiring.flipped(self.command), rows.command)
+        wiring.connect(m, rows.o, store.i_rows)
+        wiring.connect(m, store.port, wiring.flipped(self.port))
+        wiring.connect(m, store.fetch, wiring.flipped(self.fetch))
+        wiring.connect(m, wiring.flipped(self.i), store.i)
+        m.d.comb += [self.done.eq(store.done), self.words.eq(store.words)]
+        return m
+
+
+def _lanes(m: Module, name: str, words: int, start: Value, end: Value) -> Value:
+    """Which lanes are in ``start`` .. ``end``."""
+    below, beyond = Signal(words, name=f"{name}_below"), Signal(words, name=f"{name}_beyond")
+    m.d.comb += [below.eq(Cat(lane < start for lane in range(words))),
+                 beyond.eq(Cat(lane > end for lane in range(words)))]
+    return ~(below | beyond)
 
 
 def _check_beats(max_beats: int) -> None:

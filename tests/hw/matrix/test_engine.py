@@ -264,7 +264,7 @@ def test_bad_operation() -> None:
     tasks = [writer.gemm(9, 17, 20, option, accumulate=bool(option & 1)) for option in (0, 1, 2, 3, 1)]
     errors = [ErrorCode.BAD_OPERATION, ErrorCode.NONE, ErrorCode.BAD_OPERATION, ErrorCode.BAD_OPERATION,
               ErrorCode.NONE]
-    run("tiny", tasks, errors=errors, operations=[1, GEMM, 15, GEMM + 1, GEMM])
+    run("tiny", tasks, errors=errors, operations=[2, GEMM, 15, GEMM + 2, GEMM])
 
 
 def window(outcome: Outcome) -> int:
