@@ -1,9 +1,10 @@
 """Builds a task graph for one die: memory map, descriptors, dependencies.
 
 Every engine finishes its tasks in order, so one update counter per engine is enough: counter e counts the
-tasks that engine e has completed, and "task n of engine e is done" is ``counter[e] >= n + 1``. A task names
-the buffers that it reads and writes; from them the builder derives its waits (read after write, write after
-read, write after write), at most one for each engine.
+tasks that engine e has completed, and "task n of engine e is done" is ``counter[e] >= n + 1``. Tiles that other
+dies send advance a counter of their exchange. A task names the places that it reads and writes; from them the
+builder derives its waits (read after write, write after read, write after write), at most one for each counter.
+Places are told apart by their first and last word.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +17,15 @@ from amaranth.lib import data
 from plinth.driver.device import Words
 from plinth.errors import UserError
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODIES, BODY_WORDS, DESCRIPTOR_WORDS, Engine, TaskHeader
+from plinth_hw.isa.tasks import (
+    BODIES,
+    BODY_WORDS,
+    DESCRIPTOR_WORDS,
+    WAITS,
+    Engine,
+    TaskHeader,
+    TransferOperation,
+)
 
 #: Base register of everything whose address does not change from step to step.
 STATIC_BASE = 0
@@ -37,6 +46,13 @@ class Buffer:
     stride: int
     base: int = STATIC_BASE
     packed: bool = False
+    #: The allocated place that it is a part of; empty: itself.
+    whole: str = ""
+
+    @property
+    def place(self) -> str:
+        """Name of the allocated place."""
+        return self.whole or self.name
 
     @property
     def row_words(self) -> int:
@@ -56,7 +72,18 @@ class Buffer:
     def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
         """A piece of this buffer that starts ``offset`` words into it."""
         return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
-                      self.base, self.packed)
+                      self.base, self.packed, self.place)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Words of a place that a task touches; it has when ``counter`` has reached ``value``."""
+
+    low: int
+    high: int
+    counter: int
+    value: int
+    writes: bool
 
 
 @dataclass(frozen=True)
@@ -81,19 +108,21 @@ class GraphBuilder:
     moving: dict[int, tuple[int, int]] = field(default_factory=dict)
     _pending: list[tuple[str, Engine, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _finished: dict[Engine, int] = field(default_factory=dict)
-    _writer: dict[str, tuple[Engine, int]] = field(default_factory=dict)
-    _readers: dict[str, dict[Engine, int]] = field(default_factory=dict)
+    _arrived: dict[int, int] = field(default_factory=dict)
+    _accesses: dict[str, list[_Access]] = field(default_factory=dict)
 
     def allocate(self, name: str, rows: int, columns: int, *, base: int = STATIC_BASE, copies: int = 1,
-                 packed: bool = False) -> Buffer:
+                 packed: bool = False, dense: bool = False) -> Buffer:
         """Reserve beat-aligned memory; rows start on beats.
 
-        With ``copies`` the place is followed by that many minus one more like it, which a moving base
-        register steps through; the buffer's address is then 0 from that base.
+        With ``dense`` a row follows the other without a gap. With ``copies`` the place is followed by that many
+        minus one more like it, which a moving base register steps through; the buffer's address is then 0 from
+        that base.
         """
         beat = self.parameters.beat_words
-        stride = -(-(-(-columns // 2) if packed else columns) // beat) * beat
-        words = rows * stride
+        width = -(-columns // 2) if packed else columns
+        stride = width if dense else -(-width // beat) * beat
+        words = -(-rows * stride // beat) * beat
         place = Buffer(name, self.end if base == STATIC_BASE else 0, rows, columns, stride, base, packed)
         if base != STATIC_BASE:
             self.moving[base] = (self.end, words)
@@ -105,34 +134,59 @@ class GraphBuilder:
             reads: Iterable[Buffer] = (), writes: Iterable[Buffer] = ()) -> None:
         """Append a task; its waits follow from the buffers it names."""
         reads, writes = list(reads), list(writes)
-        needed: dict[Engine, int] = {}
-
-        def after(other: tuple[Engine, int]) -> None:
-            needed[other[0]] = max(needed.get(other[0], 0), other[1])
-
-        for buffer in reads:
-            if buffer.name in self._writer:
-                after(self._writer[buffer.name])
-        for buffer in writes:
-            if buffer.name in self._writer:
-                after(self._writer[buffer.name])
-            for other in self._readers.get(buffer.name, {}).items():
-                after(other)
+        needed: dict[int, int] = {}
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                low, high = buffer.address, buffer.address + buffer.words
+                for other in self._accesses.get(buffer.place, ()):
+                    if (own or other.writes) and other.low < high and low < other.high:
+                        needed[other.counter] = max(needed.get(other.counter, 0), other.value)
+        waits = self._joined(sorted(needed.items()))
         number = self._finished.get(engine, 0) + 1
         self._finished[engine] = number
-        for buffer in reads:
-            self._readers.setdefault(buffer.name, {})[engine] = number
-        for buffer in writes:
-            self._writer[buffer.name] = (engine, number)
-            self._readers.pop(buffer.name, None)
-        waits = sorted(needed.items(), key=lambda item: item[0].value)
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                self._touch(buffer, engine.value, number, own)
         header = {
             "engine": engine, "operation": operation.value, "advance_enable": 1, "advance": engine.value,
             "wait_enable": (1 << len(waits)) - 1,
-            "wait_counter": [other.value for other, _ in waits] + [0] * (4 - len(waits)),
-            "wait_value": [value for _, value in waits] + [0] * (4 - len(waits)),
+            "wait_counter": [other for other, _ in waits] + [0] * (WAITS - len(waits)),
+            "wait_value": [value for _, value in waits] + [0] * (WAITS - len(waits)),
         }
         self._pending.append((name, engine, header, dict(body)))
+
+    def expect(self, buffer: Buffer, counter: int, tiles: int) -> None:
+        """Other dies send ``tiles`` tiles into a place; each advances ``counter`` of this die."""
+        self._arrived[counter] = self._arrived.get(counter, 0) + tiles
+        self._touch(buffer, counter, self._arrived[counter], True)
+
+    def _touch(self, buffer: Buffer, counter: int, value: int, writes: bool) -> None:
+        """Note an access; those that a write covers are behind it, for it has waited for them."""
+        low, high = buffer.address, buffer.address + buffer.words
+        found = self._accesses.setdefault(buffer.place, [])
+        if writes:
+            found[:] = [other for other in found if not (low <= other.low and other.high <= high)]
+        found.append(_Access(low, high, counter, value, writes))
+
+    def _joined(self, waits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Waits, no more than a task can have: a copy of one word waits for some in its place."""
+        while len(waits) > WAITS:
+            transfer = Engine.TRANSFER.value
+            waits.sort(key=lambda wait: wait[0] != transfer)
+            first, waits = waits[:WAITS], waits[WAITS:]
+            if "join" not in self.buffers:
+                self.allocate("join", 1, 2)
+            place = self.buffers["join"]
+            number = self._finished.get(Engine.TRANSFER, 0) + 1
+            self._finished[Engine.TRANSFER] = number
+            self._pending.append(("join", Engine.TRANSFER, {
+                "engine": Engine.TRANSFER, "operation": TransferOperation.COPY.value, "advance_enable": 1,
+                "advance": transfer, "wait_enable": (1 << WAITS) - 1,
+                "wait_counter": [other for other, _ in first], "wait_value": [value for _, value in first]},
+                {"source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer,
+                 "columns": 1, "rows": 1, "planes": 1}))
+            waits.append((transfer, number))
+        return sorted(waits)
 
     def finish(self, *, record: bool) -> list[Task]:
         """Pack the descriptors; the last one ends the graph."""
@@ -148,7 +202,7 @@ class GraphBuilder:
     @property
     def advances(self) -> dict[int, int]:
         """How far each update counter moves in one run of the graph."""
-        return {engine.value: count for engine, count in self._finished.items()}
+        return {engine.value: count for engine, count in self._finished.items()} | self._arrived
 
 
 def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int, ...]:
