@@ -1,47 +1,48 @@
 """Random convolution layers in a memory image, and what their tasks ought to leave there."""
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.lower.builder import Buffer
-from plinth.lower.convolution import Body, Convolution, FeatureMap, forward, input_gradient, weight_gradient
+from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth_hw.isa.parameters import DieParameters
 
 Tensor = NDArray[np.float64]
 PASSES = ("forward", "input_gradient", "weight_gradient")
 
 
-def direct(layer: Convolution, x: Tensor, w: Tensor, dz: Tensor) -> dict[str, Tensor]:
+def direct(layer: ConvolutionShape, x: Tensor, w: Tensor, dz: Tensor) -> dict[str, Tensor]:
     """Output, input gradient and weight gradient, tap by tap from the definition, in float64."""
-    images, s, p = len(x), layer.stride, layer.padding
-    padded = np.zeros((images, layer.height + 2 * p, layer.width + 2 * p, layer.inputs))
-    padded[:, p:p + layer.height, p:p + layer.width] = x
+    images, (down, right), (top, left) = len(x), layer.stride, layer.padding
+    padded = np.zeros((images, layer.height + 2 * top, layer.width + 2 * left, layer.inputs))
+    inner = (slice(None), slice(top, top + layer.height), slice(left, left + layer.width))
+    padded[inner] = x
     z = np.zeros((images, layer.out_height, layer.out_width, layer.outputs))
     dx, dw = np.zeros_like(padded), np.zeros_like(w)
-    for u in range(layer.kernel_height):
-        for v in range(layer.kernel_width):
-            window = (slice(None), slice(u, u + s * layer.out_height, s), slice(v, v + s * layer.out_width, s))
-            window = (window[0], *(slice(part.start, min(part.stop, size), s) for part, size in
-                                   zip(window[1:], padded.shape[1:3], strict=True)))
-            z += padded[window] @ w[u, v]
-            dx[window] += dz @ w[u, v].T
-            dw[u, v] = np.einsum("bijc,bijn->cn", padded[window], dz)
-    return {"forward": z, "input_gradient": dx[:, p:p + layer.height, p:p + layer.width], "weight_gradient": dw}
+    for u, v in product(*map(range, layer.kernel)):
+        window = (slice(None), slice(u, u + down * (layer.out_height - 1) + 1, down),
+                  slice(v, v + right * (layer.out_width - 1) + 1, right))
+        z += padded[window] @ w[u, v]
+        dx[window] += dz @ w[u, v].T
+        dw[u, v] = np.einsum("bijc,bijn->cn", padded[window], dz)
+    return {"forward": z, "input_gradient": dx[inner], "weight_gradient": dw}
 
 
-def random_layer(rng: np.random.Generator, channels: int = 20) -> tuple[Convolution, int]:
+def random_layer(rng: np.random.Generator, channels: int = 20) -> tuple[ConvolutionShape, int]:
     """A layer of any shape, and a number of images."""
     while True:
-        kernel = rng.integers(1, 6, 2)
         few = (1, 2, 3, int(rng.integers(1, channels + 1)), int(rng.integers(1, channels + 1)))
+        kernel, stride = ((int(first), int(second)) for first, second in rng.integers(1, (6, 4), (2, 2)).T)
         try:
-            return Convolution(
+            return ConvolutionShape(
                 height=int(rng.integers(1, 9)), width=int(rng.integers(1, 9)), inputs=int(rng.choice(few)),
-                outputs=int(rng.choice(few)), kernel_height=int(kernel[0]), kernel_width=int(kernel[1]),
-                stride=int(rng.integers(1, 4)), padding=int(rng.integers(0, min(kernel)))), int(rng.integers(1, 4))
+                outputs=int(rng.choice(few)), kernel=kernel, stride=stride,
+                padding=(int(rng.integers(0, kernel[0] + 1)), int(rng.integers(0, kernel[1] + 1)))), int(
+                    rng.integers(1, 4))
         except ValueError:
             continue
 
@@ -53,7 +54,7 @@ class Placed:
     ``packed``: operands are FP16. What a pass writes has a place of its own.
     """
 
-    layer: Convolution
+    layer: ConvolutionShape
     images: int
     parameters: DieParameters
     rng: np.random.Generator

@@ -85,7 +85,7 @@ def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool = Fal
     """What the beat walk has to know of a row: first lane, beats after the first one, last lane, and whether it
     is the last row; if clipped, beat and lane of the first and last word that are read, and if there are any."""
     lane_bits = _lane_bits(parameters)
-    place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(column_bits + 1 - lane_bits)})
+    place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(_row_beats_bits(parameters, column_bits))})
     return data.StructLayout({
         "offset": unsigned(lane_bits), "more": unsigned(_row_beats_bits(parameters, column_bits)),
         "end": unsigned(lane_bits), "last": unsigned(1),

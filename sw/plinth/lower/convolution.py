@@ -11,8 +11,9 @@ lie; nothing is copied.
     dw[u, v, c, n]    = sum over b, i, j of    x[b, i s + u - p, j s + v - p, c]  dz[b, i, j, n]
 
 with the sums in the order of their names, ascending, but for the input gradient, where i and j ascend, so u and v
-descend. With a stride s > 1 the input gradient is cut into s x s *phases*, the rows y and columns x with the same
-remainder modulo s: each is a convolution of dz with a stride of 1 by the taps that meet those places.
+descend (s and p of rows and columns may differ). With a stride s > 1 the input gradient is cut into s x s *phases*,
+the rows y and columns x with the same remainder modulo s: each is a convolution of dz with a stride of 1 by the taps
+that meet those places.
 """
 
 from dataclasses import dataclass
@@ -20,9 +21,11 @@ from fractions import Fraction
 from typing import Any
 
 from plinth.lower.builder import Buffer
+from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.parameters import DieParameters
 
 Body = dict[str, Any]
+Pair = tuple[int, int]
 ADDRESS_MASK = 0xFFFF_FFFF
 #: Largest number of elements of a run, and of positions or rows of a grid.
 LONGEST = (1 << 16) - 1
@@ -31,49 +34,56 @@ TASK_CYCLES = 150
 
 
 @dataclass(frozen=True, kw_only=True)
-class Convolution:
-    """Shape of a layer.
+class ConvolutionShape:
+    """Shape of a layer; pairs are of rows and columns.
 
     Raises
     ------
     ValueError
-        If a size is not positive, the padding is not in 0 .. kernel - 1, or no window fits the padded map.
+        If a size is not positive, a padding is negative, or no window fits the padded map.
     """
 
     height: int
     width: int
     inputs: int
     outputs: int
-    kernel_height: int
-    kernel_width: int
-    stride: int = 1
-    padding: int = 0
+    kernel: Pair
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
 
     def __post_init__(self) -> None:
-        for name in ("height", "width", "inputs", "outputs", "kernel_height", "kernel_width", "stride"):
-            if getattr(self, name) < 1:
+        sizes = {"height": self.height, "width": self.width, "inputs": self.inputs, "outputs": self.outputs,
+                 "kernel": min(self.kernel), "stride": min(self.stride)}
+        for name, size in sizes.items():
+            if size < 1:
                 raise ValueError(f"{name} must be positive, not {getattr(self, name)}")
-        if not 0 <= self.padding < min(self.kernel_height, self.kernel_width):
-            raise ValueError(f"padding must be at least 0 and below the kernel's {self.kernel_height} x "
-                             f"{self.kernel_width}, not {self.padding}")
+        if min(self.padding) < 0:
+            raise ValueError(f"padding must not be negative, not {self.padding}")
         if self.out_height < 1 or self.out_width < 1:
-            raise ValueError(f"a kernel of {self.kernel_height} x {self.kernel_width} does not fit a map of "
-                             f"{self.height} x {self.width} with padding {self.padding}")
+            raise ValueError(f"a kernel of {self.kernel[0]} x {self.kernel[1]} does not fit a map of {self.height} x "
+                             f"{self.width} with padding {self.padding}")
+
+    @classmethod
+    def of(cls, layer: Convolution, inputs: Shape) -> "ConvolutionShape":
+        """Of a network's layer whose input has a shape."""
+        channels, height, width = inputs
+        return cls(height=height, width=width, inputs=channels, outputs=layer.channels, kernel=layer.kernel,
+                   stride=layer.stride, padding=layer.padding)
 
     @property
     def out_height(self) -> int:
         """Rows of the output map."""
-        return (self.height + 2 * self.padding - self.kernel_height) // self.stride + 1
+        return (self.height + 2 * self.padding[0] - self.kernel[0]) // self.stride[0] + 1
 
     @property
     def out_width(self) -> int:
         """Columns of the output map."""
-        return (self.width + 2 * self.padding - self.kernel_width) // self.stride + 1
+        return (self.width + 2 * self.padding[1] - self.kernel[1]) // self.stride[1] + 1
 
     @property
     def taps(self) -> int:
         """Rows of the weight matrix: kernel positions times channels."""
-        return self.kernel_height * self.kernel_width * self.inputs
+        return self.kernel[0] * self.kernel[1] * self.inputs
 
 
 @dataclass(frozen=True)
@@ -170,12 +180,11 @@ def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:
     return found
 
 
-def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: tuple[int, int], first: tuple[int, int],
-             stride: int) -> Body:
+def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: Pair, first: Pair, stride: Pair) -> Body:
     """Fields of A: windows of ``kernel`` rows and columns, whose first one of the grid begins at row and column
     ``first`` of the map."""
     word, packing = source.buffer.stride, 2 if source.buffer.packed else 1
-    y, x = first[0] + part.row * stride, first[1]
+    y, x = first[0] + part.row * stride[0], first[1]
     run, runs, run_step = kernel[1] * source.channels, 1, 0
     if word * packing != source.channels or run > LONGEST:
         run, runs, run_step = source.channels, kernel[1], word
@@ -183,34 +192,33 @@ def _windows(source: FeatureMap, part: Part, grid: Grid, kernel: tuple[int, int]
                        ("grid columns", grid.columns), ("map rows", source.height)):
         if size > LONGEST:
             raise ValueError(f"{name} must be at most {LONGEST}, not {size}")
-    row_step = stride * (source.row_words - (grid.columns - 1) * word)
-    last = stride * ((part.rows - 1) * source.row_words + (grid.columns - 1) * word)
+    row, last = stride[0] * source.row_words, (grid.columns - 1) * stride[1] * word
     return {
         "a": source.pointer(part.image, 0, 0), "a_origin": (y * source.row_words + x * word) & ADDRESS_MASK,
-        "a_stride": stride * word, "a_row_step": row_step & ADDRESS_MASK,
-        "a_image_step": (source.image_words - last) & ADDRESS_MASK,
+        "a_stride": stride[1] * word, "a_row_step": (row - last) & ADDRESS_MASK,
+        "a_image_step": (source.image_words - (part.rows - 1) * row - last) & ADDRESS_MASK,
         "grid_columns": grid.columns, "grid_rows": part.rows,
         "a_run": run, "a_runs": runs, "a_run_step": run_step,
         "a_kernel_step": (source.row_words - (runs - 1) * run_step) & ADDRESS_MASK,
-        "window_row": y, "window_row_step": stride, "map_rows": source.height,
-        "window_column": x * source.channels, "window_column_step": stride * source.channels,
+        "window_row": y, "window_row_step": stride[0], "map_rows": source.height,
+        "window_column": x * source.channels, "window_column_step": stride[1] * source.channels,
         "map_columns": source.width * source.channels,
     }
 
 
-def _results(target: FeatureMap, part: Part, grid: Grid, first: tuple[int, int], stride: int) -> Body:
+def _results(target: FeatureMap, part: Part, grid: Grid, first: Pair, stride: Pair) -> Body:
     """Fields of C: every ``stride``-th row and column of a map from ``first`` on."""
-    word = target.buffer.stride
-    last = stride * ((part.rows - 1) * target.row_words + (grid.columns - 1) * word)
+    word = stride[1] * target.buffer.stride
+    row, last = stride[0] * target.row_words, (grid.columns - 1) * word
     return {
-        "c": target.pointer(part.image, first[0] + part.row * stride, first[1]), "c_stride": stride * word,
-        "c_row_step": stride * (target.row_words - (grid.columns - 1) * word) & ADDRESS_MASK,
-        "c_image_step": (target.image_words - last) & ADDRESS_MASK,
+        "c": target.pointer(part.image, first[0] + part.row * stride[0], first[1]), "c_stride": word,
+        "c_row_step": (row - last) & ADDRESS_MASK,
+        "c_image_step": (target.image_words - (part.rows - 1) * row - last) & ADDRESS_MASK,
         "m": part.positions, "n": target.channels, "interleave_m_log2": part.interleave_m_log2,
     }
 
 
-def forward(layer: Convolution, parameters: DieParameters, x: FeatureMap, w: Buffer, z: FeatureMap, *,
+def forward(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, w: Buffer, z: FeatureMap, *,
             accumulate: bool = False) -> list[Body]:
     """Bodies of CONVOLUTION tasks for ``z = x * w``, which may run in any order.
 
@@ -222,22 +230,22 @@ def forward(layer: Convolution, parameters: DieParameters, x: FeatureMap, w: Buf
     _require(layer, x, w, z)
     grid = Grid(z.images, z.height, z.width)
     return [{
-        **_windows(x, part, grid, (layer.kernel_height, layer.kernel_width), (-layer.padding, -layer.padding),
-                   layer.stride),
-        **_results(z, part, grid, (0, 0), 1), "b": w.pointer, "b_stride": w.stride, "k": layer.taps,
+        **_windows(x, part, grid, layer.kernel, (-layer.padding[0], -layer.padding[1]), layer.stride),
+        **_results(z, part, grid, (0, 0), (1, 1)), "b": w.pointer, "b_stride": w.stride, "k": layer.taps,
         "accumulate": int(accumulate),
     } for part in parts(parameters, grid, layer.outputs, layer.taps)]
 
 
-def _phase(remainder: int, kernel: int, layer: Convolution) -> tuple[int, int, int]:
-    """Of the places with a remainder modulo the stride: their first tap, how many there are, and the row
-    (column) of the output map that the window of the first of them begins at."""
-    tap = (remainder + layer.padding) % layer.stride
-    taps = -(-max(0, kernel - tap) // layer.stride)
-    return tap, taps, (remainder + layer.padding - tap) // layer.stride - (taps - 1)
+def _phase(remainder: int, axis: int, layer: ConvolutionShape) -> tuple[int, int, int]:
+    """Of the rows (axis 0) or columns with a remainder modulo the stride: their first tap, how many there are, and
+    the row (column) of the output map that the window of the first of them begins at."""
+    kernel, stride, padding = layer.kernel[axis], layer.stride[axis], layer.padding[axis]
+    tap = (remainder + padding) % stride
+    taps = -(-max(0, kernel - tap) // stride)
+    return tap, taps, (remainder + padding - tap) // stride - (taps - 1)
 
 
-def input_gradient(layer: Convolution, parameters: DieParameters, dz: FeatureMap, w: Buffer, dx: FeatureMap, *,
+def input_gradient(layer: ConvolutionShape, parameters: DieParameters, dz: FeatureMap, w: Buffer, dx: FeatureMap, *,
                    accumulate: bool = False) -> list[Body]:
     """Bodies of CONVOLUTION tasks for the gradient of ``x``, which may run in any order.
 
@@ -245,49 +253,49 @@ def input_gradient(layer: Convolution, parameters: DieParameters, dz: FeatureMap
     """
     _require(layer, dx, w, dz)
     bodies: list[Body] = []
-    stride = layer.stride
-    for row in range(min(stride, dx.height)):
-        for column in range(min(stride, dx.width)):
-            grid = Grid(dx.images, -(-(dx.height - row) // stride), -(-(dx.width - column) // stride))
-            tap, taps, y = _phase(row, layer.kernel_height, layer)
-            tap_column, tap_columns, x = _phase(column, layer.kernel_width, layer)
+    down, right = layer.stride
+    for row in range(min(down, dx.height)):
+        for column in range(min(right, dx.width)):
+            grid = Grid(dx.images, -(-(dx.height - row) // down), -(-(dx.width - column) // right))
+            tap, taps, y = _phase(row, 0, layer)
+            tap_column, tap_columns, x = _phase(column, 1, layer)
             k = taps * tap_columns * layer.outputs
             if not k and accumulate:
                 continue
             if k:
-                step = -stride * layer.inputs * w.stride
-                row_step = -stride * layer.kernel_width * layer.inputs * w.stride
-                place = ((tap + stride * (taps - 1)) * layer.kernel_width + tap_column + stride * (tap_columns - 1))
+                place_words = layer.inputs * w.stride
+                step, row_step = -right * place_words, -down * layer.kernel[1] * place_words
+                place = (tap + down * (taps - 1)) * layer.kernel[1] + tap_column + right * (tap_columns - 1)
                 weights: Body = {
-                    "b": {"offset": w.address + place * layer.inputs * w.stride, "base": w.base},
+                    "b": {"offset": w.address + place * place_words, "base": w.base},
                     "b_run": layer.outputs, "b_runs": tap_columns, "b_run_step": step & ADDRESS_MASK,
                     "b_kernel_step": (row_step - (tap_columns - 1) * step) & ADDRESS_MASK}
             else:
                 taps, tap_columns, y, x, k, weights = 1, 1, dz.height, 0, 1, {"b": w.pointer}
             bodies += [{
-                **_windows(dz, part, grid, (taps, tap_columns), (y, x), 1),
-                **_results(dx, part, grid, (row, column), stride), **weights, "b_stride": w.stride,
+                **_windows(dz, part, grid, (taps, tap_columns), (y, x), (1, 1)),
+                **_results(dx, part, grid, (row, column), layer.stride), **weights, "b_stride": w.stride,
                 "transpose_b": 1, "k": k, "accumulate": int(accumulate),
             } for part in parts(parameters, grid, layer.inputs, k)]
     return bodies
 
 
-def weight_gradient(layer: Convolution, parameters: DieParameters, x: FeatureMap, dz: FeatureMap, dw: Buffer, *,
+def weight_gradient(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, dz: FeatureMap, dw: Buffer, *,
                     accumulate: bool = False) -> list[Body]:
     """Body of the CONVOLUTION task for the gradient of ``w``."""
     _require(layer, x, dw, dz)
     k = dz.images * dz.height * dz.width
     whole = Part(0, 0, dz.height, k, 0)
     return [{
-        **_windows(x, whole, Grid(dz.images, dz.height, dz.width), (layer.kernel_height, layer.kernel_width),
-                   (-layer.padding, -layer.padding), layer.stride),
+        **_windows(x, whole, Grid(dz.images, dz.height, dz.width), layer.kernel,
+                   (-layer.padding[0], -layer.padding[1]), layer.stride),
         "b": dz.buffer.pointer, "b_stride": dz.buffer.stride, "c": dw.pointer, "c_stride": dw.stride,
         "m": layer.taps, "n": layer.outputs, "k": k, "transpose_a": 1, "accumulate": int(accumulate),
         "interleave_m_log2": tile_shape(parameters, layer.taps, layer.outputs)[1],
     }]
 
 
-def _require(layer: Convolution, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
+def _require(layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
     for name, found, needed in (
             ("The input", (x.height, x.width, x.channels), (layer.height, layer.width, layer.inputs)),
             ("The output", (z.height, z.width, z.channels), (layer.out_height, layer.out_width, layer.outputs)),

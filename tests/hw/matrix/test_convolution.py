@@ -1,4 +1,4 @@
-"""Convolution tasks on the matrix engine against the golden model: the whole memory image, and what was loaded."""
+"""ConvolutionShape tasks on the matrix engine against the golden model: the whole memory image, and what was loaded."""
 
 from functools import cache
 from typing import Any
@@ -10,7 +10,7 @@ from tests.support.engine_bench import body_words
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth.lower.convolution import Body, Convolution
+from plinth.lower.convolution import Body, ConvolutionShape
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
@@ -105,7 +105,7 @@ class Layers:
         self.name, self.rng, self.at = name, rng, 8192
         self.bodies: list[Body] = []
 
-    def add(self, layer: Convolution, images: int, *passes: str, gaps: bool = True, shuffle: bool = True) -> None:
+    def add(self, layer: ConvolutionShape, images: int, *passes: str, gaps: bool = True, shuffle: bool = True) -> None:
         placed = Placed(layer, images, PARAMETERS[self.name], self.rng, packed=packing(self.name) == 2, at=self.at,
                         gaps=gaps)
         self.at = placed.at
@@ -137,10 +137,10 @@ def test_wide_layers(name: str) -> None:
     """Sums over several panels: K beyond two of them, so that both operands come again; and few channels, so that
     a panel has many pieces."""
     layers = Layers(name, np.random.default_rng(7))
-    layers.add(Convolution(height=6, width=7, inputs=70, outputs=37, kernel_height=3, kernel_width=3, padding=1), 2)
-    layers.add(Convolution(height=9, width=9, inputs=1, outputs=70, kernel_height=5, kernel_width=5, padding=2), 2)
-    layers.add(Convolution(height=8, width=8, inputs=3, outputs=70, kernel_height=3, kernel_width=3, padding=2,
-                           stride=2), 3)
+    layers.add(ConvolutionShape(height=6, width=7, inputs=70, outputs=37, kernel=(3, 3), padding=(1, 1)), 2)
+    layers.add(ConvolutionShape(height=9, width=9, inputs=1, outputs=70, kernel=(5, 5), padding=(2, 2)), 2)
+    layers.add(ConvolutionShape(height=8, width=8, inputs=3, outputs=70, kernel=(3, 3), padding=(2, 2),
+                           stride=(2, 2)), 3)
     run(name, layers.bodies, availability=0.8)
 
 
@@ -213,7 +213,7 @@ def test_free_tasks(name: str, seed: int, availability: float) -> None:
 def test_bad_operand(change: Body) -> None:
     """An unfit body is refused, memory is left alone, and the tasks beside it run."""
     layers = Layers("tiny", np.random.default_rng(3))
-    layers.add(Convolution(height=5, width=5, inputs=3, outputs=9, kernel_height=3, kernel_width=3, padding=1), 2)
+    layers.add(ConvolutionShape(height=5, width=5, inputs=3, outputs=9, kernel=(3, 3), padding=(1, 1)), 2)
     good = layers.bodies
     tasks = [good[0], good[1] | change, good[1], good[2] | change, good[2] | change, good[2]]
     errors = [ErrorCode.BAD_OPERAND if place in (1, 3, 4) else ErrorCode.NONE for place in range(6)]
@@ -227,7 +227,7 @@ def test_utilisation(name: str) -> None:
     for pass_name in PASSES:
         layers = Layers(name, np.random.default_rng(2))
         rows = geometry.a_span[1]
-        layers.add(Convolution(height=rows, width=8, inputs=2 * geometry.lanes, outputs=2 * geometry.b_span[1],
-                               kernel_height=3, kernel_width=3, padding=1), 1, pass_name, gaps=False, shuffle=False)
+        layers.add(ConvolutionShape(height=rows, width=8, inputs=2 * geometry.lanes, outputs=2 * geometry.b_span[1],
+                               kernel=(3, 3), padding=(1, 1)), 1, pass_name, gaps=False, shuffle=False)
         outcome = run(name, layers.bodies)
         assert outcome.busy >= 0.95 * (outcome.last_busy - outcome.first_busy + 1), pass_name

@@ -1,4 +1,4 @@
-"""Convolution tasks on the golden model against direct convolution in float64."""
+"""ConvolutionShape tasks on the golden model against direct convolution in float64."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,8 @@ from tests.support.convolutions import PASSES, Placed, direct, random_layer
 from tests.support.refusal import refused
 
 from plinth.lower.builder import Buffer
-from plinth.lower.convolution import Convolution, FeatureMap, Grid, forward, parts
+from plinth.lower.convolution import ConvolutionShape, FeatureMap, Grid, forward, parts
+from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import MatrixBody
@@ -26,12 +27,12 @@ def run(memory: np.ndarray, parameters: DieParameters, bodies: list[dict]) -> in
     return useful
 
 
-def inner_macs(layer: Convolution, images: int) -> int:
+def inner_macs(layer: ConvolutionShape, images: int) -> int:
     """Multiply-adds with elements of the map, counted place by place."""
-    rows, columns = (sum(0 <= out * layer.stride + tap - layer.padding < size for out in range(outs)
-                         for tap in range(taps))
-                     for outs, taps, size in ((layer.out_height, layer.kernel_height, layer.height),
-                                              (layer.out_width, layer.kernel_width, layer.width)))
+    rows, columns = (sum(0 <= out * step + tap - padding < size for out in range(outs) for tap in range(taps))
+                     for outs, taps, step, padding, size in zip(
+                         (layer.out_height, layer.out_width), layer.kernel, layer.stride, layer.padding,
+                         (layer.height, layer.width), strict=True))
     return images * rows * columns * layer.inputs * layer.outputs
 
 
@@ -44,7 +45,7 @@ def test_passes(parameters: DieParameters, seed: int) -> None:
     placed = Placed(layer, images, parameters, rng, packed=parameters is MIXED)
     memory = np.full(placed.at + 8, 0x7FC00000, dtype=np.uint32)
     shapes = {"x": (images, layer.height, layer.width, layer.inputs),
-              "w": (layer.kernel_height, layer.kernel_width, layer.inputs, layer.outputs),
+              "w": (*layer.kernel, layer.inputs, layer.outputs),
               "dz": (images, layer.out_height, layer.out_width, layer.outputs)}
     values = {name: rng.normal(size=shape).astype(np.float16 if placed.packed else np.float32)
               for name, shape in shapes.items()}
@@ -70,7 +71,7 @@ def test_passes(parameters: DieParameters, seed: int) -> None:
 
 def test_order_of_the_input_gradient() -> None:
     """Taps descend: a sum that any other order would round differently."""
-    layer = Convolution(height=6, width=6, inputs=1, outputs=3, kernel_height=3, kernel_width=3, padding=1)
+    layer = ConvolutionShape(height=6, width=6, inputs=1, outputs=3, kernel=(3, 3), padding=(1, 1))
     rng = np.random.default_rng(1)
     placed = Placed(layer, 1, TINY, rng, packed=False)
     memory = np.zeros(placed.at, dtype=np.uint32)
@@ -103,25 +104,33 @@ def test_parts_save_tiles() -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"kernel_height": 0}, "kernel_height must be positive, not 0"),
-    ({"stride": 0}, "stride must be positive, not 0"),
-    ({"padding": 3}, "padding must be at least 0 and below the kernel's 3 x 3, not 3"),
-    ({"height": 2, "padding": 0}, "a kernel of 3 x 3 does not fit a map of 2 x 5 with padding 0")])
+    ({"kernel": (3, 0)}, r"kernel must be positive, not \(3, 0\)"), ({"outputs": 0}, "outputs must be positive, not 0"),
+    ({"stride": (0, 1)}, r"stride must be positive, not \(0, 1\)"),
+    ({"padding": (0, -1)}, r"padding must not be negative, not \(0, -1\)"),
+    ({"height": 2, "padding": (0, 0)}, r"a kernel of 3 x 3 does not fit a map of 2 x 5 with padding \(0, 0\)")])
 def test_bad_layers(change: dict, message: str) -> None:
-    sizes = {"height": 5, "width": 5, "inputs": 2, "outputs": 2, "kernel_height": 3, "kernel_width": 3, "padding": 1}
+    sizes = {"height": 5, "width": 5, "inputs": 2, "outputs": 2, "kernel": (3, 3), "padding": (1, 1)}
     with refused(ValueError, message):
-        Convolution(**sizes | change)
+        ConvolutionShape(**sizes | change)
+
+
+def test_shape_of_a_networks_layer() -> None:
+    layer = Convolution(name="c", channels=4, kernel=(3, 2), stride=(1, 2), padding=(1, 0))
+    shape = ConvolutionShape.of(layer, Shape((3, 8, 9)))
+    assert shape == ConvolutionShape(height=8, width=9, inputs=3, outputs=4, kernel=(3, 2), stride=(1, 2),
+                                     padding=(1, 0))
+    assert Shape((4, shape.out_height, shape.out_width)) == layer.output([Shape((3, 8, 9))])
 
 
 def test_shapes_must_agree() -> None:
-    layer = Convolution(height=5, width=5, inputs=2, outputs=3, kernel_height=3, kernel_width=3)
+    layer = ConvolutionShape(height=5, width=5, inputs=2, outputs=3, kernel=(3, 3))
     x = FeatureMap(Buffer("x", 0, 25, 2, 2), 5, 5)
     z = FeatureMap(Buffer("z", 100, 9, 3, 3), 3, 3)
     with refused(ValueError, r"The weights must have the shape \(18, 3\), not \(18, 4\)"):
         forward(layer, TINY, x, Buffer("w", 50, 18, 4, 4), z)
     with refused(ValueError, "24 positions are no whole images of 5 x 5"):
         FeatureMap(Buffer("x", 0, 24, 2, 2), 5, 5)
-    wide = Convolution(height=1, width=1, inputs=1 << 16, outputs=1, kernel_height=1, kernel_width=1)
+    wide = ConvolutionShape(height=1, width=1, inputs=1 << 16, outputs=1, kernel=(1, 1))
     with refused(ValueError, "channels must be at most 65535, not 65536"):
         forward(wide, TINY, FeatureMap(Buffer("x", 0, 1, 1 << 16, 1 << 16), 1, 1),
                 Buffer("w", 0, 1 << 16, 1, 1), FeatureMap(Buffer("z", 0, 1, 1, 1), 1, 1))
