@@ -2,15 +2,16 @@
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array
 from plinth.errors import UserError
-from plinth.lower.chain import chain
 from plinth.model.network import Network
 from plinth.training.session import Reference
 from plinth_hw.isa.parameters import DieParameters
@@ -65,15 +66,25 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     return array, digest
 
 
+def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
+    """A network as the float64 reference takes it."""
+    window = ("kernel", "stride", "padding", "ceil")
+    return tuple(reference.Layer(layer.name, layer.kind, layer.inputs, **{
+        key: getattr(layer, key) for key in window if key in layer.forms()}) for layer in network.layers)
+
+
 def float64_reference(network: Network) -> Reference:
     """Gradients of a network by the task-free reference."""
-    def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32], labels: NDArray[np.int64],
-                passed: list[NDArray[np.bool_]]) -> tuple[list[NDArray[np.float64]], int]:
-        weights, biases = [], []
-        for block, flat in zip(chain(network), parameters, strict=True):
-            size = block.inputs * block.outputs
-            weights.append(flat[:size].reshape(block.inputs, block.outputs).astype(np.float64))
-            biases.append(flat[size:].astype(np.float64))
-        found = reference.gradients(weights, biases, x.astype(np.float64), labels, passed)
-        return [np.concatenate([w.ravel(), b]) for w, b in found.layers], found.kinks
+    layers = reference_layers(network)
+    channels, *sides = network.input
+
+    def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32], targets: NDArray[Any],
+                decided: Mapping[str, NDArray[np.float32]]) -> tuple[list[NDArray[np.float64]], int]:
+        split = []
+        for layer, flat in zip(network.weighted, parameters, strict=True):
+            shapes, values = network.shapes[layer.name].parameters, flat.astype(np.float64)
+            size = shapes["weights"].elements
+            split.append((values[:size].reshape(shapes["weights"]), values[size:] if "bias" in shapes else None))
+        found = reference.gradients(layers, split, x.reshape(len(x), *sides, channels), targets, decided)
+        return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in found.layers], found.kinks
     return compute

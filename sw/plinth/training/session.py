@@ -4,9 +4,10 @@ A session drives one array (the device under test) and, if given, a second one (
 same program and the same driver, and compares every weight of every die after every step.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +21,9 @@ from plinth.training.data import Dataset
 
 Floats = NDArray[np.float32]
 
-#: (parameters, samples, labels, which ReLUs passed) -> gradient of each layer, weights then bias, flat
-#: float64, and the number of ReLUs at their kink.
-Reference = Callable[[Parameters, Floats, NDArray[np.int64], list[NDArray[np.bool_]]],
+#: (parameters, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> gradient of each
+#: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
+Reference = Callable[[Parameters, Floats, NDArray[Any], Mapping[str, Floats]],
                      tuple[list[NDArray[np.float64]], int]]
 
 
@@ -171,11 +172,11 @@ class Session:
     def _check_gradients(self, before: Parameters, batch: NDArray[np.int64]) -> None:
         """Largest relative error of a layer's gradient, summed over dies, against the reference."""
         assert self.reference is not None
-        passed = [np.concatenate([
-            self.driver.read_floats(die, self.program.buffers[f"{block.name}.output"]) > 0
-            for die in range(self.program.dies)]) for block in chain(self.network)[:-1]]
+        decided = {self.network.consumers(block.name)[0]: np.concatenate([
+            self.driver.read_floats(die, self.program.buffers[f"{block.name}.output"])
+            for die in range(self.program.dies)]) for block in chain(self.network)[:-1]}
         expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch],
-                                         passed)
+                                         decided)
         self.kinks += kinks
         for layer, wanted in zip(self.network.weighted, expected, strict=True):
             buffer = self.program.buffers[f"{layer.name}.gradients"]
