@@ -135,7 +135,7 @@ class FunctionUnit(wiring.Component):
         reduced = Signal(len(product) - drop, reset_less=True)
         distance_2 = Signal(6, reset_less=True)
         reciprocal_2 = Signal(reset_less=True)
-        m.d.comb += product.eq(Cat(product_low[:_LOW_BITS], product_low[_LOW_BITS:] + product_high))
+        m.d.comb += product.eq(product_low + (product_high << _LOW_BITS))
         m.d.sync += [
             reduced.eq(Mux(reciprocal_1, normal << (VALUE_BITS - 23), product[drop:])),
             distance_2.eq(distance), reciprocal_2.eq(reciprocal_1), context_2.eq(context_1),
@@ -191,9 +191,9 @@ class FunctionUnit(wiring.Component):
         slope = Signal(signed(C1_BITS + 1), reset_less=True)
         low = Signal(signed(C1_BITS + 2 + _OFFSET_LOW_BITS), reset_less=True)
         high = Signal(signed(C1_BITS + 2 + OFFSET_BITS - _OFFSET_LOW_BITS), reset_less=True)
-        linear = Signal(signed(C1_BITS + 2 + OFFSET_BITS - _OFFSET_LOW_BITS))
+        linear = Signal(signed(C1_BITS + 2 + OFFSET_BITS))
         value = Signal(C0_BITS, reset_less=True)
-        m.d.comb += linear.eq((low >> _OFFSET_LOW_BITS) + high)
+        m.d.comb += linear.eq(low + (high << _OFFSET_LOW_BITS))
         m.d.sync += [
             offset_5.eq(offset),
             # 6
@@ -205,7 +205,7 @@ class FunctionUnit(wiring.Component):
             low.eq(slope * offset_7[:_OFFSET_LOW_BITS]), high.eq(slope * offset_7[_OFFSET_LOW_BITS:]),
             c0_8.eq(c0_7),
             # 9
-            value.eq(c0_8 + (linear >> (OFFSET_BITS - _OFFSET_LOW_BITS))),
+            value.eq(c0_8 + (linear >> OFFSET_BITS)),
         ]
         return value, contexts[-1], powers[-1]
 
