@@ -22,7 +22,7 @@ ONLY ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith lint verilog bench fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith lint verilog bench calibrate fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into buil
 
 bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 	@$(BIN)/plinth bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+calibrate: $(STAMP) ## cycles of tasks on the RTL, into the planners' cost tables (ARGS="--preset ndp-demo")
+	@$(BIN)/plinth calibrate $(ARGS)
 
 fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 	@$(BIN)/python -m plinth_hw.fpga arith

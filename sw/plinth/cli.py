@@ -24,7 +24,8 @@ from plinth_hw.isa.parameters import PRESETS, preset
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "train_step_utilisation", "ring_efficiency",
-               "harness_efficiency", "thread_scaling", "cosim_rate")
+               "harness_efficiency", "thread_scaling", "cosim_rate", "joint_over_hypar", "plan_vgg_e_seconds",
+               "plan_1000_layers_seconds")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
 #: Arrays that a training run can use.
@@ -197,6 +198,20 @@ def bench(only: str | None, as_json: bool) -> None:
     rows = run_benches(backends.build_root() / "bench.json", only, console)
     if as_json:
         click.echo(json.dumps(rows))
+
+
+@cli.command()
+@click.option("--preset", "machines", multiple=True, help="measure this preset; may be given several times")
+def calibrate(machines: tuple[str, ...]) -> None:
+    """Measure tasks on the co-simulated RTL and write the cost tables that planners read."""
+    from plinth.bench import calibrate as tables
+
+    for name in machines:
+        if name not in PRESETS:
+            raise UserError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
+    for name in machines or tables.CALIBRATED:
+        path = tables.calibrate(name, say=lambda text: click.echo(text, err=True))
+        click.echo(f"{name}: {path}")
 
 
 @cli.command()

@@ -8,9 +8,10 @@ import pytest
 from plinth.driver.driver import route_port
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.training import interleave_m_log2, lower_training
+from plinth.lower.training import lower_training
 from plinth.model.network import perceptron
 from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.machine import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation

@@ -2,17 +2,23 @@
 
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from plinth import backends
+from plinth.bench import planning
+from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.builder import GraphBuilder
+from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward
 from plinth.lower.program import Program, assemble, ring_setup
-from plinth.lower.training import interleave_m_log2, lower_training
+from plinth.lower.training import lower_training
+from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.machine import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
@@ -21,21 +27,6 @@ from plinth_hw.isa.tasks import CollectiveOperation, Engine, MatrixOperation, Up
 
 #: Memory of a die in a benchmark, in words.
 MEMORY_WORDS = 1 << 22
-
-
-@dataclass(frozen=True)
-class Row:
-    """One benchmark's result."""
-
-    name: str
-    value: float
-    unit: str
-    limited_by: str
-    detail: dict[str, Any]
-
-    def to_data(self) -> dict[str, Any]:
-        """As JSON holds it."""
-        return asdict(self)
 
 
 def _random_words(count: int, seed: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
@@ -82,6 +73,54 @@ def gemm_utilisation() -> list[Row]:
         Row("gemm_core_utilisation", m * n * k / (pes * core), "useful multiply-adds / (PEs x cycles)",
             "tile changes", detail),
     ]
+
+
+def _convolution(network: str, images: int) -> tuple[ConvolutionShape, list[TaskRecord], dict[str, int]]:
+    """Shape, records and engine counters of a network's convolution, forward, on one die; its result checked
+    against the golden model."""
+    parameters = preset("ndp-bench")
+    found = NETWORKS[network]
+    shape = next(ConvolutionShape.of(layer, found.input) for layer in found.layers if isinstance(layer, Convolution))
+    builder = GraphBuilder(parameters)
+    x = builder.allocate("x", images * shape.height * shape.width, shape.inputs)
+    w = builder.allocate("w", shape.taps, shape.outputs)
+    z = builder.allocate("z", images * shape.out_height * shape.out_width, shape.outputs)
+    maps = FeatureMap(x, shape.height, shape.width), FeatureMap(z, shape.out_height, shape.out_width)
+    for number, body in enumerate(forward(shape, parameters, maps[0], w, maps[1])):
+        # Each task has rows of z for itself.
+        own = z.part(f"z[{number}]", 0, z.rows, z.columns, z.stride)
+        builder.add(f"convolution[{number}]", Engine.MATRIX, MatrixOperation.CONVOLUTION, body, reads=[x, w],
+                    writes=[own])
+    memory_words = 2 * MEMORY_WORDS
+    program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=memory_words)
+    drivers = [Driver(array, program, memory_words=memory_words)
+               for array in (backends.cosim_array(parameters, 1, memory_words)[0],
+                             backends.golden_array(parameters, 1, memory_words))]
+    for driver in drivers:
+        for seed, buffer in enumerate((x, w)):
+            words = _random_words(buffer.rows * buffer.columns, seed)
+            driver.write(0, buffer, words.reshape(buffer.rows, buffer.columns))
+        driver.clear_counters()
+        driver.step(0)
+    if not np.array_equal(drivers[0].read(0, z), drivers[1].read(0, z)):
+        raise AssertionError(f"the convolution of {network} on the RTL differs from the golden model's")
+    return shape, drivers[0].records(0), asdict(drivers[0].counters(0)[Engine.MATRIX])
+
+
+def conv_utilisation(name: str, network: str, images: int) -> list[Row]:
+    """A layer of MPT's Table II on 16x16 FP32, from the first task's start to the last write response. Multiplied
+    with padding counts, the edges of tiles do not."""
+    shape, records, counters = _convolution(network, images)
+    parameters = preset("ndp-bench")
+    cycles = max(record.end for record in records) - min(record.start for record in records)
+    macs = images * shape.out_height * shape.out_width * shape.taps * shape.outputs
+    available = parameters.rows * parameters.columns * cycles
+    useful = sum(record.useful_macs for record in records)
+    return [Row(name, macs / available, "multiply-adds, with padding / (PEs x cycles)",
+                "rows of tiles beyond the last position" if shape.out_height % 2 else "loading the first panels",
+                {"network": network, "images": images, "cycles": cycles, "useful": useful / available,
+                 "issued_with_edges": counters["issued_macs"] / available, "counters": counters,
+                 "cycles_of_tasks": [record.end - record.start for record in records]})]
 
 
 def _ring(parameters: DieParameters, dies: int, words: int) -> int:
@@ -198,6 +237,10 @@ def cosim_rate() -> list[Row]:
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     "gemm_utilisation": gemm_utilisation, "gemm_core_utilisation": gemm_utilisation,
+    **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)
+       for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
+                                      ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
     "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
+    **planning.BENCHES,
 }

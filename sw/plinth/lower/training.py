@@ -30,6 +30,7 @@ from plinth.lower.chain import Block, chain
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.network import Network
+from plinth.plan.cost.machine import interleave_m_log2
 from plinth.plan.graph import DP
 from plinth.plan.plan import Plan
 from plinth_hw.isa.formats import FP16
@@ -49,18 +50,6 @@ INPUT_BASE = 1
 TARGET_BASE = 2
 #: Factor on errors in mixed precision; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
-
-
-def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
-    """Interleave shape with the fewest tiles; of equal ones the squarest, which loads least."""
-    depth = parameters.interleave.bit_length() - 1
-
-    def cost(log2: int) -> tuple[int, int]:
-        tile_m = parameters.rows << log2
-        tile_n = parameters.columns << (depth - log2)
-        return -(-m // tile_m) * -(-n // tile_n), tile_m + tile_n
-
-    return min(range(depth + 1), key=cost)
 
 
 @dataclass

@@ -125,14 +125,14 @@ def check_splits(graph: PlanGraph, splits: Splits) -> int:
 
 
 @lru_cache(maxsize=1 << 16)
-def layout(weighted: bool, vector: tuple[str, ...], batch_homes: tuple[bool, ...]) -> Layout:
-    """Regions of a node; ``batch_homes`` says for each level whether an mp home halves the batch."""
+def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...]) -> Layout:
+    """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by."""
     dp, mp, op = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
     if not weighted:
         own = Region(dp, mp)
         return Layout(own, own, own, dp, mp, op)
-    home = Region(dp + tuple(level for level in mp if batch_homes[level]),
-                  op + tuple(level for level in mp if not batch_homes[level]))
+    home = Region(dp + tuple(level for level in mp if first[level] != MP),
+                  op + tuple(level for level in mp if first[level] == MP))
     return Layout(Region(dp, mp), Region(dp, op), home, dp, mp, op)
 
 
@@ -142,7 +142,7 @@ def layouts(graph: PlanGraph, splits: Splits) -> tuple[Layout, ...]:
     for number, node in enumerate(graph.nodes):
         outputs = graph.outputs[number]
         first = splits[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(splits[number])
-        found.append(layout(node.weighted, splits[number], tuple(split != MP for split in first)))
+        found.append(layout(node.weighted, splits[number], first))
     return tuple(found)
 
 
@@ -150,12 +150,14 @@ def layouts(graph: PlanGraph, splits: Splits) -> tuple[Layout, ...]:
 def bounds(size: int, halvings: Halvings, levels: int) -> tuple[Integers, Integers]:
     """First and one past the last element of every die's range."""
     dies = np.arange(1 << levels, dtype=np.int64)
-    low = np.zeros_like(dies)
-    high = np.full_like(dies, size)
-    for level in halvings:
+    if halvings:
+        *before, level = halvings
+        low, high = bounds(size, tuple(before), levels)
         upper = (dies >> (levels - 1 - level) & 1).astype(bool)
         middle = low + (high - low + 1) // 2
         low, high = np.where(upper, middle, low), np.where(upper, high, middle)
+    else:
+        low, high = np.zeros_like(dies), np.full_like(dies, size)
     low.flags.writeable = high.flags.writeable = False
     return low, high
 
@@ -183,11 +185,57 @@ def pattern(source: Region, target: Region, batch: int, channels: int, levels: i
 
 
 @lru_cache(maxsize=1 << 16)
-def common(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
+def _common(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
     """Elements that two ranges of each die have in common."""
     low, high = bounds(size, one, levels)
     other_low, other_high = bounds(size, two, levels)
     return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
+
+
+@lru_cache(maxsize=1 << 16)
+def _rank(pairs: tuple[tuple[int, int], ...]) -> int:
+    """Independent equalities among those of die bits."""
+    parent: dict[int, int] = {}
+
+    def root(bit: int) -> int:
+        while parent.get(bit, bit) != bit:
+            bit = parent[bit]
+        return bit
+
+    rank = 0
+    for one, two in pairs:
+        one, two = root(one), root(two)
+        if one != two:
+            parent[one] = two
+            rank += 1
+    return rank
+
+
+def _nested(one: Halvings, two: Halvings) -> bool:
+    """Whether a range of the one is always a part of that of the other."""
+    shorter = min(len(one), len(two))
+    return one[:shorter] == two[:shorter]
+
+
+@lru_cache(maxsize=1 << 18)
+def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) -> int:
+    """Samples times channels that dies need and are home of, over all dies.
+
+    Where sizes divide, each die has either none or batch x channels / 2^(batch halvings + channel halvings), of the
+    deeper region each; it has some if its bits fulfil the equalities that the i-th halvings of home and need imply.
+    Parts that are nested fill the axis, divided or not. Anything else is summed over the dies.
+    """
+    depth = max(len(home.batch), len(need.batch))
+    width = max(len(home.channels), len(need.channels))
+    divides = batch % (1 << depth) == 0, channels % (1 << width) == 0
+    if _nested(home.batch, need.batch) and _nested(home.channels, need.channels) and (
+            any(divides) or not {*home.batch, *need.batch} & {*home.channels, *need.channels}):
+        return ((batch * channels) << levels) >> (depth + width)
+    if all(divides):
+        pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
+        return ((batch >> depth) * (channels >> width)) << (levels - _rank(pairs))
+    return int(_common(batch, home.batch, need.batch, levels)
+               @ _common(channels, home.channels, need.channels, levels))
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]:
@@ -222,14 +270,11 @@ def exchange_words(exchange: Exchange, batch: int, levels: int) -> int:
     that lie at home.
     """
     def held(region: Region) -> int:
-        low, high = bounds(batch, region.batch, levels)
-        first, last = bounds(exchange.channels, region.channels, levels)
-        return int((high - low) @ (last - first))
+        return ((batch * exchange.channels) << levels) >> (len(region.batch) + len(region.channels))
 
     source, target = exchange.source, exchange.target
-    at_home = common(batch, source.batch, target.batch, levels) @ common(
-        exchange.channels, source.channels, target.channels, levels)
-    return exchange.positions * (max(held(source), held(target)) - int(at_home))
+    return exchange.positions * (max(held(source), held(target))
+                                 - overlap(source, target, batch, exchange.channels, levels))
 
 
 def weight_words(node: Node, regions: Layout, levels: int) -> tuple[Integers, Integers]:

@@ -7,52 +7,18 @@ output channels, and an edge that carries M elements:
            2 (2^kd - 1) (W + 2^km b)            ring reduction of the gradients
     edge   2 (B M 2^ko - overlap)               ko of the consumer; overlap = what homes need themselves
 
-Where everything divides, overlap = B M 2^(H - r - max(batch halvings) - max(channel halvings)), r the number of
-independent equalities between die bits that the i-th batch (channel) halvings of home and input imply; otherwise it
-is summed over the dies. The model is what one home rule leaves pairwise: an mp node has a home label, batch or
-channels, and its first consumer must agree.
+The overlap is :func:`plinth.plan.partition.overlap`. What the rule of homes leaves is pairwise: an mp node has a home
+label, batch or channels, and its first consumer must agree.
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from plinth.plan.dynamic import INFEASIBLE, Problem
 from plinth.plan.graph import DP, MP, OP, PlanGraph
-from plinth.plan.partition import Layout, Region, Splits, common, layout, layouts
+from plinth.plan.partition import Layout, Region, Splits, layout, layouts, overlap
 
-#: A choice at one level: the split, and whether an mp home halves the batch.
-Label = tuple[str, bool]
-
-
-@lru_cache(maxsize=1 << 16)
-def _rank(pairs: tuple[tuple[int, int], ...]) -> int:
-    """Independent equalities among those of die bits."""
-    parent: dict[int, int] = {}
-
-    def root(bit: int) -> int:
-        while parent.get(bit, bit) != bit:
-            bit = parent[bit]
-        return bit
-
-    rank = 0
-    for one, two in pairs:
-        one, two = root(one), root(two)
-        if one != two:
-            parent[one] = two
-            rank += 1
-    return rank
-
-
-@lru_cache(maxsize=1 << 18)
-def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) -> int:
-    """Samples times channels that dies need and are home of, over all dies."""
-    depth = max(len(home.batch), len(need.batch))
-    width = max(len(home.channels), len(need.channels))
-    if batch % (1 << depth) == 0 and channels % (1 << width) == 0:
-        pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
-        return ((batch >> depth) * (channels >> width)) << (levels - _rank(pairs))
-    return int(common(batch, home.batch, need.batch, levels)
-               @ common(channels, home.channels, need.channels, levels))
+#: A choice at one level: the split, and of the first consumer mp, or dp for anything else.
+Label = tuple[str, str]
 
 
 def node_words(graph: PlanGraph, number: int, here: Layout, batch: int) -> int:
@@ -100,22 +66,20 @@ class ExactWords:
         for number in range(len(graph.nodes)):
             vector = above[number]
             outputs = graph.outputs[number]
-            homes = tuple(split != MP for split in above[graph.edges[outputs[0]].consumer]) if outputs else (
-                (True,) * len(vector))
+            first = above[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(vector)
             weighted = graph.nodes[number].weighted
             mine: list[Label] = []
             for split in graph.choices(number, splits):
-                mine += [(split, True), (split, False)] if split == MP and weighted else [(split, True)]
+                mine += [(split, DP), (split, MP)] if split == MP and weighted else [(split, DP)]
             labels.append(mine)
-            regions.append([layout(weighted, (*vector, split), (*homes, batch_home))
-                            for split, batch_home in mine])
+            regions.append([layout(weighted, (*vector, split), (*first, reader)) for split, reader in mine])
         nodes = [[node_words(graph, number, here, self.batch) for here in regions[number]]
                  for number in range(len(graph.nodes))]
         pairs: list[list[list[float]]] = []
         for number, edge in enumerate(graph.edges):
-            first = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
+            decides = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
             pairs.append([[
-                INFEASIBLE if first and label[0] == MP and label[1] == (other[0] == MP) else
+                INFEASIBLE if decides and label[0] == MP and (label[1] == MP) != (other[0] == MP) else
                 edge_words(graph, number, here.home, need, self.batch, levels)
                 for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
                 for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])

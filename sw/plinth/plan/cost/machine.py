@@ -30,6 +30,11 @@ MEMORY_LATENCY = 10
 #: Vector programs that tables hold: forwards (add a row, rectify) and backwards (mask, sum the columns); instructions
 #: that are element-wise, reductions, and words moved an element.
 PROGRAMS = {"forward": (2, 0, 2), "backward": (1, 1, 3)}
+#: Products of a layer; they differ in which operand is transposed.
+PRODUCTS = ("fprop", "bprop", "update")
+
+_MATRIX_KEYS = ("product", "m", "n", "k", "cycles")
+_VECTOR_KEYS = ("program", "rows", "columns", "cycles")
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
@@ -79,8 +84,8 @@ class Calibration:
     preset: str
     number_format: str
     verilog_sha256: str
-    #: m, n, k, cycles.
-    matrix: tuple[tuple[int, int, int, int], ...]
+    #: Product of "fprop", "bprop" or "update", m, n, k, cycles.
+    matrix: tuple[tuple[str, int, int, int, int], ...]
     #: Program, rows, columns, cycles.
     vector: tuple[tuple[str, int, int, int], ...]
 
@@ -88,9 +93,8 @@ class Calibration:
         """As the YAML file holds it."""
         return {"version": CALIBRATION_VERSION, "preset": self.preset, "format": self.number_format,
                 "verilog_sha256": self.verilog_sha256,
-                "matrix": [dict(zip(("m", "n", "k", "cycles"), row, strict=True)) for row in self.matrix],
-                "vector": [dict(zip(("program", "rows", "columns", "cycles"), row, strict=True))
-                           for row in self.vector]}
+                "matrix": [dict(zip(_MATRIX_KEYS, row, strict=True)) for row in self.matrix],
+                "vector": [dict(zip(_VECTOR_KEYS, row, strict=True)) for row in self.vector]}
 
 
 def load_calibration(path: Path) -> Calibration:
@@ -107,14 +111,14 @@ def load_calibration(path: Path) -> Calibration:
     check_mapping(data, where, "a calibration table",
                   required=("version", "preset", "format", "verilog_sha256", "matrix", "vector"))
     tables: dict[str, list[tuple[Any, ...]]] = {}
-    for name, keys in (("matrix", ("m", "n", "k", "cycles")), ("vector", ("program", "rows", "columns", "cycles"))):
+    for name, keys, words in (("matrix", _MATRIX_KEYS, PRODUCTS), ("vector", _VECTOR_KEYS, tuple(PROGRAMS))):
         if not isinstance(data[name], list) or not data[name]:
             raise UserError(f"{where}: {name} must be a list of measurements; {remedy}")
         rows = []
         for number, row in enumerate(data[name]):
             check_mapping(row, f"{where}: {name}[{number}]", "a measurement", required=keys)
             for key in keys:
-                fits = row[key] in PROGRAMS if key == "program" else is_integer(row[key], 1, 1 << 40)
+                fits = row[key] in words if key == keys[0] else is_integer(row[key], 1, 1 << 40)
                 if not fits:
                     raise UserError(f"{where}: {name}[{number}].{key} cannot be {described(row[key])}; {remedy}")
             rows.append(tuple(row[key] for key in keys))
@@ -161,27 +165,27 @@ class Machine:
         if self.calibration is None:
             return (f"tile formulas at an efficiency of 1, as preset {self.parameters.name} has no calibration table")
         return (f"tile formulas scaled by {len(self.calibration.matrix) + len(self.calibration.vector)} tasks measured "
-                f"on the RTL of preset {self.calibration.preset}")
+                f"on the RTL of preset {self.calibration.preset} (Verilog {self.calibration.verilog_sha256[:12]})")
 
     @cached_property
-    def _matrix_ratio(self) -> _Ratio:
-        rows = self.calibration.matrix if self.calibration else ()
-        return _Ratio([(matrix_formula(self.parameters, m, n, k), cycles) for m, n, k, cycles in rows])
+    def _ratios(self) -> dict[str, _Ratio]:
+        """By product or program."""
+        points: dict[str, list[tuple[float, float]]] = {name: [] for name in (*PRODUCTS, *PROGRAMS)}
+        if self.calibration:
+            for name, m, n, k, cycles in self.calibration.matrix:
+                points[name].append((matrix_formula(self.parameters, m, n, k), cycles))
+            for name, rows, columns, cycles in self.calibration.vector:
+                points[name].append((vector_formula(self.parameters, name, rows, columns), cycles))
+        return {name: _Ratio(found) for name, found in points.items()}
 
-    @cached_property
-    def _vector_ratios(self) -> dict[str, _Ratio]:
-        rows = self.calibration.vector if self.calibration else ()
-        return {name: _Ratio([(vector_formula(self.parameters, name, height, width), cycles)
-                              for program, height, width, cycles in rows if program == name]) for name in PROGRAMS}
-
-    def matrix(self, m: int, n: int, k: int) -> float:
+    def matrix(self, product: str, m: int, n: int, k: int) -> float:
         """Cycles of a product of m x k and k x n; none of an empty one."""
         if not (m and n and k):
             return 0.0
-        key = (m, n, k)
+        key = (product, m, n, k)
         if key not in self._cycles:
             formula = matrix_formula(self.parameters, m, n, k)
-            self._cycles[key] = formula * self._matrix_ratio(formula)
+            self._cycles[key] = formula * self._ratios[product](formula)
         return self._cycles[key]
 
     def vector(self, program: str, rows: int, columns: int) -> float:
@@ -191,7 +195,7 @@ class Machine:
         key = (program, rows, columns)
         if key not in self._cycles:
             formula = vector_formula(self.parameters, program, rows, columns)
-            self._cycles[key] = formula * self._vector_ratios[program](formula)
+            self._cycles[key] = formula * self._ratios[program](formula)
         return self._cycles[key]
 
 

@@ -67,6 +67,7 @@ class StepTime:
         self.links = Links(array)
         self.levels = array.levels
         self._speeds = tuple(map(float, array.relative_speeds))
+        self._uneven = len(set(self._speeds)) > 1
         # What costs the same is computed once: numbers of nodes and edges of equal shape.
         inputs = [len(edges) for edges in graph.inputs]
         self._node_shape = _numbered(((replace(node, name=""), fed) for node, fed in
@@ -87,7 +88,7 @@ class StepTime:
         return splits[first] if first >= 0 else self._whole
 
     def _layout(self, number: int, vector: Vector, first: Vector) -> Layout:
-        return layout(self.graph.nodes[number].weighted, vector, tuple(split != MP for split in first))
+        return layout(self.graph.nodes[number].weighted, vector, first)
 
     def compute(self, number: int, vector: Vector) -> Compute:
         """Cycles of a node's tasks on the slowest die."""
@@ -104,9 +105,11 @@ class StepTime:
         first, last = bounds(node.input_channels, here.mp, levels)
         start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, levels)
         home_low, home_high = bounds(self.batch, here.home.batch, levels)
-        sizes: dict[tuple[int, int, int, int], float] = {}
-        for size, speed in zip(zip(*((two - one).tolist() for one, two in (
-                (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds,
+        sizes: dict[tuple[int, ...], float] = {}
+        # Lower halves are the larger: of equally fast dies the first has most.
+        dies = slice(None) if self._uneven else slice(1)
+        for size, speed in zip(zip(*((two - one)[dies].tolist() for one, two in (
+                (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds[dies],
                 strict=True):
             sizes[size] = min(sizes.get(size, speed), speed)
         raw = node.raw_elements // node.output_channels
@@ -115,12 +118,14 @@ class StepTime:
         worst = [0.0] * 4
         for (samples, inputs, outputs, home), speed in sizes.items():
             if node.weighted and node.macs:
-                fprop = die.matrix(samples * raw, outputs, inputs * kernel)
-                update = die.matrix(inputs * kernel, outputs, samples * raw)
+                fprop = die.matrix("fprop", samples * raw, outputs, inputs * kernel)
+                update = die.matrix("update", inputs * kernel, outputs, samples * raw)
                 if node.kind == "convolution":
-                    error = die.matrix(samples * node.input_positions, inputs, outputs * kernel)
+                    # With a stride, each position of the input meets only some of the taps.
+                    taps = -(-outputs * kernel * node.output_positions // node.input_positions)
+                    error = die.matrix("bprop", samples * node.input_positions, inputs, taps)
                 else:
-                    error = die.matrix(samples, inputs * kernel, outputs)
+                    error = die.matrix("bprop", samples, inputs * kernel, outputs)
             else:
                 fprop = update = error = 0.0
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.

@@ -29,6 +29,8 @@ MAXIMUM_EXTENSIONS = 200_000
 MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
 ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
+#: Pairs of combinations over all nodes that are looked at above that.
+MAXIMUM_PAIRS = 250_000
 
 
 def vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str],
@@ -37,10 +39,11 @@ def vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str],
     choices = graph.choices(number, splits)
     if levels <= ALL_LEVELS:
         return list(product(choices, repeat=levels))
+    most = max(8, min(MAXIMUM_VECTORS, int((MAXIMUM_PAIRS / len(graph.nodes)) ** 0.5)))
     found = dict.fromkeys(seed[number] for seed in seeds)
     for order in permutations(choices):
         for counts in product(range(levels + 1), repeat=len(choices)):
-            if sum(counts) == levels and len(found) < MAXIMUM_VECTORS:
+            if sum(counts) == levels and len(found) < most:
                 found[tuple(split for split, count in zip(order, counts, strict=True) for _ in range(count))] = None
     return list(found)
 

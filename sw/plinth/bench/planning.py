@@ -1,0 +1,67 @@
+"""Rows about planners: how good the joint planner is, and how long planning takes."""
+
+import time
+from collections.abc import Callable
+
+from plinth.bench.row import Row
+from plinth.model.array import ARRAYS, Array
+from plinth.model.network import perceptron
+from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.models import MODELS
+from plinth.plan.graph import PlanGraph, from_network
+from plinth.plan.partition import Splits
+from plinth.plan.planners.hypar import hypar
+from plinth.plan.planning import PLANNERS, Task, task
+
+#: HyPar's array of 16 dies, and its batch.
+ARRAY, BATCH = ARRAYS["hypar-16"], 256
+
+
+def joint_over_hypar() -> list[Row]:
+    """Predicted step of HyPar's plan over that of the joint plan, on every network of the zoo; the worst."""
+    found = {}
+    for name, network in NETWORKS.items():
+        given = task(from_network(network), ARRAY, "exact", BATCH)
+        found[name] = given.time.cycles(PLANNERS["hypar"](given)) / given.time.cycles(PLANNERS["joint"](given))
+    worst = min(found, key=found.__getitem__)
+    return [Row("joint_over_hypar", found[worst], "predicted step of hypar / of joint",
+                f"{worst}: the best plan that is known is HyPar's", {"array": ARRAY.name, "batch": BATCH, **found})]
+
+
+def _seconds(plan: Callable[[], Splits]) -> float:
+    """Wall time of planning."""
+    started = time.perf_counter()
+    plan()
+    return time.perf_counter() - started
+
+
+def _times(name: str, graph: PlanGraph, array: Array) -> Row:
+    """Time of HyPar's planner, graph given, under the exact model; in detail those of the others."""
+    first = _seconds(lambda: hypar(MODELS["exact"](graph, BATCH), array.levels))
+    detail = {"published": _seconds(lambda: hypar(MODELS["published"](graph, BATCH), array.levels)),
+              "joint": _seconds(lambda: PLANNERS["joint"](_task(graph, array))),
+              "layers": len(graph.weighted), "levels": array.levels, "batch": BATCH}
+    return Row(name, first, "seconds", "costs of pairs of neighbouring layers", detail)
+
+
+def _task(graph: PlanGraph, array: Array) -> Task:
+    return task(graph, array, "exact", BATCH)
+
+
+def plan_vgg_e_seconds() -> list[Row]:
+    """HyPar's planner on VGG-E, four levels."""
+    return [_times("plan_vgg_e_seconds", from_network(NETWORKS["vgg-e"]), ARRAY)]
+
+
+def plan_1000_layers_seconds() -> list[Row]:
+    """HyPar's planner on a chain of a thousand layers, ten levels."""
+    array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
+    graph = from_network(perceptron("chain-1000", (1024,) * 1001))
+    return [_times("plan_1000_layers_seconds", graph, array)]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    "joint_over_hypar": joint_over_hypar, "plan_vgg_e_seconds": plan_vgg_e_seconds,
+    "plan_1000_layers_seconds": plan_1000_layers_seconds,
+}
