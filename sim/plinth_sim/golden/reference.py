@@ -314,7 +314,8 @@ def _run(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targe
          decided: Mapping[str, NDArray[Any]] | None = None) -> dict[str, _Output]:
     """Outputs of the network's input and all layers by name."""
     weighted = [layer.name for layer in layers if layer.kind in WEIGHTED]
-    own = dict(zip(weighted, parameters, strict=True))
+    own = {name: (weights.astype(np.float64), None if bias is None else bias.astype(np.float64))
+           for name, (weights, bias) in zip(weighted, parameters, strict=True)}
     start = np.asarray(x, dtype=np.float64)
     found = {INPUT: _Output(start, lambda: np.abs(start), lambda error: ([], None))}
     for layer in layers:

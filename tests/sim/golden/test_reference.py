@@ -1,47 +1,292 @@
-"""The float64 reference against finite differences."""
+"""The float64 reference against loops, textbook formulas and finite differences; who decides at kinks."""
 
 import itertools
+from math import prod
 
 import numpy as np
 import pytest
 
 from plinth_sim.golden import reference
+from plinth_sim.golden.reference import Layer
+
+SOFTMAX, SQUARES = "softmax-cross-entropy", "mean-squared-error"
+SAMPLES = 3
+#: Kernel, stride, padding, ceil, sizes of the map.
+WINDOWS = [
+    ((1, 1), (1, 1), (0, 0), False, (3, 4)),
+    ((3, 3), (1, 1), (1, 1), False, (5, 4)),
+    ((3, 2), (2, 3), (1, 0), False, (6, 7)),
+    ((2, 2), (2, 2), (0, 0), False, (5, 5)),
+    ((2, 3), (3, 1), (0, 1), False, (7, 3)),
+    ((1, 2), (3, 2), (0, 1), False, (8, 4)),
+]
+CEILED = [
+    ((2, 2), (2, 2), (0, 0), True, (5, 4)),
+    ((3, 2), (2, 3), (1, 1), True, (6, 6)),
+    ((2, 3), (3, 2), (1, 0), True, (4, 6)),
+    ((2, 2), (3, 3), (1, 1), True, (5, 5)),
+]
 
 
-def network(seed: int):
-    rng = np.random.default_rng(seed)
-    widths = [5, 7, 6, 4]
-    weights = [rng.standard_normal((a, b)) for a, b in itertools.pairwise(widths)]
-    biases = [rng.standard_normal(b) * 0.1 for b in widths[1:]]
-    return weights, biases, rng.standard_normal((9, 5)), rng.integers(0, 4, 9)
+def chain(*kinds):
+    """Layers from (kind, settings), each fed by the one before, named as their kind and place."""
+    found, before = [], "input"
+    for number, (kind, settings) in enumerate(kinds):
+        found.append(Layer(f"{kind}{number}", kind, (before,), **settings))
+        before = found[-1].name
+    return found
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_gradients_equal_central_differences(seed: int) -> None:
-    weights, biases, x, labels = network(seed)
-    found = reference.gradients(weights, biases, x, labels).layers
-    step = 1e-6
-    for layer in range(3):
-        for values, gradient in ((weights[layer], found[layer][0]), (biases[layer], found[layer][1])):
-            for index in np.ndindex(values.shape):
+def window(kernel, stride, padding, ceil, _):
+    return {"kernel": kernel, "stride": stride, "padding": padding, "ceil": ceil}
+
+
+def parameters(rng, *shapes, bias=True):
+    return [(rng.standard_normal(shape), rng.standard_normal(shape[-1]) if bias else None) for shape in shapes]
+
+
+def assert_equal_to_differences(layers, weights, x, targets, step=1e-6):
+    found = reference.gradients(layers, weights, x, targets).layers
+    assert len(found) == len(weights)
+    for pair, gradient in zip(weights, found, strict=True):
+        for values, wanted in zip(pair, gradient, strict=True):
+            assert (values is None) == (wanted is None)
+            for index in np.ndindex(() if values is None else values.shape):
+                if values is None:
+                    continue
                 kept = values[index]
                 values[index] = kept + step
-                above = reference.loss(weights, biases, x, labels)
+                above = reference.loss(layers, weights, x, targets)
                 values[index] = kept - step
-                below = reference.loss(weights, biases, x, labels)
+                below = reference.loss(layers, weights, x, targets)
                 values[index] = kept
-                assert gradient[index] == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-8)
+                assert wanted[index] == pytest.approx((above - below) / (2 * step), rel=1e-5, abs=1e-8)
 
 
-def test_another_computation_decides_only_at_the_kink() -> None:
-    weights, biases, x, labels = network(0)
-    plain = reference.gradients(weights, biases, x, labels)
-    wrong = [np.zeros((9, 7), dtype=bool), np.zeros((9, 6), dtype=bool)]
-    same = reference.gradients(weights, biases, x, labels, wrong)
-    assert same.kinks == 0
-    for one, two in zip(plain.layers, same.layers, strict=True):
-        assert np.array_equal(one[0], two[0])
-    # Put one hidden unit's input within an FP32 rounding of 0 for the first sample.
-    biases[0][2] -= (x[0] @ weights[0] + biases[0])[2] - 1e-9
-    at_kink = reference.gradients(weights, biases, x, labels, wrong)
-    assert at_kink.kinks == 1
+def taps(x, kernel, stride, padding, ceil):
+    """Loops over windows: (sample, window, list of (row, column) of taps, None outside the map)."""
+    counts = []
+    for size, k, s, p in zip(x.shape[1:3], kernel, stride, padding, strict=True):
+        starts = [i for i in range(0, size + 2 * p, s) if i + k <= size + 2 * p]
+        if ceil and starts[-1] + k < size + 2 * p and starts[-1] + s < size + p:
+            starts.append(starts[-1] + s)
+        counts.append([start - p for start in starts])
+    for i, j in itertools.product(range(len(counts[0])), range(len(counts[1]))):
+        places = [(counts[0][i] + u, counts[1][j] + v) for u in range(kernel[0]) for v in range(kernel[1])]
+        yield (i, j), [(r, c) if 0 <= r < x.shape[1] and 0 <= c < x.shape[2] else None for r, c in places]
+
+
+@pytest.mark.parametrize(("kind", "case"), [
+    *(("convolution", case) for case in WINDOWS), *itertools.product(("max-pool", "mean-pool"), WINDOWS + CEILED)])
+def test_windows_equal_loops(kind, case) -> None:
+    kernel, stride, padding, ceil, sizes = case
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, *sizes, 3)) - 5.0
+    weights = parameters(rng, (*kernel, 3, 4)) if kind == "convolution" else []
+    y = reference.forward(chain((kind, window(*case)), (SQUARES, {})), weights, x)[f"{kind}0"]
+    seen = 0
+    for (i, j), places in taps(x, kernel, stride, padding, ceil):
+        values = [x[:, r, c] for r, c in filter(None, places)]
+        if kind == "convolution":
+            matrix, bias = weights[0]
+            wanted = bias + sum(x[:, place[0], place[1]] @ matrix.reshape(-1, 3, 4)[number]
+                                for number, place in enumerate(places) if place)
+        else:
+            wanted = np.max(values, axis=0) if kind == "max-pool" else np.mean(values, axis=0)
+        np.testing.assert_allclose(y[:, i, j], wanted, rtol=1e-12)
+        seen += 1
+    assert seen == prod(y.shape[1:3])
+
+
+@pytest.mark.parametrize(("kind", "case"), [
+    *(("convolution", case) for case in WINDOWS), *itertools.product(("max-pool", "mean-pool"), WINDOWS + CEILED)])
+def test_windows_equal_differences(kind, case) -> None:
+    """The layer stands behind a convolution, whose gradients show the error that it hands down."""
+    rng = np.random.default_rng(1)
+    layers = chain(("convolution", {}), (kind, window(*case)), (SQUARES, {}))
+    weights = parameters(rng, (1, 1, 2, 2), *([(*case[0], 2, 3)] if kind == "convolution" else []))
+    x = rng.standard_normal((2, *case[4], 2))
+    target = rng.standard_normal(reference.forward(layers, weights, x)[layers[-2].name].shape)
+    assert_equal_to_differences(layers, weights, x, target)
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, SQUARES])
+@pytest.mark.parametrize("kind", ["relu", "tanh", "sigmoid"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dense_and_elementwise_equal_differences(kind, loss, bias) -> None:
+    rng = np.random.default_rng(2)
+    layers = chain(("dense", {}), (kind, {}), ("dense", {}), (loss, {}))
+    weights = parameters(rng, (5, 7), (7, 4), bias=bias)
+    targets = rng.integers(0, 4, SAMPLES) if loss == SOFTMAX else rng.standard_normal((SAMPLES, 4))
+    assert_equal_to_differences(layers, weights, rng.standard_normal((SAMPLES, 5)), targets)
+
+
+def test_embedding_equals_differences() -> None:
+    rng = np.random.default_rng(3)
+    layers = chain(("embedding", {}), ("tanh", {}), ("dense", {}), (SOFTMAX, {}))
+    weights = [(rng.standard_normal((6, 3)), None), *parameters(rng, (12, 4))]
+    rows = np.array([[0, 1, 1, 5], [5, 5, 5, 2], [4, 0, 1, 1]], dtype=np.float32)
+    assert_equal_to_differences(layers, weights, rows, rng.integers(0, 4, SAMPLES))
+    assert np.array_equal(reference.forward(layers, weights, rows)["embedding0"][1, 9:], weights[0][0][2])
+
+
+def residual():
+    """A graph with a shortcut, an output read thrice, a join, a layer added to itself, and both pools."""
+    pool = {"kernel": (2, 2), "stride": (2, 2)}
+    same = {"kernel": (3, 3), "padding": (1, 1)}
+    return [
+        Layer("stem", "convolution", ("input",), **same), Layer("relu1", "relu", ("stem",)),
+        Layer("a", "convolution", ("relu1",), **same), Layer("tanh", "tanh", ("a",)),
+        Layer("b", "convolution", ("tanh",), **same), Layer("add", "add", ("b", "relu1", "tanh")),
+        Layer("relu2", "relu", ("add",)), Layer("max", "max-pool", ("relu2",), **pool, ceil=True),
+        Layer("c", "convolution", ("relu2",), kernel=(3, 3), stride=(2, 2), padding=(1, 1)),
+        Layer("mean", "mean-pool", ("relu2",), **pool, ceil=True), Layer("join", "join", ("max", "c", "mean")),
+        Layer("twice", "add", ("join", "join")), Layer("flatten", "flatten", ("twice",)),
+        Layer("fc", "dense", ("flatten",)), Layer("loss", SOFTMAX, ("fc",))]
+
+
+def residual_parameters(rng):
+    return parameters(rng, (3, 3, 1, 2), (3, 3, 2, 2), (3, 3, 2, 2), (3, 3, 2, 2), (18, 4))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_graph_equals_differences(seed) -> None:
+    rng = np.random.default_rng(seed)
+    x, labels = rng.standard_normal((SAMPLES, 5, 5, 1)), rng.integers(0, 4, SAMPLES)
+    assert_equal_to_differences(residual(), residual_parameters(rng), x, labels)
+
+
+def test_flatten_is_row_column_channel() -> None:
+    x = np.arange(2 * 3 * 4 * 5.0).reshape(2, 3, 4, 5)
+    y = reference.forward(chain(("flatten", {}), (SQUARES, {})), [], x)["flatten0"]
+    assert y[1, (2 * 4 + 3) * 5 + 4] == x[1, 2, 3, 4]
+
+
+def test_add_is_the_sum_and_join_the_mean() -> None:
+    x = np.array([[1.0, -2.0, 5.0]])
+    layers = [Layer("tanh", "tanh", ("input",)), Layer("add", "add", ("input", "tanh", "input")),
+              Layer("join", "join", ("add", "input", "input", "tanh")), Layer("loss", SQUARES, ("join",))]
+    outputs = reference.forward(layers, [], x)
+    np.testing.assert_allclose(outputs["add"], 2 * x + np.tanh(x))
+    np.testing.assert_allclose(outputs["join"], (4 * x + 2 * np.tanh(x)) / 4)
+
+
+def test_losses_are_means_over_batch_and_elements() -> None:
+    x = np.array([[1.0, 2.0, 3.0], [-1.0, 5.0, 0.0]])
+    shares = np.exp(x) / np.exp(x).sum(axis=1, keepdims=True)
+    wanted = -(np.log(shares[0, 2]) + np.log(shares[1, 0])) / 2
+    assert reference.loss(chain((SOFTMAX, {})), [], x, np.array([2, 0])) == pytest.approx(wanted)
+    assert reference.loss(chain((SQUARES, {})), [], x, x - [[0, 3, 0], [1, 1, 1]]) == pytest.approx(12 / 6)
+
+
+def textbook(weights, x, labels, passed=None):
+    """Gradients of a multi-layer perceptron; hidden units in `passed` pass."""
+    values = [x]
+    for w, b in weights:
+        values.append(np.maximum(values[-1] @ w + b, 0.0))
+    z = values[-2] @ weights[-1][0] + weights[-1][1]
+    error = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    error[np.arange(len(x)), labels] -= 1.0
+    error /= len(x)
+    found = []
+    for number in reversed(range(len(weights))):
+        found.insert(0, (values[number].T @ error, error.sum(axis=0)))
+        if number:
+            passes = values[number] > 0 if passed is None else passed[number - 1]
+            error = (error @ weights[number][0].T) * passes
+    return found
+
+
+def assert_close(one, two) -> None:
+    for pair, other in itertools.zip_longest(one, two):
+        for values, wanted in zip(pair, other, strict=True):
+            np.testing.assert_allclose(values, wanted, rtol=1e-12, atol=1e-15)
+
+
+PERCEPTRON = chain(("dense", {}), ("relu", {}), ("dense", {}), ("relu", {}), ("dense", {}), (SOFTMAX, {}))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_perceptron_equals_textbook(seed) -> None:
+    rng = np.random.default_rng(seed)
+    weights = parameters(rng, (5, 7), (7, 6), (6, 4))
+    x, labels = rng.standard_normal((9, 5)), rng.integers(0, 4, 9)
+    found = reference.gradients(PERCEPTRON, weights, x, labels)
+    assert_close(found.layers, textbook(weights, x, labels))
+    assert found.kinks == 0
+
+
+def tenths(rng, *shape):
+    """FP32 numbers near multiples of 0.1: their products cancel often, but for rounding."""
+    return (rng.integers(-3, 4, shape) / np.float32(10)).astype(np.float32)
+
+
+def test_fp32_decides_relus_at_the_kink() -> None:
+    rng = np.random.default_rng(4)
+    weights = [(tenths(rng, 40, 60), tenths(rng, 60)), (tenths(rng, 60, 50), tenths(rng, 50)),
+               (tenths(rng, 50, 4), tenths(rng, 4))]
+    x, labels = tenths(rng, 64, 40), rng.integers(0, 4, 64)
+    outputs = []
+    for w, b in weights[:2]:
+        terms = np.concatenate([(outputs[-1] if outputs else x)[:, :, None] * w, np.tile(b, (64, 1, 1))], axis=1)
+        outputs.append(np.maximum(np.cumsum(terms, axis=1, dtype=np.float32)[:, -1], 0))
+    exact = [(w.astype(float), b.astype(float)) for w, b in weights]
+    found = reference.gradients(PERCEPTRON, exact, x, labels, {"relu1": outputs[0], "relu3": outputs[1]})
+    assert found.kinks > 10
+    assert_close(found.layers, textbook(exact, x.astype(float), labels, [output > 0 for output in outputs]))
+
+
+def test_fp32_decides_max_pools_at_ties() -> None:
+    rng = np.random.default_rng(5)
+    layers = chain(("convolution", {}), ("max-pool", {"kernel": (2, 2), "stride": (2, 2)}), (SQUARES, {}))
+    x, w, b = tenths(rng, 16, 8, 8, 9), tenths(rng, 1, 1, 9, 5), tenths(rng, 5)
+    target = rng.standard_normal((16, 4, 4, 5))
+    maps = np.cumsum(x[..., None] * w[0, 0], axis=3, dtype=np.float32)[..., -1, :] + b
+    exact = [(w.astype(float), b.astype(float))]
+    found = reference.gradients(layers, exact, x, target, {"max-pool1": maps.reshape(16, -1)})
+    assert found.kinks > 10
+    y = x.astype(float) @ exact[0][0][0, 0] + exact[0][1]
+    error = np.zeros_like(y)
+    for n, i, j, c in np.ndindex(target.shape):
+        u, v = divmod(int(maps[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].argmax()), 2)
+        best = y[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].max()
+        error[n, 2 * i + u, 2 * j + v, c] = 2 * (best - target[n, i, j, c]) / target.size
+    wanted = (np.einsum("nhwi,nhwo->io", x.astype(float), error)[None, None], error.sum(axis=(0, 1, 2)))
+    assert_close(found.layers, [wanted])
+    plain = reference.gradients(layers, exact, x, target)
+    assert not np.allclose(plain.layers[0][0], wanted[0], rtol=1e-9)
+
+
+def test_away_from_kinks_nothing_is_decided() -> None:
+    rng = np.random.default_rng(6)
+    weights, x, labels = residual_parameters(rng), rng.standard_normal((4, 5, 5, 1)), rng.integers(0, 4, 4)
+    plain = reference.gradients(residual(), weights, x, labels)
+    outputs = reference.forward(residual(), weights, x)
+    wrong = {"relu1": -outputs["stem"], "relu2": -outputs["add"], "max": -outputs["relu2"]}
+    found = reference.gradients(residual(), weights, x, labels, wrong)
+    assert found.kinks == 0
+    assert_close(found.layers, plain.layers)
+
+
+def test_of_equal_taps_the_first_wins() -> None:
+    layers = chain(("convolution", {}), ("max-pool", {"kernel": (2, 2), "stride": (2, 2)}), (SQUARES, {}))
+    weights = [(np.array([[[[0.0], [0.0]]]]), np.array([1.0]))]
+    x = np.arange(8.0).reshape(1, 2, 2, 2)
+    found = reference.gradients(layers, weights, x, np.array([0.0])).layers[0][0]
+    assert np.array_equal(found.ravel(), 2 * x[0, 0, 0])
+
+
+@pytest.mark.parametrize(("sum_of_both", "kinks"), [(1e-2, 1), (10.0, 0)])
+def test_bound_behind_an_addition_is_that_of_what_was_added(sum_of_both, kinks) -> None:
+    layers = [Layer("a", "dense", ("input",)), Layer("b", "dense", ("input",)), Layer("add", "add", ("a", "b")),
+              Layer("relu", "relu", ("add",)), Layer("fc", "dense", ("relu",)), Layer("loss", SQUARES, ("fc",))]
+    weights = [(np.array([[value]]), np.zeros(1)) for value in (1e6, sum_of_both - 1e6, 1.0)]
+    one = np.ones((1, 1))
+    assert reference.gradients(layers, weights, one, 2 * one, {"relu": np.zeros(1)}).kinks == kinks
+
+
+def test_wrong_descriptions_are_refused() -> None:
+    with pytest.raises(ValueError, match="no known kind: 'dropout'"):
+        reference.forward(chain(("dropout", {}), (SQUARES, {})), [], np.zeros((1, 1)))
+    with pytest.raises(ValueError):
+        reference.forward(PERCEPTRON, parameters(np.random.default_rng(0), (5, 7)), np.zeros((1, 5)))
