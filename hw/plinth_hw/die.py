@@ -104,10 +104,11 @@ class Die(wiring.Component):
             control.memory_fault.eq(axi.fault),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
-        self._network(m, control, engines.get(Engine.COLLECTIVE))
+        self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         return m
 
-    def _network(self, m: Module, control: Control, collective: CollectiveEngine | None) -> None:
+    def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
+                 transfer: TransferEngine | None) -> None:
         """Router, network interface, and what uses them."""
         parameters = self.parameters
         m.submodules.router = router = Router(parameters)
@@ -125,6 +126,12 @@ class Die(wiring.Component):
             if number < parameters.reduce_blocks and collective is not None:
                 connect(m, receive, getattr(collective, f"receive_{number}"))
                 connect(m, getattr(collective, f"send_{number}"), getattr(interface, f"send_{number}"))
+            elif number + 1 == parameters.transfer_class and transfer is not None:
+                connect(m, receive, transfer.receive)
+                connect(m, transfer.send, getattr(interface, f"send_{number}"))
+                connect(m, transfer.landed, interface.landed)
+                m.d.comb += [transfer.die.eq(control.die), transfer.dies.eq(control.dies),
+                             transfer.limit.eq(control.limit), control.landing_fault.eq(transfer.fault)]
             else:
                 m.d.comb += receive.ready.eq(1)
         m.d.comb += [

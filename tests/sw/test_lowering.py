@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from plinth.driver.driver import route_port
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
@@ -121,7 +120,3 @@ def test_a_plan_that_is_not_data_parallel_is_not_lowered() -> None:
 @pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])
 def test_interleave_shape_needs_the_fewest_tiles(m: int, n: int, expected: int) -> None:
     assert interleave_m_log2(DEMO, m, n) == expected
-
-
-def test_routes_take_the_shorter_way_round() -> None:
-    assert [route_port(0, other, 8) for other in range(1, 8)] == [0, 0, 0, 0, 1, 1, 1]

@@ -382,7 +382,7 @@ class CollectiveBody(data.Struct):
 class TransferBody(data.Struct):
     """``planes`` x ``rows`` x ``columns`` words of this die's memory go to this or another die's; columns are
     contiguous on both sides. Both addresses are formed with this die's base registers. In a side that is
-    indexed, row r of plane p begins at the plane's address plus ``index[p * rows + r]`` times the row stride."""
+    indexed (one at most), row r of a plane begins at the plane's address plus ``index[r]`` times the row stride."""
 
     #: First word read.
     source: Pointer

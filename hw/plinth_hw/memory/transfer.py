@@ -1,365 +1,354 @@
-"""Transfer engine: a strided 3-D copy within die memory, at any word alignment.
+"""Transfer engine: tiles of this die's memory go to any die's, are stored there or added to what lies there.
 
 ::
 
-    plane walk --+--> StridedLoad --> gate (room) ------> read.request
-                 |         |<---------------------------- read.data
-                 |         v
-                 |      realign: pick -> reg -> rotate, merge with the beat before --> buffer FIFO
-                 |         ^                                                             |
-                 +--> row walk -+-> beat walk (beats wanted)                             v
-                                +-> request FIFO --> gate (data there) -> write.request  write.data
+    task --> TileWalk --pieces--> TileRead --flits--+--> send (another die)
+                 ^                                  +--> Landing (this die) <-- receive (other dies)
+                 +-------- numbers of rows ---------+        +--> landed
 
-A row starts at any lane on both sides. With s and d the low parts of its addresses, every beat read is
-rotated by (s - d) mod B, and a beat to write takes its lanes from two successive ones.
+A piece is a run of words of one row that becomes one packet: it does not cross a multiple of ``packet_words`` in the
+destination. A tile for this die takes the same way as one for another, but for the network. Where several
+tasks, here or on other dies, store or add to the same words, their waits must order them: the counter that a task
+names in ``arrival`` advances on the destination's die when its tile is in memory there.
 
-The engine never stops the read side: it asks for beats only when the buffer has room for all that
-they become. It never holds the write side: it asks to write only what lies in the buffer.
+A task for another die is done when its last flit has gone to the network interface, so that its source may be written
+again; one for this die when its tile is in memory. One task at a time; the next one's body is taken once all
+pieces of this one are under way. Source and destination must not overlap.
 
-One task runs at a time; the body of the next one is taken once all planes of this one are under way.
-Latency: start to first read request 4 cycles; first read beat to write data 4 cycles. Throughput: one
-beat a cycle, less one cycle a row when s > d; reads in flight are limited by ``buffer_beats``.
-Source: the DMA of the logic die, MPT section VI.A.
+Latency: start to first read request 5 cycles; first beat of the memory to the first flit 2 cycles. Throughput: a flit
+a cycle, less one a piece where the source lies in a higher lane than the destination, and at least two cycles a row,
+with an index four.
+Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.comm.queue import Queue
+from plinth_hw.control.control import landing_fault_layout
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, Pointer, TransferBody, TransferOperation
-from plinth_hw.memory.channel import (
-    BeatWalk,
-    RowRequests,
-    StridedLoad,
-    command_layout,
-    fetch_layout,
-    load_layout,
-)
-from plinth_hw.memory.port import ReadPort, WritePort, beat_layout
-from plinth_hw.memory.scratchpad import rotate
+from plinth_hw.memory.landing import Landing
+from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.slots import log2, packet_words, place_bits
+from plinth_hw.memory.tile_read import PieceUse, TileRead, piece_layout, slot_flit_layout
 
-#: Widths of the body's rows and columns.
-COUNT_BITS = 32
+#: Row numbers that are read in one piece, and pieces of them that may be under way.
+INDEX_WORDS = 16
+INDEX_PIECES = 2
 
 
 class TransferEngine(wiring.Component):
-    """Copies ``planes`` x ``rows`` x ``columns`` words. Overlapping source and destination: unspecified.
+    """Sends ``planes`` x ``rows`` x ``columns`` words to a die, and takes what others send.
 
     Parameters
     ----------
     parameters : DieParameters
-    buffer_beats : int
-        Depth of the buffer, at least 8; requests are up to a quarter of it.
 
     Members
     -------
     engine : Out(EngineSignature)
-        ``done.error`` is BAD_OPERATION for an unknown operation and BAD_OPERAND if a size is zero.
-        ``payload_words`` counts copied words, ``stall_cycles`` the cycles of the task in which no word
-        was handed to the memory's write side.
-    read : Out(ReadPort)
+        ``done.error`` is BAD_OPERATION for an unknown operation, BAD_DIE for a die that is none of ``dies``, and
+        BAD_OPERAND if a size is zero, both sides are indexed, or the counter does not exist. ``payload_words``
+        counts words of the tile, ``stall_cycles`` the cycles of the task in which none left.
+    read, add_read : Out(ReadPort)
     write : Out(WritePort)
+    send : Out stream of flits
+    receive : In stream of flits
+    landed : Out stream of counter number
+        Advances that came with tiles.
+    die, dies : In
+        This die's number, and how many there are.
+    limit : In, fault : Out
+        As of :class:`Landing`.
 
     Raises
     ------
     ValueError
-        If ``buffer_beats`` is less than 8.
+        If a flit is wider than a beat.
     """
 
-    def __init__(self, parameters: DieParameters, buffer_beats: int = 16):
-        if buffer_beats < 8:
-            raise ValueError(f"Buffer must have at least 8 beats, not {buffer_beats!r}")
+    def __init__(self, parameters: DieParameters):
+        if parameters.flit_words > parameters.beat_words:
+            raise ValueError(f"flit_words must be at most beat_words = {parameters.beat_words}, not "
+                             f"{parameters.flit_words}")
         self.parameters = parameters
-        self.buffer_beats = buffer_beats
+        flit = stream.Signature(flit_layout(parameters))
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
-            "read": Out(ReadPort(parameters)),
+            "read": Out(ReadPort(parameters)), "add_read": Out(ReadPort(parameters)),
             "write": Out(WritePort(parameters)),
+            "send": Out(flit), "receive": In(flit),
+            "landed": Out(stream.Signature(range(parameters.counters))),
+            "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
+            "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
+            "fault": Out(landing_fault_layout(parameters)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        burst = self.buffer_beats // 4
-        m.submodules.load = load = StridedLoad(self.parameters, COUNT_BITS, COUNT_BITS,
-                                               row_depth=self.buffer_beats, max_beats=burst)
-        m.submodules.store = store = _Store(self.parameters, self.buffer_beats, burst)
-        m.submodules.realign = realign = _Realign(self.parameters)
-        wiring.connect(m, store.write, wiring.flipped(self.write))
-        wiring.connect(m, load.o, realign.load)
-        wiring.connect(m, store.fetch, realign.fetch)
-        wiring.connect(m, load.port.data, wiring.flipped(self.read.data))
-
-        # Room in the buffer. A row of n beats read becomes at most n + 1 beats to write: that many
-        # places are taken when it is asked for, and the realigner says how many it did not need.
-        room = Signal(range(self.buffer_beats + 1), init=self.buffer_beats)
-        needed = Signal(range(burst + 2))
-        permit = Signal()
-        asked = Signal()
-        m.d.comb += [
-            needed.eq(load.port.request.payload.beats + load.request_row_last),
-            permit.eq(room >= needed),
-            self.read.request.payload.eq(load.port.request.payload),
-            self.read.request.valid.eq(load.port.request.valid & permit),
-            load.port.request.ready.eq(self.read.request.ready & permit),
-            asked.eq(self.read.request.valid & self.read.request.ready),
-            store.i.eq(realign.o), store.i_valid.eq(realign.o_valid),
-        ]
-        m.d.sync += room.eq(room + store.pop + realign.unused - Mux(asked, needed, 0))
-
-        self._control(m, load, store)
+        # The running task's destination.
+        self._remote, self._adds, self._destination = Signal(), Signal(), Signal(self.parameters.die_bits)
+        m.submodules.tile_read = tile_read = TileRead(self.parameters)
+        m.submodules.landing = landing = Landing(self.parameters)
+        m.submodules.walk = walk = TileWalk(self.parameters)
+        wiring.connect(m, walk.piece, tile_read.piece)
+        wiring.connect(m, tile_read.read, wiring.flipped(self.read))
+        wiring.connect(m, landing.read, wiring.flipped(self.add_read))
+        wiring.connect(m, landing.write, wiring.flipped(self.write))
+        wiring.connect(m, landing.advance, wiring.flipped(self.landed))
+        wiring.connect(m, wiring.flipped(self.receive), landing.arrive)
+        m.d.comb += [landing.die.eq(self.die), landing.limit.eq(self.limit), self.fault.eq(landing.fault)]
+        self._control(m, walk, tile_read, landing)
+        self._deliver(m, walk, tile_read, landing)
         return m
 
-    def _control(self, m: Module, load: StridedLoad, store: "_Store") -> None:
-        """Body, start, plane walk, done."""
-        engine = self.engine
-        body_words = data.Layout.cast(TransferBody).size // 32
-        words = Signal(data.ArrayLayout(unsigned(32), body_words))
-        body = data.View(TransferBody, words.as_value())
-        staged = Signal()
-        source = Signal(self.parameters.address_bits)
-        destination = Signal(self.parameters.address_bits)
-        planes = Signal(COUNT_BITS)
-        under_way = Signal(COUNT_BITS)
-        load_given = Signal()
-        store_given = Signal()
-        issued = Signal()
-        started = Signal()
+    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing) -> None:
+        """Body, start, done."""
+        engine, body = self.engine, walk.body
+        words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
+        staged, moved, stored = Signal(), Signal(), Signal()
         done = Signal.like(engine.done.payload)
         running = Signal()
-
-        m.d.comb += [engine.body.ready.eq(~staged), engine.done.payload.eq(done)]
+        bases = Array(engine.bases[base] for base in range(len(engine.bases)))
+        m.d.comb += [
+            engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
+            walk.pointed.eq(bases[walk.pointer.base] + walk.pointer.offset),
+        ]
         with m.If(engine.body.valid & engine.body.ready):
-            with m.If(engine.body.payload.index < body_words):
-                m.d.sync += words[engine.body.payload.index[:(body_words - 1).bit_length()]].eq(
+            with m.If(engine.body.payload.index < len(words)):
+                m.d.sync += words[engine.body.payload.index[:(len(words) - 1).bit_length()]].eq(
                     engine.body.payload.word)
             m.d.sync += staged.eq(engine.body.payload.last)
 
-        pointer = Signal(Pointer)
-        pointed = Signal(self.parameters.address_bits)
-        m.d.comb += pointed.eq(Array(engine.bases[base] for base in range(len(engine.bases)))[pointer.base]
-                               + pointer.offset)
-        for channel, address, stride in ((load, source, body.source_row_stride),
-                                         (store, destination, body.destination_row_stride)):
-            m.d.comb += [
-                channel.command.payload.address.eq(address), channel.command.payload.stride.eq(stride),
-                channel.command.payload.rows.eq(body.rows),
-                channel.command.payload.columns.eq(body.columns),
-            ]
-        m.d.comb += issued.eq((load_given | load.command.ready) & (store_given | store.command.ready))
-
+        remote = body.remote & (body.destination_die != self.die)
         with m.FSM():
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
-                    m.d.sync += [done.eq(0), planes.eq(body.planes)]
-                    with m.If(engine.operation != TransferOperation.COPY.value):
-                        m.d.sync += [done.error.eq(ErrorCode.BAD_OPERATION), staged.eq(0)]
-                        m.next = "REPORT"
-                    with m.Elif((body.columns == 0) | (body.rows == 0) | (body.planes == 0)):
-                        m.d.sync += [done.error.eq(ErrorCode.BAD_OPERAND), staged.eq(0)]
-                        m.next = "REPORT"
+                    m.d.sync += [done.eq(0), stored.eq(0), staged.eq(0), self._remote.eq(remote),
+                                 self._destination.eq(body.destination_die),
+                                 self._adds.eq(engine.operation == TransferOperation.ADD.value)]
+                    m.next = "REPORT"
+                    with m.If(engine.operation > TransferOperation.ADD.value):
+                        m.d.sync += done.error.eq(ErrorCode.BAD_OPERATION)
+                    with m.Elif((body.columns == 0) | (body.rows == 0) | (body.planes == 0)
+                                | (body.gather & body.scatter)
+                                | (body.arrival_enable & (body.arrival >= self.parameters.counters))):
+                        m.d.sync += done.error.eq(ErrorCode.BAD_OPERAND)
+                    with m.Elif(body.remote & (body.destination_die >= self.dies)):
+                        m.d.sync += done.error.eq(ErrorCode.BAD_DIE)
                     with m.Else():
-                        m.next = "SOURCE"
-            with m.State("SOURCE"):
-                m.d.comb += [pointer.eq(body.source), running.eq(1)]
-                m.d.sync += source.eq(pointed)
-                m.next = "DESTINATION"
-            with m.State("DESTINATION"):
-                m.d.comb += [pointer.eq(body.destination), running.eq(1)]
-                m.d.sync += destination.eq(pointed)
-                m.next = "PLANES"
-            with m.State("PLANES"):
-                m.d.comb += [load.command.valid.eq(~load_given), store.command.valid.eq(~store_given),
-                             started.eq(issued), running.eq(1)]
-                m.d.sync += [load_given.eq(~issued & (load_given | load.command.ready)),
-                             store_given.eq(~issued & (store_given | store.command.ready))]
-                with m.If(issued):
-                    m.d.sync += [source.eq(source + body.source_plane_stride),
-                                 destination.eq(destination + body.destination_plane_stride),
-                                 planes.eq(planes - 1)]
-                    with m.If(planes == 1):
-                        m.d.sync += staged.eq(0)
-                        m.next = "DATA"
+                        m.d.comb += walk.start.eq(1)
+                        m.d.sync += staged.eq(1)
+                        m.next = "PIECES"
+            with m.State("PIECES"):
+                m.d.comb += running.eq(1)
+                with m.If(walk.done):
+                    m.d.sync += staged.eq(0)
+                    m.next = "DATA"
             with m.State("DATA"):
                 m.d.comb += running.eq(1)
-                with m.If(under_way == 0):
+                with m.If(tile_read.idle & (self._remote | stored)):
                     m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):
                     m.next = "START"
+        with m.If(landing.stored):
+            m.d.sync += stored.eq(1)
 
-        m.d.sync += under_way.eq(under_way + started - store.done)
-        moved, stalled = Signal(), Signal()
+        flit = tile_read.o
+        leaves = flit.valid & (flit.payload.use == PieceUse.TILE)
+        stalled = Signal()
         m.d.comb += [
-            moved.eq(running & (store.words != 0)), stalled.eq(running & (store.words == 0)),
-            engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(running, store.words, 0)),
-            engine.strobes.stall_output.eq(stalled & store.waits_for_memory),
-            engine.strobes.stall_memory.eq(stalled & ~store.waits_for_memory & store.all_given),
-            engine.strobes.stall_input.eq(stalled & ~store.waits_for_memory & ~store.all_given),
+            moved.eq(leaves & flit.ready), stalled.eq(running & ~moved),
+            engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(moved, flit.payload.words, 0)),
+            engine.strobes.stall_output.eq(stalled & leaves),
+            engine.strobes.stall_memory.eq(stalled & ~leaves & tile_read.idle & walk.done),
+            engine.strobes.stall_input.eq(stalled & ~leaves & ~(tile_read.idle & walk.done)),
         ]
         with m.If(running):
-            m.d.sync += [done.payload_words.eq(done.payload_words + store.words),
+            m.d.sync += [done.payload_words.eq(done.payload_words + engine.strobes.words),
                          done.stall_cycles.eq(done.stall_cycles + stalled)]
 
+    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing) -> None:
+        """Flits go to the walk, to another die, or to this one."""
+        flit, own, sent = tile_read.o.payload, landing.own.payload, self.send.payload
+        is_index, kind = Signal(), Signal(PacketKind)
+        m.d.comb += [
+            is_index.eq(flit.use == PieceUse.INDEX),
+            kind.eq(Mux(self._adds, PacketKind.ADD, PacketKind.STORE)),
+            walk.index.valid.eq(tile_read.o.valid & is_index), walk.index.payload.eq(flit),
+            landing.own.valid.eq(tile_read.o.valid & ~is_index & ~self._remote),
+            self.send.valid.eq(tile_read.o.valid & ~is_index & self._remote),
+            tile_read.o.ready.eq(Mux(is_index, walk.index.ready,
+                                     Mux(self._remote, self.send.ready, landing.own.ready))),
+            *(own[name].eq(flit[name]) for name in ("data", "words", "address", "last", "tail")),
+            own.kind.eq(kind),
+            sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
+            address_fields(sent).eq(flit.address), sent.kind.eq(kind),
+            sent.destination.eq(self._destination), sent.source.eq(self.die),
+        ]
+        with m.If(flit.use == PieceUse.ARRIVAL):
+            m.d.comb += kind.eq(PacketKind.ADVANCE)
 
-class _Realign(wiring.Component):
-    """Turns beats as read into beats as they are to be written.
+
+class TileWalk(wiring.Component):
+    """Cuts a tile into pieces.
 
     Members
     -------
-    load : In stream, fetch : In stream
-        Beats read and positions wanted.
-    o, o_valid : Out
-        A beat to write, its mask and its words; no backpressure.
-    unused : Out
-        At the end of a row: beats read + 1 - beats to write.
+    start : In(1)
+        Pulse, with ``body`` valid from then until ``done``.
+    body : In(TransferBody)
+    pointer : Out(Pointer), pointed : In
+        A pointer and the address it stands for.
+    piece : Out stream of :func:`piece_layout`
+    index : In stream of :func:`slot_flit_layout`
+        Words of the INDEX pieces.
+    done : Out(1)
+        Everything has been given.
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "load": In(stream.Signature(load_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "fetch": In(stream.Signature(fetch_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "o": Out(_buffered_layout(parameters)), "o_valid": Out(1),
-            "unused": Out(2),
+            "start": In(1), "body": In(TransferBody), "pointer": Out(Pointer), "pointed": In(parameters.address_bits),
+            "piece": Out(stream.Signature(piece_layout(parameters))),
+            "index": In(stream.Signature(slot_flit_layout(parameters))),
+            "done": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        words = self.parameters.beat_words
-        lane_bits = (words - 1).bit_length()
-        load = self.load.payload
-        fetch = self.fetch.payload
-        source_lane = Signal(lane_bits)
-        destination_lane = Signal(lane_bits)
-        shift = Signal(lane_bits)
-        row_shift = Signal(lane_bits)
-        in_row = Signal()
-        exhausted = Signal()
-        primed = Signal()
-        prime = Signal()
-        step = Signal()
-        m.d.comb += [
-            source_lane.eq(-load.column[:lane_bits]),
-            destination_lane.eq(-fetch.column[:lane_bits]),
-            shift.eq(Mux(in_row, row_shift, source_lane - destination_lane)),
-            # The first beat to write needs the second one read as well.
-            prime.eq(~in_row & (source_lane > destination_lane)),
-            step.eq(self.fetch.valid & (self.load.valid | exhausted)),
-            self.load.ready.eq(self.fetch.valid & ~exhausted),
-            self.fetch.ready.eq(step & ~prime),
-            self.unused.eq(Mux(step & ~prime & fetch.row_last, 1 + primed - exhausted, 0)),
-        ]
+        body, piece = self.body, self.piece.payload
+        bits = self.parameters.address_bits
+        reach = packet_words(self.parameters)
+        # First words of the plane, the row, and what is left of the row.
+        source_plane, source_row, source = Signal(bits), Signal(bits), Signal(bits)
+        target_plane, target_row, target = Signal(bits), Signal(bits), Signal(bits)
+        columns, rows, planes = Signal(32), Signal(32), Signal(32)
+        list_address, list_rows, listed = Signal(bits), Signal(32), Signal()
+        m.submodules.numbers = numbers = _RowNumbers(self.parameters)
+        wiring.connect(m, wiring.flipped(self.index), numbers.flit)
+        product = Signal(bits)
 
-        picked = Signal(beat_layout(self.parameters))
-        picked_shift = Signal(lane_bits)
-        picked_load = Signal()
-        picked_fetch = Signal()
-        picked_mask = Signal(words)
-        picked_words = Signal.like(fetch.words)
-        m.d.sync += [picked_load.eq(step & ~exhausted), picked_fetch.eq(step & ~prime)]
-        with m.If(step):
-            m.d.sync += [
-                in_row.eq(1), row_shift.eq(shift), primed.eq(primed | prime),
-                exhausted.eq(exhausted | load.row_last),
-                picked.eq(load.data), picked_shift.eq(shift),
-                picked_mask.eq(fetch.mask), picked_words.eq(fetch.words),
-            ]
-            with m.If(~prime & fetch.row_last):
-                m.d.sync += [in_row.eq(0), primed.eq(0), exhausted.eq(0)]
-
-        turned = Signal(beat_layout(self.parameters))
-        before = Signal(beat_layout(self.parameters))
-        from_before = Signal(words)
+        room, words, row_ends = Signal(range(reach + 1)), Signal(range(reach + 1)), Signal()
+        list_words = Signal(range(INDEX_WORDS + 1))
         m.d.comb += [
-            turned.as_value().eq(Cat(
-                *rotate(m, "picked", [picked[lane] for lane in range(words)], picked_shift, 0, lane_bits,
-                       up=False))),
-            from_before.eq(Cat((picked_shift != 0) & (picked_shift + lane < words) for lane in range(words))),
-            self.o_valid.eq(picked_fetch),
-            self.o.mask.eq(picked_mask), self.o.words.eq(picked_words),
+            listed.eq(body.gather | body.scatter),
+            room.eq(reach - target[:log2(reach)]),
+            row_ends.eq(columns <= room), words.eq(Mux(row_ends, columns, room)),
+            list_words.eq(Mux(list_rows < INDEX_WORDS, list_rows, INDEX_WORDS)),
+            piece.source.eq(source), piece.run.address.eq(target), piece.run.words.eq(words),
+            piece.use.eq(PieceUse.TILE), piece.last.eq(row_ends & (rows == 1) & (planes == 1)),
         ]
-        for lane in range(words):
-            m.d.comb += self.o.data[lane].eq(Mux(from_before[lane], before[lane], turned[lane]))
-        with m.If(picked_load):
-            m.d.sync += before.eq(turned)
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += [self.done.eq(1), self.pointer.eq(body.source)]
+                m.d.sync += [source_plane.eq(self.pointed), source_row.eq(self.pointed), planes.eq(body.planes)]
+                with m.If(self.start):
+                    m.next = "TARGET"
+            with m.State("TARGET"):
+                m.d.comb += self.pointer.eq(body.destination)
+                m.d.sync += [target_plane.eq(self.pointed), target_row.eq(self.pointed)]
+                m.next = "PLANE"
+            with m.State("PLANE"):
+                m.d.comb += self.pointer.eq(body.index)
+                m.d.sync += [list_address.eq(self.pointed), list_rows.eq(Mux(listed, body.rows, 0)),
+                             rows.eq(body.rows)]
+                m.next = "ROW"
+            with m.State("ROW"):
+                m.d.sync += [source.eq(source_row), target.eq(target_row), columns.eq(body.columns)]
+                m.d.comb += [piece.source.eq(list_address), piece.run.address.eq(0), piece.run.words.eq(list_words),
+                             piece.use.eq(PieceUse.INDEX)]
+                with m.If((list_rows != 0) & numbers.room):
+                    m.d.comb += [self.piece.valid.eq(1), numbers.asked.eq(self.piece.ready)]
+                    with m.If(self.piece.ready):
+                        m.d.sync += [list_address.eq(list_address + INDEX_WORDS),
+                                     list_rows.eq(list_rows - list_words)]
+                with m.Elif(~listed):
+                    m.next = "PIECES"
+                with m.Elif(numbers.o.valid):
+                    m.next = "PRODUCT"
+            with m.State("PRODUCT"):
+                m.d.comb += numbers.o.ready.eq(1)
+                m.d.sync += product.eq(numbers.o.payload * Mux(body.gather, body.source_row_stride,
+                                                               body.destination_row_stride))
+                m.next = "INDEXED"
+            with m.State("INDEXED"):
+                with m.If(body.gather):
+                    m.d.sync += source.eq(source_plane + product)
+                with m.Else():
+                    m.d.sync += target.eq(target_plane + product)
+                m.next = "PIECES"
+            with m.State("PIECES"):
+                m.d.comb += self.piece.valid.eq(1)
+                with m.If(self.piece.ready):
+                    m.d.sync += [source.eq(source + words), target.eq(target + words), columns.eq(columns - words)]
+                    with m.If(row_ends):
+                        m.d.sync += [source_row.eq(source_row + body.source_row_stride),
+                                     target_row.eq(target_row + body.destination_row_stride), rows.eq(rows - 1)]
+                        m.next = "ROW"
+                        with m.If(rows == 1):
+                            m.next = "NEXT"
+            with m.State("NEXT"):
+                following_source = source_plane + body.source_plane_stride
+                following_target = target_plane + body.destination_plane_stride
+                m.d.sync += [source_plane.eq(following_source), source_row.eq(following_source),
+                             target_plane.eq(following_target), target_row.eq(following_target),
+                             planes.eq(planes - 1)]
+                m.next = "PLANE"
+                with m.If(planes == 1):
+                    m.next = "ARRIVAL"
+            with m.State("ARRIVAL"):
+                m.d.comb += [self.piece.valid.eq(body.arrival_enable), piece.use.eq(PieceUse.ARRIVAL),
+                             piece.run.address.eq(body.arrival)]
+                with m.If(self.piece.ready | ~body.arrival_enable):
+                    m.next = "IDLE"
         return m
 
 
-def _buffered_layout(parameters: DieParameters) -> data.StructLayout:
-    return data.StructLayout({"data": beat_layout(parameters), "mask": unsigned(parameters.beat_words),
-                              "words": unsigned(parameters.beat_words.bit_length())})
+class _RowNumbers(wiring.Component):
+    """Keeps row numbers that have been read.
 
-
-class _Store(wiring.Component):
-    """Row walk, buffer and requests of the side that writes.
-
-    Unlike a :class:`~plinth_hw.memory.channel.StridedStore` it never makes ``fetch`` wait for the
-    memory: the request FIFO holds as many requests as the buffer beats, and each request in it has
-    a beat that was read, or is about to be, into its place in the buffer. A request goes out only when
-    all its data are in the buffer.
+    Members
+    -------
+    asked : In(1)
+        Pulse: a piece of them is under way.
+    room : Out(1)
+        Another one may be.
+    flit : In stream of :func:`slot_flit_layout`
+    o : Out stream of row number
     """
 
-    def __init__(self, parameters: DieParameters, depth: int, max_beats: int):
+    def __init__(self, parameters: DieParameters):
         self.parameters = parameters
-        self.depth = depth
-        self.max_beats = max_beats
         super().__init__({
-            "command": In(stream.Signature(command_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "fetch": Out(stream.Signature(fetch_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "i": In(_buffered_layout(parameters)), "i_valid": In(1),
-            "write": Out(WritePort(parameters)),
-            "pop": Out(1), "words": Out(parameters.beat_words.bit_length()), "done": Out(1),
-            "waits_for_memory": Out(1), "all_given": Out(1),
+            "asked": In(1), "room": Out(1),
+            "flit": In(stream.Signature(slot_flit_layout(parameters))), "o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.requests = requests = RowRequests(
-            self.parameters, COUNT_BITS, COUNT_BITS, self.max_beats)
-        m.submodules.rows = rows = SyncFIFO(width=requests.row.payload.shape().size, depth=self.depth)
-        m.submodules.walk = walk = BeatWalk(self.parameters, COUNT_BITS, COUNT_BITS)
-        request_bits = requests.request.payload.shape().size
-        m.submodules.queue = queue = SyncFIFO(width=request_bits + 1, depth=self.depth)
-        m.submodules.buffer = buffer = SyncFIFO(width=self.i.shape().size, depth=self.depth)
-        m.submodules.unanswered = unanswered = SyncFIFO(width=1, depth=2 * self.depth)
-        wiring.connect(m, wiring.flipped(self.command), requests.command)
-        wiring.connect(m, walk.o, wiring.flipped(self.fetch))
-
-        request = self.write.request
-        covered = Signal(range(self.depth + 1))
-        sent = Signal()
-        stored = Signal(self.i.shape())
-        permit = Signal()
+        flit_words = self.parameters.flit_words
+        shape = data.StructLayout({name: self.flit.payload.shape()[name].shape for name in ("data", "words", "tail")})
+        depth = max(2, INDEX_PIECES * INDEX_WORDS // flit_words)
+        m.submodules.numbers = numbers = Queue(shape, depth)
+        pieces, lane, ends = Signal(range(INDEX_PIECES + 1)), Signal(place_bits(flit_words)), Signal()
+        head = numbers.o.payload
         m.d.comb += [
-            rows.w_data.eq(requests.row.payload), rows.w_en.eq(requests.row.valid & rows.w_rdy),
-            requests.row.ready.eq(rows.w_rdy),
-            walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
-
-            queue.w_data.eq(Cat(requests.request.payload, requests.request_last)),
-            queue.w_en.eq(requests.request.valid), requests.request.ready.eq(queue.w_rdy),
-            permit.eq(queue.r_rdy & unanswered.w_rdy & (covered >= request.payload.beats)),
-            request.payload.eq(queue.r_data[:request_bits]),
-            request.valid.eq(permit),
-            sent.eq(request.valid & request.ready),
-            queue.r_en.eq(sent),
-            unanswered.w_data.eq(queue.r_data[request_bits]), unanswered.w_en.eq(sent),
-            unanswered.r_en.eq(self.write.response),
-            self.done.eq(self.write.response & unanswered.r_data),
-
-            buffer.w_data.eq(self.i), buffer.w_en.eq(self.i_valid),
-            stored.eq(buffer.r_data),
-            self.write.data.payload.data.eq(stored.data), self.write.data.payload.strobe.eq(stored.mask),
-            self.write.data.valid.eq(buffer.r_rdy),
-            self.pop.eq(buffer.r_rdy & self.write.data.ready),
-            buffer.r_en.eq(self.pop),
-            self.words.eq(Mux(self.pop, stored.words, 0)),
-            self.waits_for_memory.eq(buffer.r_rdy),
-            self.all_given.eq(~self.fetch.valid & ~buffer.r_rdy),
+            numbers.i.valid.eq(self.flit.valid), self.flit.ready.eq(numbers.i.ready),
+            *(numbers.i.payload[name].eq(self.flit.payload[name]) for name in ("data", "words", "tail")),
+            self.room.eq(pieces != INDEX_PIECES),
+            self.o.valid.eq(numbers.o.valid), self.o.payload.eq(head.data[lane]),
+            ends.eq(lane + 1 == head.words), numbers.o.ready.eq(self.o.ready & ends),
         ]
-        m.d.sync += covered.eq(covered + self.i_valid - Mux(sent, request.payload.beats, 0))
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += lane.eq(Mux(ends, 0, lane + 1))
+        m.d.sync += pieces.eq(pieces + self.asked - (self.o.valid & self.o.ready & ends & head.tail))
         return m

@@ -35,6 +35,7 @@ from plinth_hw.isa.tasks import (
     Pointer,
     Record,
     TaskHeader,
+    TransferOperation,
     UpdateOperation,
 )
 from plinth_sim.golden import collective, convolution, matrix, transfer, vector
@@ -231,8 +232,6 @@ class GoldenDevice:
             elif task.engine is Engine.VECTOR:
                 vector.execute(self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
                                buffer_words=self.parameters.vector_buffer_words)
-            elif task.engine is Engine.TRANSFER:
-                transfer.copy(self.memory, task.body, self.bases)
             else:
                 self.groups[task.body.group] = _Membership(task.body.members, task.body.index,
                                                            task.body.next_die)
@@ -321,7 +320,10 @@ class GoldenArray:
                     if engine is Engine.COLLECTIVE and task.operation is not CollectiveOperation.SET_GROUP:
                         break
                     try:
-                        die.run(task)
+                        if engine is Engine.TRANSFER:
+                            self._transfer(die, task)
+                        else:
+                            die.run(task)
                     except _DescriptorError as error:
                         die.fail(error.code, task.address, engine.value)
                         break
@@ -399,6 +401,39 @@ class GoldenArray:
         for die, task in zip(members, tasks, strict=True):
             die.queues[Engine.COLLECTIVE].remove(task)
             self._count(die, task)
+
+    def _transfer(self, die: GoldenDevice, task: _Task) -> None:
+        """Move a tile to this or another die.
+
+        Raises
+        ------
+        _DescriptorError
+            If the task is to blame; a tile that does not fit another die's memory is that die's error.
+        """
+        body = task.body
+        own = next(number for number, other in enumerate(self.dies) if other is die)
+        arrival = body.arrival if body.arrival_enable else 0
+        if (not (body.columns and body.rows and body.planes) or (body.gather and body.scatter)
+                or arrival >= self.parameters.counters):
+            raise _DescriptorError(ErrorCode.BAD_OPERAND)
+        number = body.destination_die if body.remote else own
+        if body.remote and number >= min(len(self.dies), die.registers.get(Register.DIES, len(self.dies))):
+            raise _DescriptorError(ErrorCode.BAD_DIE)
+        other = self.dies[number]
+        try:
+            transfer.move(die.memory, other.memory, body, die.bases,
+                          adds=task.operation is TransferOperation.ADD)
+        except vector.BadOperandError as error:
+            raise _DescriptorError(ErrorCode.BAD_OPERAND) from error
+        except IndexError as error:
+            raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
+        except transfer.LandingError as error:
+            if other is die:
+                raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
+            other.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value | own << 16)
+            return
+        if body.arrival_enable:
+            other.counters[arrival] = (other.counters[arrival] + 1) & 0xFFFFFFFF
 
     def _complete(self, die: GoldenDevice, task: _Task) -> None:
         die.queues[task.engine].popleft()

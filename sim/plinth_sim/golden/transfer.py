@@ -1,13 +1,16 @@
 """Golden model of the transfer engine.
 
-For plane p, row r, column c, all ascending:
+For plane p, row r, column c, all ascending, with S, D the first source and destination words and Sp, Sr, Dp, Dr
+their plane and row strides:
 
-    memory[D + p * Dp + r * Dr + c] = memory[S + p * Sp + r * Sr + c]
+    COPY   target[D + p * Dp + r' * Dr + c] = source[S + p * Sp + r" * Sr + c]
+    ADD    target[D + p * Dp + r' * Dr + c] = target[same] + source[S + p * Sp + r" * Sr + c]
 
-with S, D the source and destination addresses and Sp, Sr, Dp, Dr their plane and row strides; address
-arithmetic is modulo 2^32. If the two ranges overlap, what the destination holds afterwards is
-unspecified (here: every read sees the memory as it was before the task). If rows of the destination
-overlap each other, the later one wins.
+r" = index[r] with ``gather``, r' = index[r] with ``scatter``, otherwise r; ``source`` and ``index`` are the memory of
+the die that runs the task, ``target`` that of the destination's die. The sum is binary32, rounded to nearest
+even; where rows of the destination overlap, later ones store over, or add to, what earlier ones left. Address
+arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is unspecified
+(here: every read sees the memory as it was before the task).
 """
 
 from collections.abc import Sequence
@@ -16,37 +19,54 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_sim.golden import arithmetic
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
+Words = NDArray[np.uint32]
 
 
-def copy(memory: NDArray[np.uint32], body: Any, bases: Sequence[int]) -> None:
-    """Run COPY in ``memory``. ``body`` has the fields of ``TransferBody`` as attributes.
+class LandingError(Exception):
+    """The destination lies outside the memory."""
+
+
+def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool) -> None:
+    """Run COPY, or ADD with ``adds``. ``body`` has the fields of ``TransferBody`` as attributes.
 
     Raises
     ------
     BadOperandError
-        If the number of columns, rows or planes is zero.
+        If the number of columns, rows or planes is zero, or both sides are indexed.
     IndexError
-        If a row lies outside the memory; nothing is written then.
+        If a row of the source, or the index, lies outside the memory; nothing is written then.
+    LandingError
+        If a row of the destination does; nothing is written then.
     """
     if not (body.columns and body.rows and body.planes):
         raise BadOperandError(f"A transfer needs columns, rows and planes, not {body.columns} x "
                               f"{body.rows} x {body.planes}")
-    sources = _starts(body, body.source, body.source_row_stride, body.source_plane_stride, bases)
-    destinations = _starts(body, body.destination, body.destination_row_stride,
-                           body.destination_plane_stride, bases)
-    for start in (*sources, *destinations):
-        if start + body.columns > len(memory):
-            raise IndexError(f"words {start}+{body.columns} lie outside a memory of {len(memory)} words")
-    rows = [memory[start:start + body.columns].copy() for start in sources]
-    for start, row in zip(destinations, rows, strict=True):
-        memory[start:start + body.columns] = row
+    if body.gather and body.scatter:
+        raise BadOperandError("A transfer has one indexed side at most")
+    first = bases[body.index.base] + body.index.offset & ADDRESS_MASK
+    numbers: Sequence[int] = range(body.rows)
+    if body.gather or body.scatter:
+        if first + body.rows > len(source):
+            raise IndexError(f"words {first}+{body.rows} lie outside a memory of {len(source)} words")
+        numbers = [int(number) for number in source[first:first + body.rows]]
 
+    def starts(pointer: Any, row_stride: int, plane_stride: int, indexed: int) -> list[int]:
+        return [(bases[pointer.base] + pointer.offset + plane * plane_stride + row * row_stride) & ADDRESS_MASK
+                for plane in range(body.planes) for row in (numbers if indexed else range(body.rows))]
 
-def _starts(body: Any, pointer: Any, row_stride: int, plane_stride: int, bases: Sequence[int]) -> list[int]:
-    """Address of every row, planes outermost."""
-    first = bases[pointer.base] + pointer.offset
-    return [(first + plane * plane_stride + row * row_stride) & ADDRESS_MASK
-            for plane in range(body.planes) for row in range(body.rows)]
+    sources = starts(body.source, body.source_row_stride, body.source_plane_stride, body.gather)
+    targets = starts(body.destination, body.destination_row_stride, body.destination_plane_stride, body.scatter)
+    for start in sources:
+        if start + body.columns > len(source):
+            raise IndexError(f"words {start}+{body.columns} lie outside a memory of {len(source)} words")
+    for start in targets:
+        if start + body.columns > len(target):
+            raise LandingError(f"words {start}+{body.columns} lie outside a memory of {len(target)} words")
+    rows = [source[start:start + body.columns].copy() for start in sources]
+    for start, row in zip(targets, rows, strict=True):
+        place = target[start:start + body.columns]
+        place[:] = arithmetic.add(place, row) if adds else row

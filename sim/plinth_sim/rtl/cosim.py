@@ -23,8 +23,8 @@ from plinth_sim.rtl import pins, verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 
 Words = npt.NDArray[np.uint32]
-#: A link: (die, its output port, other die, its input port).
-Link = tuple[int, int, int, int]
+#: A link: (die, its output port, other die, its input port), and its own latency where it has one.
+Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 
 #: Cycles between looks at pending signals (Ctrl-C).
 SLICE_CYCLES = 100_000
@@ -56,7 +56,7 @@ class _Config(ctypes.Structure):
     """``Config`` of harness.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_uint32) for name in ("dies", "threads", "link_latency", "link_count")),
+        *((name, ctypes.c_uint32) for name in ("dies", "threads", "epoch", "link_count")),
         ("links", ctypes.c_void_p), ("memories", ctypes.c_void_p), ("memory_words", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
                                                "rate_denominator", "outstanding", "status_register",
@@ -65,7 +65,7 @@ class _Config(ctypes.Structure):
     ]
 
 
-def ring(dies: int) -> list[Link]:
+def ring(dies: int) -> list[tuple[int, int, int, int]]:
     """Links of a ring: port 0 leads to the next die's port 1, port 1 to the previous die's port 0."""
     if dies < 2:
         return []
@@ -150,14 +150,15 @@ class CosimArray:
         Number of dies.
     memory_words : int
         Memory of each die; pages that are never touched cost nothing.
-    links : iterable of (die, port out, die, port in) or None
+    links : iterable of (die, port out, die, port in) or (die, port out, die, port in, latency), or None
         Default: a ring.
     memory_latency, write_latency : int
         Cycles from an accepted read to its first beat; from a burst's last write to its response.
     memory_rate : Fraction or None
         Words a cycle, reads and writes together; default from ``parameters``.
     link_latency : int
-        Cycles from a die's pins to the other's, for flits and for credits.
+        Cycles from a die's pins to the other's, for flits and for credits, of links without a latency of their
+        own.
     outstanding : int
         Bursts that each AXI4 port takes before the first is answered, reads and writes each.
     threads : int or None
@@ -189,6 +190,7 @@ class CosimArray:
                             ("outstanding", outstanding), ("threads", 1 if threads is None else threads)):
             if value <= 0:
                 raise ValueError(f"{name} must be positive, not {value!r}")
+        links = [link if len(link) == 5 else (*link, link_latency) for link in links]
         _check_links(links, dies, parameters.ports)
         if waves and not waves.die < dies:
             raise ValueError(f"waves.die must be below dies = {dies}, not {waves.die}")
@@ -203,11 +205,13 @@ class CosimArray:
         self._memories = [np.zeros(memory_words, dtype=np.uint32) for _ in range(dies)]
         self._queued: list[list[int]] = [[] for _ in range(dies)]
         pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
-        flat = (ctypes.c_uint32 * max(1, 4 * len(links)))(*(number for link in links for number in link))
+        flat = (ctypes.c_uint32 * max(1, 5 * len(links)))(*(number for link in links for number in link))
+        # What dies send within an epoch arrives after it.
+        epoch = min((link[-1] for link in links), default=link_latency)
         if waves:
             waves.path.parent.mkdir(parents=True, exist_ok=True)
         self._config = _Config(
-            dies, self.threads, link_latency, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
+            dies, self.threads, epoch, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
             memory_words, memory_latency, write_latency, rate.numerator, rate.denominator, outstanding,
             Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
@@ -330,16 +334,18 @@ class CosimArray:
         return values
 
 
-def _check_links(links: Sequence[Link], dies: int, ports: int) -> None:
+def _check_links(links: Sequence[tuple[int, ...]], dies: int, ports: int) -> None:
     outs: set[tuple[int, int]] = set()
     ins: set[tuple[int, int]] = set()
     for link in links:
-        from_die, from_port, to_die, to_port = link
+        from_die, from_port, to_die, to_port, latency = link
         if not (0 <= from_die < dies and 0 <= to_die < dies and 0 <= from_port < ports
                 and 0 <= to_port < ports):
             raise ValueError(f"link {link} names a die or port that does not exist: there are {dies} dies "
                              f"with {ports} ports")
         if (from_die, from_port) in outs or (to_die, to_port) in ins:
             raise ValueError(f"link {link} uses a port that is already taken")
+        if latency <= 0:
+            raise ValueError(f"link {link} must have a positive latency")
         outs.add((from_die, from_port))
         ins.add((to_die, to_port))

@@ -2,10 +2,10 @@
 //
 //   thread 0:  die 0, die T, ...    thread 1:  die 1, die T + 1, ...
 //      |  every die runs E cycles by itself      |
-//      +----------- barrier, stop? --------------+      E = link latency: nothing that a die sends
-//      |  the next E cycles ...                  |      within them can arrive within them
+//      +----------- barrier, stop? --------------+      E = least link latency: nothing that a die
+//      |  the next E cycles ...                  |      sends within them can arrive within them
 //
-// What a die puts on a link in cycle t is at the other die's pins in cycle t + latency. A link is an array of
+// What a die puts on a link in cycle t is at the other die's pins in cycle t + its latency. A link is an array of
 // slots, one a cycle; sender and receiver never touch the same slot within an epoch, so that slots need
 // no locks and results do not depend on the number of threads.
 #include <algorithm>
@@ -35,8 +35,8 @@ constexpr uint64_t RESET_CYCLES = 4;
 constexpr uint64_t IRQ_GRACE = 8;
 
 struct Config {
-    uint32_t dies, threads, link_latency, link_count;
-    // link_count times: die, port out, die, port in
+    uint32_t dies, threads, epoch, link_count;
+    // link_count times: die, port out, die, port in, latency
     const uint32_t* links;
     // One array of words a die.
     uint32_t* const* memories;
@@ -303,8 +303,8 @@ class Array {
     explicit Array(const Config& config) : config_(config) {
         for (uint32_t i = 0; i < config.dies; i++) dies_.push_back(std::make_unique<Die>(config, i));
         for (uint32_t i = 0; i < config.link_count; i++) {
-            const uint32_t* link = config.links + 4 * i;
-            links_.push_back(std::make_unique<Link>(config.link_latency));
+            const uint32_t* link = config.links + 5 * i;
+            links_.push_back(std::make_unique<Link>(link[4]));
             dies_[link[0]]->connect_out(link[1], links_.back().get());
             dies_[link[2]]->connect_in(link[3], links_.back().get());
         }
@@ -324,7 +324,7 @@ class Array {
         Barrier barrier(threads);
         auto work = [&](uint32_t thread) {
             while (!stop_) {
-                const uint64_t length = std::min<uint64_t>(config_.link_latency, end_ - now_);
+                const uint64_t length = std::min<uint64_t>(config_.epoch, end_ - now_);
                 for (uint32_t i = thread; i < dies_.size(); i += threads) dies_[i]->run(now_, length);
                 barrier.wait([&] {
                     now_ += length;

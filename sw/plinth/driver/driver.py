@@ -1,18 +1,21 @@
 """Runs lowered programs on an array of devices. Knows no back end: see :mod:`plinth.driver.device`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from amaranth.lib import data
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
 from plinth.errors import UserError
 from plinth.lower.builder import Buffer, descriptor_words
 from plinth.lower.program import Graph, Program
+from plinth.model.array import ring
+from plinth.model.routes import Link, routes
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.registers import EngineRegister, Register
-from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, Record
+from plinth_hw.isa.tasks import HEADER_WORDS, RECORD_WORDS, Engine, ErrorCode, Record, TransferBody
 
 Floats = NDArray[np.float32]
 
@@ -61,12 +64,6 @@ class TaskRecord:
     useful_macs: int
 
 
-def route_port(die: int, destination: int, dies: int) -> int:
-    """Output port of a ring: 0 leads to the next die, 1 to the previous; the shorter way, next on a tie."""
-    forward = (destination - die) % dies
-    return 0 if forward <= dies - forward else 1
-
-
 class Driver:
     """The host's side of one program on one array.
 
@@ -76,6 +73,12 @@ class Driver:
         As many dies as the program has.
     program : Program
         From :mod:`plinth.lower`.
+    memory_words : int
+        Memory of each die.
+    watchdog_cycles : int
+        Cycles without progress after which a die reports a hang.
+    links : iterable of (die, port out, die, port in) or None
+        How the dies are joined; default: a ring, as :func:`plinth.model.array.ring`.
 
     Raises
     ------
@@ -84,7 +87,7 @@ class Driver:
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
-                 watchdog_cycles: int = WATCHDOG_CYCLES):
+                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Iterable[Link] | None = None):
         self.array = array
         self.program = program
         self.cycles = 0
@@ -92,19 +95,22 @@ class Driver:
         self._written: list[dict[int, int]] = [{} for _ in array.dies]
         if len(array.dies) != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {len(array.dies)}")
+        self._memory_words = memory_words
+        ports = routes(ring(program.dies).directed() if links is None else links, program.dies)
         rate = program.parameters.link_rate
         for number, die in enumerate(array.dies):
             identity = die.read_register(Register.ID), die.read_register(Register.VERSION)
             if identity != (regs.IDENTITY, regs.ISA_VERSION):
                 raise DieError(f"die {number}: identity {identity[0]:#x} version {identity[1]} is not a "
                                f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
-            for register, value in ((Register.DIE, number), (Register.MEMORY_WORDS, memory_words),
+            for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
+                                    (Register.MEMORY_WORDS, memory_words),
                                     (Register.WATCHDOG, watchdog_cycles),
                                     (Register.LINK_RATE, rate.numerator | rate.denominator << 8)):
                 self._write(number, register, value)
-            for other in range(program.dies):
-                if other != number:
-                    self._write(number, regs.ROUTES + 4 * other, route_port(number, other, program.dies))
+            for other, port in enumerate(ports[number]):
+                if port is not None:
+                    self._write(number, regs.ROUTES + 4 * other, port)
             for graph in (program.setup[number], program.step[number]):
                 die.write_memory(graph.address, descriptor_words(graph.tasks))
         self.run(program.setup, {})
@@ -163,10 +169,32 @@ class Driver:
                 name = f"task {task.name!r}" if task else "a task"
                 name += f" at word {address:#x}"
                 text = f"die {number}: {name} stopped with {code.name}"
+                if code is ErrorCode.BAD_PACKET:
+                    text = self._explain_packet(graphs, number)
                 if code is ErrorCode.TIMEOUT:
                     text += f"; {self._waiting(number, graphs[number]) or 'no engine waits'}"
                 found.append((code is ErrorCode.REMOTE, number, text))
         return min(found)[2]
+
+    def _explain_packet(self, graphs: Sequence[Graph], number: int) -> str:
+        """A tile from another die does not fit this one's memory: which tasks of that die sent it."""
+        source = self.array.dies[number].read_register(Register.ERROR_INFO) >> 16 & 0x3FF
+        text = f"die {number} stopped with {ErrorCode.BAD_PACKET.name}: a tile from die {source} goes beyond its memory"
+        if source >= len(graphs):
+            return text
+        bases = [self._written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
+        names = []
+        for task in graphs[source].tasks:
+            if task.engine is Engine.TRANSFER:
+                bits = sum(word << (32 * index) for index, word in enumerate(task.words[HEADER_WORDS:]))
+                size = data.Layout.cast(TransferBody).size
+                body = TransferBody.from_bits(bits & (1 << size) - 1)  # type: ignore[attr-defined]
+                end = (bases[body.destination.base] + body.destination.offset + body.columns
+                       + (body.planes - 1) * body.destination_plane_stride
+                       + (body.rows - 1) * body.destination_row_stride)
+                if body.remote and body.destination_die == number and (body.scatter or end > self._memory_words):
+                    names.append(repr(task.name))
+        return f"{text}; see {', '.join(names)}" if names else text
 
     def _explain_hang(self, graphs: Sequence[Graph], states: Sequence[int], cycles: int) -> str:
         stuck = [number for number, state in enumerate(states) if not state & STATUS_DONE]

@@ -32,7 +32,7 @@ class Program:
     setup: Sequence[Graph]
     #: Run once a training step, one a die.
     step: Sequence[Graph]
-    #: Named places, equal on all dies.
+    #: Named places of the first die.
     buffers: Mapping[str, Buffer]
     #: Moving base registers: first place, words from one step's place to the next.
     moving: Mapping[int, tuple[int, int]]
@@ -49,11 +49,12 @@ class Program:
         return len(self.step)
 
 
-def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int) -> GraphBuilder:
-    """The graph that tells a die its place in a ring of dies."""
-    builder = GraphBuilder(parameters)
+def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int,
+               builder: GraphBuilder | None = None) -> GraphBuilder:
+    """The graph that tells a die its place in a ring of dies; with ``builder``, one that tells of others before."""
+    builder = builder or GraphBuilder(parameters)
     index = members.index(die)
-    builder.add("set_group", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP, {
+    builder.add(f"set_group[{group}]", Engine.COLLECTIVE, CollectiveOperation.SET_GROUP, {
         "group": group, "members": len(members), "index": index,
         "next_die": members[(index + 1) % len(members)]})
     return builder
@@ -63,7 +64,7 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
              gradient_scale: float = 1.0) -> Program:
     """Put the graphs of every die behind its buffers: records, set-up graph, step graph.
 
-    All dies have the same buffers; every task of the step leaves a completion record.
+    Places have the same addresses on all dies; every task of the step leaves a completion record.
 
     Raises
     ------
@@ -79,10 +80,11 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
 
     setup_tasks = [one.finish(record=False) for one in setup]
     step_tasks = [one.finish(record=True) for one in step]
-    records = aligned(builder.end)
-    first = aligned(records + RECORD_WORDS * len(step_tasks[0]))
-    second = aligned(first + DESCRIPTOR_WORDS * len(setup_tasks[0]))
-    end = second + DESCRIPTOR_WORDS * len(step_tasks[0])
+    most_setup, most_step = (max(map(len, tasks)) for tasks in (setup_tasks, step_tasks))
+    records = aligned(max(one.end for one in step))
+    first = aligned(records + RECORD_WORDS * most_step)
+    second = aligned(first + DESCRIPTOR_WORDS * most_setup)
+    end = second + DESCRIPTOR_WORDS * most_step
     require_memory(end, memory_words)
     return Program(
         parameters=parameters,

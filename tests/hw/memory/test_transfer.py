@@ -1,29 +1,68 @@
-"""Transfer engine against the golden copy, over alignments, shapes and stalls."""
+"""Transfer engines of two dies against the golden model: alignments, shapes, indices, adds, stalls."""
 
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.amaranth_sim import randomly, simulate
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out, connect, flipped
+from tests.support.amaranth_sim import randomly, receive, simulate
 from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
 
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
+from plinth_hw.memory.slots import packet_words
 from plinth_hw.memory.transfer import TransferEngine
 from plinth_sim.golden import transfer
 
-PARAMETERS = preset("ndp-tiny")
-B = PARAMETERS.beat_words
-WORDS = 1 << 14
+TINY = preset("ndp-tiny", chunk_words=16)
+#: Two and four words a flit, so that flits are cut and turned.
+WIDE = preset("ndp-demo", chunk_words=32)
+WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
+WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16
 BASES[3], BASES[15] = 100, HALF - 28
-COPY = TransferOperation.COPY.value
+COPY, ADD = (operation.value for operation in TransferOperation)
+#: Numbers of the two dies.
+DIES = (3, 4)
 
 
-def _body(source, destination, shape, source_strides, destination_strides):
+class Pair(wiring.Component):
+    """Two engines; what one sends the other receives, while its gate is open."""
+
+    def __init__(self, parameters):
+        self.engines = [TransferEngine(parameters) for _ in DIES]
+        self.gates = [Signal(init=1, name=f"gate_{n}") for n in range(2)]
+        outer = {name: member for name, member in self.engines[0].signature.members.items()
+                 if name in ("engine", "read", "add_read", "write", "landed", "fault")}
+        super().__init__({f"{name}_{n}": Out(member.signature) if member.is_signature else member
+                          for name, member in outer.items() for n in range(2)})
+        self.names = list(outer)
+
+    def elaborate(self, platform):
+        m = Module()
+        for n, (engine, other) in enumerate(zip(self.engines, self.engines[::-1], strict=True)):
+            m.submodules[f"engine_{n}"] = engine
+            for name in self.names:
+                inner, outer = getattr(engine, name), getattr(self, f"{name}_{n}")
+                if name == "fault":
+                    m.d.comb += outer.eq(inner)
+                else:
+                    connect(m, inner, flipped(outer))
+            gate = self.gates[n]
+            m.d.comb += [
+                engine.die.eq(DIES[n]), engine.dies.eq(8), engine.limit.eq(WORDS // engine.parameters.beat_words),
+                other.receive.payload.eq(engine.send.payload), other.receive.valid.eq(engine.send.valid & gate),
+                engine.send.ready.eq(other.receive.ready & gate),
+            ]
+        return m
+
+
+def tile(source, destination, shape, source_strides=(0, 0), destination_strides=(0, 0), **fields):
     """Fields of a body; addresses in words, strides (plane, row)."""
     planes, rows, columns = shape
     return {"source": {"offset": source - BASES[3], "base": 3},
@@ -31,112 +70,224 @@ def _body(source, destination, shape, source_strides, destination_strides):
             "columns": columns, "rows": rows, "planes": planes,
             "source_row_stride": source_strides[1], "source_plane_stride": source_strides[0],
             "destination_row_stride": destination_strides[1],
-            "destination_plane_stride": destination_strides[0]}
+            "destination_plane_stride": destination_strides[0], "index": {"offset": 0, "base": 0}, **fields}
 
 
-def _golden(words, fields):
-    body = SimpleNamespace(**{**fields, "source": SimpleNamespace(**fields["source"]),
-                              "destination": SimpleNamespace(**fields["destination"])})
-    transfer.copy(words, body, BASES)
+def golden(memories, die, operation, fields):
+    """Run a task in the memories of both dies."""
+    body = SimpleNamespace(**{"gather": 0, "scatter": 0, **fields, **{
+        name: SimpleNamespace(**fields[name]) for name in ("source", "destination", "index")}})
+    other = DIES.index(fields["destination_die"]) if fields.get("remote") else die
+    transfer.move(memories[die], memories[other], body, BASES, adds=operation == ADD)
 
 
-def _random_body(rng):
-    planes, rows, columns = (int(rng.integers(1, high)) for high in (4, 6, 45))
-    strides = []
-    for _ in range(2):
-        row = columns + int(rng.integers(0, 12))
-        strides.append((rows * row + int(rng.integers(0, 12)), row))
-    room = 3 * 6 * 60
-    return _body(int(rng.integers(100, HALF - room)), HALF + int(rng.integers(0, HALF - room)),
-                 (planes, rows, columns), *strides)
-
-
-def _run(fields, seed=None, latency=6, availability=0.5, response_delay=6):
+def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_delay=6, floats=True, limit=12_000,
+        index=None):
+    """Run ``tasks`` (operation, fields) on each of both dies; the golden model takes die 0's first. Returns what is
+    counted and the results, by die."""
     rng = np.random.default_rng(9)
-    memory = MemoryModel(PARAMETERS, WORDS)
-    memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
+    memories = [MemoryModel(parameters, WORDS) for _ in DIES]
+    for memory in memories:
+        if floats:
+            memory.words[:] = rng.standard_normal(WORDS).astype(np.float32).view(np.uint32)
+        else:
+            memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
+        if index is not None:
+            memory.words[:len(index)] = index
+    expected = [memory.words.copy() for memory in memories]
+    for die, mine in enumerate(tasks):
+        for operation, fields in mine:
+            golden(expected, die, operation, fields)
+    dut = Pair(parameters)
+    results = [[], []]
+    strobes = [[], []]
+    landed = [[], []]
+
+    def watch(die):
+        async def bench(ctx):
+            engine = getattr(dut, f"engine_{die}")
+            gate = randomly(70 + die, 0.7) if seed is not None else None
+            while True:
+                *_, sample, fault = await ctx.tick().sample(engine.strobes, getattr(dut, f"fault_{die}").valid)
+                assert not fault
+                states = (sample.busy, sample.stall_input, sample.stall_output, sample.stall_memory)
+                assert sum(states) <= 1
+                strobes[die].append((*states, sample.words))
+                if gate:
+                    ctx.set(dut.gates[die], next(gate))
+        return bench
+
+    def counters(die):
+        wanted = [fields["arrival"] for other, mine in enumerate(tasks) for _, fields in mine
+                  if fields.get("arrival_enable")
+                  and (DIES.index(fields["destination_die"]) if fields.get("remote") else other) == die]
+
+        async def bench(ctx):
+            landed[die] += await receive(ctx, getattr(dut, f"landed_{die}"), len(wanted), randomly(4, 0.3))
+            assert sorted(landed[die]) == sorted(wanted)
+        return bench
+
+    async def settle(ctx):
+        while [len(one) for one in results] != [len(mine) for mine in tasks]:
+            await ctx.tick()
+        # What has been sent to the other die lands there.
+        await ctx.tick().repeat(20 * latency + 20 * response_delay + 300)
+
+    benches = [bench for die, mine in enumerate(tasks) for bench in run_tasks(
+        getattr(dut, f"engine_{die}"), [(operation, body_words(TransferBody, fields)) for operation, fields in mine],
+        BASES, results[die], lambda: randomly(5, 0.3))]
+    background = [watch(0), watch(1)]
+    for die, memory in enumerate(memories):
+        background += memory.benches(
+            [getattr(dut, f"read_{die}"), getattr(dut, f"add_read_{die}")], [getattr(dut, f"write_{die}")],
+            seed=None if seed is None else seed + die, latency=latency, availability=availability,
+            response_delay=response_delay)
+    simulate(dut, *benches, counters(0), counters(1), settle, limit_cycles=limit, background=background)
+    for die, mine in enumerate(tasks):
+        assert (memories[die].words == expected[die]).all(), f"die {die}"
+        counted = np.array(strobes[die]).sum(axis=0)
+        assert [result.error for result in results[die]] == [ErrorCode.NONE] * len(mine)
+        assert [result.payload_words for result in results[die]] == [
+            fields["planes"] * fields["rows"] * fields["columns"] for _, fields in mine]
+        assert counted[4] == sum(result.payload_words for result in results[die])
+        assert counted[1:4].sum() == sum(result.stall_cycles for result in results[die])
+    return strobes, results
+
+
+@pytest.mark.parametrize(("parameters", "operation"), [(TINY, COPY), (WIDE, COPY), (WIDER, ADD)])
+def test_every_alignment(parameters, operation):
+    """All pairs of source and destination lanes, with lengths round the beat."""
+    beat = parameters.beat_words
+    fields = []
+    for source in range(beat):
+        for destination in range(beat):
+            columns = (1, beat - 1, beat, beat + 1, 2 * beat, 2 * beat + 3)[(source + 3 * destination) % 6]
+            fields.append((operation, tile(200 + source, HALF + destination, (1, 2, columns),
+                                           (0, 5 * beat), (0, 4 * beat + 1))))
+    run(parameters, [fields, []])
+
+
+def random_tasks(rng, parameters, die, count):
+    """Tasks of one die: its own tiles lie in the lower half of the destination, the other's in the upper."""
+    tasks = []
+    quarter = HALF // 2
+    for _ in range(count):
+        planes, rows, columns = (int(rng.integers(1, high)) for high in (3, 7, 60))
+        if rng.random() < 0.3:
+            columns = int(rng.integers(1, 4))
+        strides = []
+        for _ in range(2):
+            row = columns + int(rng.integers(0, 12))
+            strides.append((rows * row + int(rng.integers(0, 12)), row))
+        indexed = rng.choice(["none", "gather", "scatter"])
+        rows = min(rows, 20)
+        remote = int(rng.integers(2))
+        target = HALF + die * quarter
+        tasks.append((int(rng.choice([COPY, ADD])), tile(
+            int(rng.integers(200, 1200)), int(rng.integers(target, target + 500)), (planes, rows, columns), *strides,
+            gather=int(indexed == "gather"), scatter=int(indexed == "scatter"),
+            index={"offset": int(rng.integers(0, 20)), "base": 0}, remote=remote,
+            destination_die=DIES[1 - die] if remote else 0, arrival_enable=int(rng.integers(2)),
+            arrival=int(rng.integers(parameters.counters)))))
+    return tasks
+
+
+@pytest.mark.parametrize(("parameters", "seed", "latency", "availability"), [
+    (TINY, None, 1, 1), (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4)])
+def test_random(parameters, seed, latency, availability):
+    """Both dies send to each other and to themselves at once; the row numbers repeat."""
+    rng = np.random.default_rng(20 + latency)
+    index = rng.integers(0, 9, 64)
+    run(parameters, [random_tasks(rng, parameters, die, 8) for die in range(2)], seed=seed, latency=latency,
+        availability=availability, response_delay=2 * latency, index=index)
+
+
+def test_words_are_stored_as_they_are():
+    """Also those that are no canonical numbers."""
+    run(WIDE, [[(COPY, tile(101, HALF + 3, (1, 1, 200), remote=1, destination_die=4))], []], floats=False)
+
+
+def test_adds_to_the_same_words_keep_their_order():
+    """A scatter whose rows are all the same, then stores and adds to the same places, with slow memory."""
+    index = np.array([5, 5, 5, 4, 5, 5, 4, 4, 5, 5], np.uint32)
+    body = tile(300, HALF + 1, (1, 10, 7), (0, 7), (0, 3), scatter=1, remote=1, destination_die=4,
+                arrival_enable=1, arrival=9)
+    run(WIDE, [[(ADD, body), (COPY, tile(300, HALF + 20, (1, 1, 9), remote=1, destination_die=4)), (ADD, body)], []],
+        latency=40, response_delay=60, index=index)
+
+
+@pytest.mark.parametrize("parameters", [TINY, WIDE])
+def test_rate(parameters):
+    """A long aligned row: a flit a cycle but for start and end."""
+    flits = 100
+    words = flits * parameters.flit_words
+    strobes, _ = run(parameters, [[(COPY, tile(208, HALF, (1, 1, words), remote=1, destination_die=4))], []],
+                     latency=4, response_delay=4)
+    counted = np.array(strobes[0]).sum(axis=0)
+    assert counted[0] == flits
+    assert counted[1:4].sum() < 40
+    assert words % packet_words(parameters)
+
+
+@pytest.mark.parametrize(("changes", "operation", "error"), [
+    ({"columns": 0}, COPY, ErrorCode.BAD_OPERAND), ({"rows": 0}, ADD, ErrorCode.BAD_OPERAND),
+    ({"planes": 0}, COPY, ErrorCode.BAD_OPERAND), ({"gather": 1, "scatter": 1}, COPY, ErrorCode.BAD_OPERAND),
+    ({"arrival_enable": 1, "arrival": TINY.counters}, COPY, ErrorCode.BAD_OPERAND),
+    ({"remote": 1, "destination_die": 8}, COPY, ErrorCode.BAD_DIE), ({}, ADD + 1, ErrorCode.BAD_OPERATION)])
+def test_refused(changes, operation, error):
+    """The memory is left alone, and the next task runs."""
+    memory = MemoryModel(TINY, WORDS)
+    memory.words[:] = np.arange(WORDS)
+    good = tile(101, HALF + 2, (1, 1, 5))
     expected = memory.words.copy()
-    for body in fields:
-        _golden(expected, body)
-    dut = TransferEngine(PARAMETERS)
-    results, strobes = [], []
+    golden([expected, expected], 0, COPY, good)
+    dut = Pair(TINY)
+    results = []
+    tasks = [(operation, body_words(TransferBody, {**good, **changes})), (COPY, body_words(TransferBody, good))]
+    simulate(dut, *run_tasks(dut.engine_0, tasks, BASES, results), limit_cycles=2000,
+             background=memory.benches([dut.read_0], [dut.write_0]))
+    assert [result.error for result in results] == [error, ErrorCode.NONE]
+    assert (memory.words == expected).all()
+
+
+@pytest.mark.parametrize(("operation", "remote"), [(COPY, 0), (COPY, 1), (ADD, 1)])
+def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
+    """The die that it goes to names the die that it comes from, and other tiles still land."""
+    memories = [MemoryModel(TINY, WORDS) for _ in DIES]
+    dut = Pair(TINY)
+    faults, results = [], []
+    memories[0].words[101:201] = np.ones(100, np.float32).view(np.uint32)
 
     async def watch(ctx):
         while True:
-            *_, sample = await ctx.tick().sample(dut.engine.strobes)
-            states = (sample.busy, sample.stall_input, sample.stall_output, sample.stall_memory)
-            assert sum(states) <= 1
-            strobes.append((*states, sample.words))
+            *_, fault = await ctx.tick().sample(getattr(dut, f"fault_{remote}"))
+            if fault.valid:
+                faults.append(fault.source)
 
-    simulate(dut, *run_tasks(dut.engine, [(COPY, body_words(TransferBody, body)) for body in fields], BASES,
-                             results, lambda: randomly(5, 0.3)),
-             limit_cycles=60_000, background=[watch, *memory.benches(
-                 [dut.read], [dut.write], seed=seed, latency=latency, availability=availability,
-                 response_delay=response_delay)])
-    assert (memory.words == expected).all()
-    counted = np.array(strobes).sum(axis=0)
-    assert [result.error for result in results] == [ErrorCode.NONE] * len(fields)
-    assert [result.payload_words for result in results] == [
-        body["planes"] * body["rows"] * body["columns"] for body in fields]
-    assert counted[4] == sum(result.payload_words for result in results)
-    assert counted[1:4].sum() == sum(result.stall_cycles for result in results)
-    return counted, results
+    async def settle(ctx):
+        await ctx.tick().repeat(600)
 
-
-def test_every_alignment():
-    """All pairs of source and destination lanes, with lengths round the beat."""
-    fields = []
-    for source in range(B):
-        for destination in range(B):
-            columns = (1, B - 1, B, B + 1, 2 * B, 2 * B + 3)[(source + 3 * destination) % 6]
-            fields.append(_body(200 + source, HALF + destination, (1, 2, columns),
-                                (0, 5 * B), (0, 4 * B + 1)))
-    _run(fields)
+    there = {"remote": remote, "destination_die": DIES[1]}
+    tasks = [tile(101, WORDS - 30, (1, 1, 60), **there), tile(150, HALF, (1, 1, 20), remote=1, destination_die=4)]
+    if not remote:
+        tasks.pop()
+    simulate(dut, *run_tasks(dut.engine_0, [(operation, body_words(TransferBody, fields)) for fields in tasks], BASES,
+                             results)[:2 + remote], settle, limit_cycles=2000,
+             background=[watch, *(bench for n, memory in enumerate(memories) for bench in memory.benches(
+                 [getattr(dut, f"read_{n}"), getattr(dut, f"add_read_{n}")], [getattr(dut, f"write_{n}")]))])
+    assert faults and set(faults) == {DIES[0]}
+    if remote:
+        assert (memories[1].words[HALF:HALF + 20] == memories[0].words[150:170]).all()
 
 
-@pytest.mark.parametrize(("seed", "latency", "availability"), [
-    (None, 1, 1), (None, 25, 1), (1, 3, 0.5), (2, 9, 0.9), (3, 1, 0.25)])
-def test_random(seed, latency, availability):
-    rng = np.random.default_rng(20 + latency)
-    _run([_random_body(rng) for _ in range(12)], seed, latency, availability, 2 * latency)
-
-
-def test_rate():
-    """A long aligned row: a beat a cycle but for start and end."""
-    counted, _ = _run([_body(208, HALF, (1, 1, 200 * B), (0, 0), (0, 0))], latency=4, response_delay=4)
-    assert counted[0] == 200
-    assert counted[1:4].sum() < 40
-
-
-@pytest.mark.parametrize("zero", ["columns", "rows", "planes"])
-def test_bad_operand(zero):
-    """A zero size is refused, the memory is left alone, and the next task runs."""
-    memory = MemoryModel(PARAMETERS, WORDS)
-    memory.words[:] = np.arange(WORDS)
-    good = _body(101, HALF + 2, (1, 1, 5), (0, 0), (0, 0))
-    bad = {**good, zero: 0}
-    expected = memory.words.copy()
-    with pytest.raises(transfer.BadOperandError, match="not"):
-        _golden(expected, bad)
-    _golden(expected, good)
-    dut = TransferEngine(PARAMETERS)
-    results = []
-    tasks = [(COPY, body_words(TransferBody, bad)), (COPY + 1, body_words(TransferBody, good)),
-             (COPY, body_words(TransferBody, good))]
-    simulate(dut, *run_tasks(dut.engine, tasks, BASES, results), limit_cycles=2000,
-             background=memory.benches([dut.read], [dut.write]))
-    assert [result.error for result in results] == [
-        ErrorCode.BAD_OPERAND, ErrorCode.BAD_OPERATION, ErrorCode.NONE]
-    assert (memory.words == expected).all()
-
-
-def test_golden_bounds():
-    words = np.zeros(64, dtype=np.uint32)
-    fields = {**_body(100, HALF, (1, 1, 5), (0, 0), (0, 0))}
-    with pytest.raises(IndexError, match="outside"):
-        _golden(words, fields)
+@pytest.mark.parametrize(("fields", "match"), [
+    (tile(WORDS - 4, HALF, (1, 1, 5)), r"words 8188\+5 lie outside"),
+    ({**tile(200, HALF, (1, 3, 5)), "gather": 1, "index": {"offset": WORDS - 2, "base": 0}}, "words 8190")])
+def test_golden_bounds(fields, match):
+    with refused(IndexError, match):
+        golden([np.zeros(WORDS, dtype=np.uint32)] * 2, 0, COPY, fields)
 
 
 def test_bad_parameters():
-    with refused(ValueError, "not 4"):
-        TransferEngine(PARAMETERS, 4)
+    with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
+        TransferEngine(preset("ndp-tiny", flit_words=8))

@@ -1,0 +1,295 @@
+"""Where tiles land: packets from the network and from this die are stored, or added to what lies in memory.
+
+::
+
+    arrive --+--> choice (packet by packet) --+--> flits FIFO -------------------------+--> adders --+
+    own -----+                                +--> packets --> issue --> issued ---+   |             |
+                                                                 |                 +---+---> sum or word
+                                           SlotReader (memory) <-+-----> words that lie there        |
+                                                                                                     v
+    write <-- requests, beats <------------------------------------------------- beats FIFO (a slot at a time)
+    response --> unanswered --> advance, stored
+
+A packet is known by its address, the number of its words, which its tail ends, and what it asks for. Its write is
+asked for when all its beats are there, so neither side of the memory ever waits for the network; and packets
+are taken as fast as the memory allows, whatever the rest of the die does, so they never hold up a router for good.
+
+Order: packets are stored and added in the order in which they come. An add reads a word only after all earlier
+writes to the same block of ``packet_words`` have been answered: a small table keeps, for each of :data:`BLOCKS` sets of
+blocks, the number of the last packet that writes there. An advance takes effect after the responses to all
+packets before it.
+
+Throughput: a flit a cycle, two cycles a packet at least. Latency: last flit of a STORE to its write request 4 cycles
+and two a flit; of an ADD the memory's latency and the adders' more.
+"""
+
+from itertools import pairwise
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFOBuffered
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.comm.queue import Queue
+from plinth_hw.control.control import landing_fault_layout
+from plinth_hw.isa.formats import FP32
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.slots import RUNS, SlotReader, buffer_beats, covered, log2, packet_words, place_bits, run_layout
+
+#: Sets of blocks that are told apart when an add waits for earlier writes.
+BLOCKS = 32
+#: Bits of a packet's number: more than there are packets between issue and response.
+NUMBER_BITS = 6
+
+
+def arrival_layout(parameters: DieParameters) -> data.StructLayout:
+    """A flit of a packet of this die. ``words``: how many lanes; ``address``, ``kind``, ``last`` (the packet ends
+    its task's tile) of the packet; ``tail``: it is the packet's last flit."""
+    return data.StructLayout({
+        "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
+        "words": unsigned(parameters.flit_words.bit_length()), "address": unsigned(parameters.address_bits),
+        "kind": PacketKind, "last": unsigned(1), "tail": unsigned(1),
+    })
+
+
+class Landing(wiring.Component):
+    """Stores and adds packets.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+
+    Members
+    -------
+    arrive : In stream of flits
+        From the network.
+    own : In stream of :func:`arrival_layout`
+        From this die.
+    die : In
+        This die's number.
+    limit : In
+        Memory size in beats. A packet that passes it is taken and thrown away.
+    fault : Out, :func:`landing_fault_layout`
+        Pulse: one did.
+    read : Out(ReadPort), write : Out(WritePort)
+    advance : Out stream of counter number
+    stored : Out(1)
+        Pulse: the last packet of this die's own task is in memory.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self._parameters = parameters
+        super().__init__({
+            "arrive": In(stream.Signature(flit_layout(parameters))),
+            "own": In(stream.Signature(arrival_layout(parameters))),
+            "die": In(parameters.die_bits),
+            "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
+            "fault": Out(landing_fault_layout(parameters)),
+            "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
+            "advance": Out(stream.Signature(range(parameters.counters))),
+            "stored": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters = self._parameters
+        packet = data.StructLayout({
+            "run": run_layout(parameters), "kind": PacketKind, "source": unsigned(parameters.die_bits),
+            "last": unsigned(1), "dropped": unsigned(1)})
+        m.submodules.flits = flits = SyncFIFOBuffered(
+            width=32 * parameters.flit_words, depth=2 * packet_words(parameters) // parameters.flit_words)
+        m.submodules.packets = packets = Queue(packet, 4)
+        m.submodules.issued = issued = Queue(packet, RUNS)
+        m.submodules.writes = writes = Queue(packet, RUNS)
+        m.submodules.reader = reader = SlotReader(parameters, buffer_beats(parameters))
+        wiring.connect(m, reader.port, wiring.flipped(self.read))
+        answered = Signal()
+        self._take(m, flits, packets)
+        self._issue(m, packets, issued, reader, answered)
+        store, complete, freed = self._combine(m, flits, issued, reader, writes)
+        self._write(m, writes, store, complete, freed, answered)
+        return m
+
+    def _take(self, m: Module, flits: SyncFIFOBuffered, packets: Queue) -> None:
+        """Chooses a packet and takes it apart."""
+        arrive, own, packet = self.arrive, self.own, packets.i.payload
+        inside, turn, own_turn = Signal(), Signal(), Signal()
+        valid, tail, takes, has_words = Signal(), Signal(), Signal(), Signal()
+        words = Signal(self._parameters.flit_words.bit_length())
+        before = Signal.like(packet.run.words)
+        m.d.comb += [
+            own_turn.eq(Mux(inside, turn, own.valid & (~turn | ~arrive.valid))),
+            valid.eq(Mux(own_turn, own.valid, arrive.valid)),
+            tail.eq(Mux(own_turn, own.payload.tail, arrive.payload.tail)),
+            words.eq(Mux(own_turn, own.payload.words, arrive.payload.words + 1)),
+            has_words.eq(packet.kind != PacketKind.ADVANCE),
+            packet.run.address.eq(Mux(own_turn, own.payload.address, address_fields(arrive.payload))),
+            packet.run.words.eq(before + words),
+            Cat(packet.kind).eq(Mux(own_turn, Cat(own.payload.kind), Cat(arrive.payload.kind))),
+            packet.source.eq(Mux(own_turn, self.die, arrive.payload.source)),
+            packet.last.eq(own_turn & own.payload.last),
+            takes.eq(valid & (flits.w_rdy | ~has_words) & (packets.i.ready | ~tail)),
+            packets.i.valid.eq(takes & tail),
+            flits.w_en.eq(takes & has_words),
+            flits.w_data.eq(Mux(own_turn, own.payload.data.as_value(), arrive.payload.data.as_value())),
+            own.ready.eq(takes & own_turn), arrive.ready.eq(takes & ~own_turn),
+        ]
+        with m.If(takes):
+            m.d.sync += [inside.eq(~tail), turn.eq(own_turn), before.eq(Mux(tail, 0, packet.run.words))]
+
+    def _issue(self, m: Module, packets: Queue, issued: Queue, reader: SlotReader, answered: Signal) -> None:
+        """Checks addresses, and reads what adds need once it is there."""
+        packet, result = packets.o.payload, issued.i.payload
+        first, beats = covered(packet.run, self._parameters.beat_words)
+        block = packet.run.address[log2(packet_words(self._parameters)):][:log2(BLOCKS)]
+        m.submodules.last_writes = last_writes = Memory(shape=NUMBER_BITS, depth=BLOCKS, init=[])
+        noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
+        number, unanswered, age = Signal(NUMBER_BITS), Signal(NUMBER_BITS), Signal(NUMBER_BITS)
+        has_words, adds, beyond, issues = Signal(), Signal(), Signal(), Signal()
+        writes = issues & has_words & ~beyond
+        m.d.comb += [
+            has_words.eq(packet.kind != PacketKind.ADVANCE),
+            beyond.eq(has_words & (first + beats > self.limit)),
+            adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
+            found.addr.eq(block), age.eq(number - 1 - found.data),
+            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & (age >= unanswered)),
+            reader.command.payload.eq(packet.run),
+            issues.eq(packets.o.valid & issued.i.ready & (reader.command.ready | ~adds)),
+            packets.o.ready.eq(issues), issued.i.valid.eq(issues),
+            result.eq(packet), result.dropped.eq(beyond),
+            noted.en.eq(writes), noted.addr.eq(block), noted.data.eq(number),
+        ]
+        m.d.sync += [
+            number.eq(number + writes), unanswered.eq(unanswered + writes - answered),
+            self.fault.valid.eq(issues & beyond), self.fault.source.eq(packet.source),
+        ]
+
+    def _combine(self, m: Module, flits: SyncFIFOBuffered, issued: Queue, reader: SlotReader,
+                 writes: Queue) -> tuple[Memory, Signal, Signal]:
+        """Slots of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
+        parameters = self._parameters
+        flit_words, slots = parameters.flit_words, parameters.beat_words // parameters.flit_words
+        slot_bits = place_bits(slots)
+        packet = issued.o.payload
+        first, count = covered(packet.run, flit_words)
+        _, beats = covered(packet.run, parameters.beat_words)
+        depth = buffer_beats(parameters)
+        m.submodules.beats = store = Memory(
+            shape=data.ArrayLayout(unsigned(32 * flit_words), slots), depth=depth, init=[])
+        slot_write = store.write_port(granularity=1)
+        place = Signal(range(depth))
+        room, freed = Signal(range(depth + 1), init=depth), Signal()
+
+        adders = [FloatAdder(FP32) for _ in range(flit_words)]
+        for lane, adder in enumerate(adders):
+            m.submodules[f"adder_{lane}"] = adder
+            m.d.comb += [adder.a.eq(reader.o.payload[lane]), adder.b.eq(flits.r_data.word_select(lane, 32))]
+        shape = data.StructLayout({"valid": unsigned(1), "slot": unsigned(slot_bits), "ends": unsigned(1)})
+        delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
+
+        made, begins, last, adds = Signal(len(count)), Signal(), Signal(), Signal()
+        has_words, may_begin, step, ends, finishes = Signal(), Signal(), Signal(), Signal(), Signal()
+        slot = Signal(slot_bits)
+        summing = Cat(stage.valid for stage in delays).any()
+        m.d.comb += [
+            has_words.eq(packet.kind != PacketKind.ADVANCE), adds.eq(packet.kind == PacketKind.ADD),
+            begins.eq(made == 0), last.eq(made + 1 == count),
+            slot.eq((first + made)[:log2(slots)]), ends.eq(last | (slot == slots - 1)),
+            # Sums come out in order before words that are only stored.
+            may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
+            step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.r_rdy
+                    & (reader.o.valid | ~adds | packet.dropped)),
+            flits.r_en.eq(step),
+            reader.o.ready.eq(step & adds & ~packet.dropped),
+            finishes.eq(Mux(has_words, step & last, issued.o.valid & may_begin)),
+            issued.o.ready.eq(finishes),
+            writes.i.valid.eq(finishes & ~packet.dropped), writes.i.payload.eq(packet),
+        ]
+        with m.If(step):
+            m.d.sync += made.eq(Mux(last, 0, made + 1))
+        m.d.sync += [
+            room.eq(room + freed - Mux(step & begins & ~packet.dropped, beats, 0)),
+            delays[0].valid.eq(step & adds & ~packet.dropped), delays[0].slot.eq(slot), delays[0].ends.eq(ends),
+            *(later.eq(stage) for stage, later in pairwise(delays)),
+        ]
+        complete = Signal()
+        chosen, puts = Signal(slot_bits), Signal()
+        summed = delays[-1]
+        m.d.comb += [
+            puts.eq(summed.valid | (step & ~adds & ~packet.dropped)),
+            chosen.eq(Mux(summed.valid, summed.slot, slot)),
+            complete.eq(Mux(summed.valid, summed.ends, puts & ends)),
+            slot_write.addr.eq(place),
+            slot_write.en.eq(Mux(puts, 1 << chosen, 0)),
+        ]
+        for number in range(slots):
+            m.d.comb += slot_write.data[number].eq(
+                Mux(summed.valid, Cat(adder.o for adder in adders), flits.r_data))
+        m.d.sync += place.eq(place + complete)
+        return store, complete, freed
+
+    def _write(self, m: Module, writes: Queue, store: Memory, complete: Signal, freed: Signal,
+               answered: Signal) -> None:
+        """Requests, beats, and what their responses let happen."""
+        parameters = self._parameters
+        lane_bits, width = log2(parameters.beat_words), place_bits(parameters.beat_words)
+        packet = writes.o.payload
+        first, beats = covered(packet.run, parameters.beat_words)
+        advances = packet.kind == PacketKind.ADVANCE
+        counter_bits = len(self.advance.payload)
+        m.submodules.unanswered = unanswered = Queue(data.StructLayout({
+            "advances": unsigned(1), "last": unsigned(1), "counter": unsigned(counter_bits)}), RUNS)
+        beat = store.read_port(domain="comb")
+        place = Signal.like(beat.addr)
+        full = Signal(range(buffer_beats(parameters) + 1))
+        present, requested, sent, all_sent = Signal(), Signal(), Signal(len(beats)), Signal()
+        requests, gives, last, finishes = Signal(), Signal(), Signal(), Signal()
+        begin, end, word_end = Signal(width), Signal(width + 1), Signal(width)
+        payload = self.write.data.payload
+        m.d.comb += [
+            present.eq(writes.o.valid & ~advances & (full >= beats)),
+            self.write.request.valid.eq(present & ~requested),
+            self.write.request.payload.address.eq(first), self.write.request.payload.beats.eq(beats),
+            requests.eq(self.write.request.valid & self.write.request.ready),
+            self.write.data.valid.eq(present & ~all_sent),
+            gives.eq(self.write.data.valid & self.write.data.ready),
+            last.eq(sent + 1 == beats),
+            finishes.eq(unanswered.i.ready & Mux(
+                advances, writes.o.valid,
+                present & (requested | requests) & (all_sent | (gives & last)))),
+            writes.o.ready.eq(finishes),
+            unanswered.i.valid.eq(finishes),
+            unanswered.i.payload.advances.eq(advances), unanswered.i.payload.last.eq(packet.last),
+            unanswered.i.payload.counter.eq(packet.run.address),
+
+            beat.addr.eq(place), freed.eq(gives),
+            payload.data.as_value().eq(beat.data.as_value()),
+            begin.eq(Mux(sent == 0, packet.run.address[:lane_bits], 0)),
+            word_end.eq((packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]),
+            end.eq(Mux(last & (word_end != 0), word_end, parameters.beat_words)),
+            payload.strobe.eq(Cat((lane >= begin) & (lane < end) for lane in range(parameters.beat_words))),
+        ]
+        m.d.sync += [
+            requested.eq((requested | requests) & ~finishes),
+            all_sent.eq((all_sent | (gives & last)) & ~finishes),
+            place.eq(place + gives),
+            full.eq(full + complete - Mux(finishes & ~advances, beats, 0)),
+        ]
+        with m.If(finishes):
+            m.d.sync += sent.eq(0)
+        with m.Elif(gives):
+            m.d.sync += sent.eq(sent + 1)
+
+        oldest, answers = unanswered.o, Signal(range(RUNS + 2))
+        m.d.comb += [
+            self.advance.valid.eq(oldest.valid & oldest.payload.advances),
+            self.advance.payload.eq(oldest.payload.counter),
+            answered.eq(oldest.valid & ~oldest.payload.advances & (answers != 0)),
+            oldest.ready.eq(Mux(oldest.payload.advances, self.advance.ready, answers != 0)),
+            self.stored.eq(answered & oldest.payload.last),
+        ]
+        m.d.sync += answers.eq(answers + self.write.response - answered)

@@ -1,0 +1,129 @@
+"""Reads runs of words from memory and gives them in slots as wide as a flit.
+
+::
+
+    command --+--> room --> port.request
+              |             port.data --> beats FIFO --+
+              +--> runs FIFO --------------------------+--> choice of a slot --> o
+
+A beat has S = ``beat_words / flit_words`` slots. Beats are asked for only when there is room for them, so the
+memory's read side never waits.
+"""
+
+from amaranth.hdl import Array, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.queue import Queue
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.port import ReadPort
+
+#: Runs asked for but not yet given.
+RUNS = 16
+#: Longest packet of a transfer in beats.
+PACKET_BEATS = 32
+
+
+def log2(value: int) -> int:
+    """Binary logarithm of a power of two."""
+    return value.bit_length() - 1
+
+
+def place_bits(places: int) -> int:
+    """Bits of a place, at least one."""
+    return max(1, log2(places))
+
+
+def packet_words(parameters: DieParameters) -> int:
+    """Longest packet of a transfer; packets do not cross multiples of it in the destination."""
+    return min(parameters.chunk_words, PACKET_BEATS * parameters.beat_words)
+
+
+def buffer_beats(parameters: DieParameters) -> int:
+    """Places of a buffer of beats: at least two packets."""
+    return max(16, 2 * packet_words(parameters) // parameters.beat_words)
+
+
+def run_layout(parameters: DieParameters) -> data.StructLayout:
+    """``address``: first word; ``words``: how many, at least 1; they are in one packet's reach."""
+    return data.StructLayout({"address": unsigned(parameters.address_bits),
+                              "words": unsigned(packet_words(parameters).bit_length())})
+
+
+def covered(words: data.View, unit: int) -> tuple:
+    """First place, and number, of the units of so many words that a run lies in."""
+    bits = log2(unit)
+    end = words.address[:bits] + words.words + (unit - 1)
+    return words.address[bits:], end[bits:]
+
+
+class SlotReader(wiring.Component):
+    """Reads runs of words.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    beats : int
+        Places for beats; a power of two.
+
+    Members
+    -------
+    command : In stream of :func:`run_layout`
+        Taken when there is room for all its beats.
+    port : Out(ReadPort)
+    o : Out stream of ``flit_words`` words
+        Every slot that the run touches, in order.
+
+    Latency: command to request none, data to slot one cycle. Throughput: a slot a cycle.
+    """
+
+    def __init__(self, parameters: DieParameters, beats: int):
+        self._parameters = parameters
+        self._beats = beats
+        super().__init__({
+            "command": In(stream.Signature(run_layout(parameters))),
+            "port": Out(ReadPort(parameters)),
+            "o": Out(stream.Signature(data.ArrayLayout(unsigned(32), parameters.flit_words))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
+        slots = beat_words // flit_words
+        address, beats = covered(self.command.payload, beat_words)
+        first, count = covered(self.command.payload, flit_words)
+        run_shape = data.StructLayout({"slot": unsigned(place_bits(slots)), "slots": unsigned(len(count))})
+        m.submodules.runs = runs = Queue(run_shape, RUNS)
+        m.submodules.beats = queue = SyncFIFO(width=32 * beat_words, depth=self._beats)
+        room = Signal(range(self._beats + 1), init=self._beats)
+        asks, pops = Signal(), Signal()
+        request = self.port.request
+        m.d.comb += [
+            asks.eq(request.valid & request.ready),
+            request.valid.eq(self.command.valid & runs.i.ready & (room >= beats)),
+            request.payload.address.eq(address), request.payload.beats.eq(beats),
+            self.command.ready.eq(asks),
+            runs.i.valid.eq(asks),
+            runs.i.payload.slot.eq(first[:log2(slots)]), runs.i.payload.slots.eq(count),
+            queue.w_data.eq(self.port.data.payload), queue.w_en.eq(self.port.data.valid),
+            self.port.data.ready.eq(1),
+        ]
+        m.d.sync += room.eq(room + pops - Mux(asks, beats, 0))
+
+        run = runs.o.payload
+        given, slot, last, takes = Signal(len(count)), Signal(place_bits(slots)), Signal(), Signal()
+        m.d.comb += [
+            slot.eq((run.slot + given)[:log2(slots)]),
+            last.eq(given + 1 == run.slots),
+            self.o.valid.eq(runs.o.valid & queue.r_rdy),
+            self.o.payload.as_value().eq(
+                Array(queue.r_data.word_select(place, 32 * flit_words) for place in range(slots))[slot]),
+            takes.eq(self.o.valid & self.o.ready),
+            runs.o.ready.eq(takes & last),
+            pops.eq(takes & (last | (slot == slots - 1))),
+            queue.r_en.eq(pops),
+        ]
+        with m.If(takes):
+            m.d.sync += given.eq(Mux(last, 0, given + 1))
+        return m
