@@ -1,0 +1,1 @@
+"""Published evaluations computed anew, beside what the papers print."""

@@ -1,0 +1,228 @@
+"""The figures as pictures, in the paper's own form: bars on log scales, colour maps, curves, grids of splits."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plinth.output import write_whole
+from plinth.report.plan import LOOKS
+from plinth.reproduce.hypar import CONSTANT, SERIES, Figure, Row
+
+#: Colours of series: those of the splits, and one for HyPar.
+COLOURS = {"data": LOOKS["dp"][2], "model": LOOKS["mp"][2], "hypar": LOOKS["op"][2]}
+#: Opacity of the paper's bars, which stand beside ours.
+PAPER = 0.45
+#: Stands in the pictures that the fitted constant enters.
+FITTED = "time = GB moved + K x GMAC, one fitted constant: K = 2/7 GB a GMAC"
+_DPI = 140
+
+
+def _picture(figure: Figure, width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> Any:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **more)
+    title = f"HyPar, Figure {figure.number}: {figure.title}"
+    made.suptitle(f"{title}\n{FITTED}" if CONSTANT in " ".join(figure.notes) else title, fontsize=10.5)
+    made.get_layout_engine().set(w_pad=0.08)
+    return made, axes
+
+
+def _splits(figure: Figure) -> Any:
+    """Figure 5: a grid for each network, layers across, levels down."""
+    from matplotlib.patches import Patch, Rectangle
+
+    points = figure.points
+    widest = max(len(network["layers"]) for network in points.values())
+    made, axes = _picture(figure, 9.2, 14, len(points), 2)
+    for pair, (name, network) in zip(axes, points.items(), strict=True):
+        for axis, form in zip(pair, ("published", "exact"), strict=True):
+            for place, layer in enumerate(network[form]):
+                for level, digit in enumerate(layer):
+                    axis.add_patch(Rectangle((place, level), 1, 1, edgecolor="white", linewidth=1.5,
+                                             facecolor=LOOKS["mp" if digit == "1" else "dp"][2]))
+            stated = {row.what.split()[1] for row in figure.rows if row.what.split()[0] == name}
+            for part in stated if form == "published" else ():
+                cells = ([(place, int(part[1]) - 1) for place in range(len(network["layers"]))]
+                         if part not in network["layers"] else
+                         [(network["layers"].index(part), level) for level in range(4)])
+                for place, level in cells:
+                    axis.plot(place + 0.5, level + 0.5, ".", color="white", markersize=4)
+            axis.set(xlim=(0, widest), ylim=(4, 0), aspect="equal")
+            axis.set_xticks([place + 0.5 for place in range(len(network["layers"]))], network["layers"],
+                            rotation=90, fontsize=7)
+            axis.set_yticks([level + 0.5 for level in range(4)], [f"H{level + 1}" for level in range(4)], fontsize=7)
+            axis.tick_params(length=0)
+            axis.set_title(f"{name}, {form} words", fontsize=8, loc="left", pad=3)
+            for side in axis.spines.values():
+                side.set_visible(False)
+    made.legend(handles=[*(Patch(facecolor=LOOKS[split][2], label=LOOKS[split][0]) for split in ("dp", "mp")),
+                         _dot("stated in the paper's text")],
+                loc="outside lower center", ncols=3, fontsize=8, frameon=False)
+    return made
+
+
+def _dot(label: str) -> Any:
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color="none", marker="o", markerfacecolor="white", markeredgecolor="grey", markersize=4,
+                  label=label)
+
+
+def _label(value: float) -> str:
+    return f"{value:.3g}"
+
+
+def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], str]], *, size: float = 6.5,
+          inside: bool = False) -> None:
+    """Groups of bars: of each set of rows the paper's, then ours, with their values above or inside."""
+    wide = 0.84 / (2 * len(sets))
+    for number, (rows, colour) in enumerate(sets):
+        for place, row in enumerate(rows):
+            for which, value in enumerate((row.paper, row.ours)):
+                left = place - 0.42 + (2 * number + which) * wide
+                axis.bar(left, value, wide * 0.94, align="edge", color=colour, alpha=1 if which else PAPER)
+                axis.annotate(_label(float(value or 0)), (left + wide / 2, value), (0, -4 if inside else 2),
+                              textcoords="offset points", ha="center", va="top" if inside else "bottom", rotation=90,
+                              fontsize=size, color="white" if inside and which else "black")
+    axis.set_xticks(range(len(names)), names, fontsize=9)
+    axis.set_xlim(-0.55, len(names) - 0.45)
+    axis.tick_params(axis="x", length=0)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def _rows(figure: Figure, series: str) -> list[Row]:
+    return [row for row in figure.rows if row.series == series]
+
+
+def _handles(series: Sequence[str]) -> list[Any]:
+    from matplotlib.patches import Patch
+
+    return [Patch(facecolor=COLOURS[name], alpha=alpha, label=f"{SERIES[name]}, {who}")
+            for name in series for who, alpha in (("paper", PAPER), ("ours", 1))]
+
+
+def _performance(figure: Figure) -> Any:
+    """Figure 6."""
+    made, axes = _picture(figure, 13, 5)
+    axis = axes[0, 0]
+    sets = [(_rows(figure, series), COLOURS[series]) for series in ("model", "hypar")]
+    axis.set_yscale("log")
+    axis.set_ylim(0.02, 90)
+    axis.axhline(1, color=COLOURS["data"], linewidth=1.2)
+    _bars(axis, [row.what for row in sets[0][0]], sets, size=7.5)
+    axis.set_ylabel("times Data Parallelism")
+    from matplotlib.lines import Line2D
+
+    made.legend(handles=[*_handles(("model", "hypar")),
+                         Line2D([], [], color=COLOURS["data"], label="Data Parallelism = 1")],
+                loc="outside lower center", ncols=5, fontsize=8.5, frameon=False)
+    return made
+
+
+def _communication(figure: Figure) -> Any:
+    """Figure 8: bars, and a line across ours at what the dies really move."""
+    made, axes = _picture(figure, 15, 5.6)
+    axis = axes[0, 0]
+    names = ("model", "data", "hypar")
+    sets = [(_rows(figure, series), COLOURS[series]) for series in names]
+    axis.set_yscale("log")
+    axis.set_ylim(0.001, 1000)
+    _bars(axis, [row.what for row in sets[0][0]], sets, size=7, inside=True)
+    wide = 0.84 / (2 * len(sets))
+    for number, (rows, _) in enumerate(sets):
+        for place, row in enumerate(rows):
+            left = place - 0.42 + (2 * number + 1) * wide
+            axis.hlines(row.further, left - wide * 0.1, left + wide * 1.04, color="black", linewidth=1.6)
+    axis.set_ylabel(figure.unit)
+    from matplotlib.lines import Line2D
+
+    made.legend(handles=[*_handles(names), Line2D([], [], color="black", label="the dies, same splits")],
+                loc="outside lower center", ncols=7, fontsize=8.5, frameon=False)
+    return made
+
+
+def _space(figure: Figure) -> Any:
+    """Figures 9 and 10: a colour map of all points, HyPar's choice and the highest points marked."""
+    points = figure.points
+    made, axes = _picture(figure, 7.4, 6.6)
+    axis, codes = axes[0, 0], points["codes"]
+    image = axis.imshow(points["values"], cmap="viridis", aspect="equal")
+    axis.set_xticks(range(len(codes)), codes, rotation=90, fontsize=8, family="monospace")
+    axis.set_yticks(range(len(codes)), codes, fontsize=8, family="monospace")
+    axis.set(xlabel=points["across"], ylabel=points["down"])
+    for marks, marker, area, label in ((points["peaks"], "*", 110, "highest, ours"),
+                                       ([points["hypar"]], "s", 190, "HyPar's choice")):
+        axis.scatter([codes.index(mark[1]) for mark in marks], [codes.index(mark[0]) for mark in marks],
+                     marker=marker, s=area, facecolors="none" if marker == "s" else "#d62728", edgecolors="#d62728",
+                     linewidths=1.4, label=label)
+    peak = next(str(row.paper) for row in figure.rows if row.what.startswith("where")).split()
+    axis.scatter(codes.index(peak[1]), codes.index(peak[0]), marker="o", s=330, facecolors="none",
+                 edgecolors="black", linewidths=1.4, label="highest, paper")
+    made.colorbar(image, ax=axis, label=figure.unit, shrink=0.85)
+    made.legend(loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return made
+
+
+def _scaling(figure: Figure) -> Any:
+    """Figure 11: gains on the left axis, communication on the right."""
+    points = figure.points
+    made, axes = _picture(figure, 8, 4.8)
+    axis = axes[0, 0]
+    other = axis.twinx()
+    sizes = points["accelerators"]
+    for series in ("hypar", "data"):
+        axis.plot(sizes, points["gain"][series], "o-", color=COLOURS[series], label=f"{SERIES[series]}, gain")
+        other.plot(sizes[1:], points["gb"][series][1:], "s--", color=COLOURS[series], alpha=0.55, markersize=4,
+                   label=f"{SERIES[series]}, communication")
+        row = next(row for row in _rows(figure, series) if row.what == "fastest with")
+        axis.axvline(row.paper, color=COLOURS[series], linestyle=":", linewidth=1.4,
+                     label=f"{SERIES[series]}, fastest in the paper")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [str(size) for size in sizes])
+    axis.set(xlabel="accelerators", ylabel="gain over one accelerator", ylim=(0, None))
+    other.set(ylabel="communication of a step, GB", yscale="log")
+    axis.grid(True, alpha=0.25)
+    made.legend(loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return made
+
+
+def _trick(figure: Figure) -> Any:
+    """Figure 13."""
+    made, axes = _picture(figure, 8.5, 4.4)
+    axis, rows = axes[0, 0], _rows(figure, "hypar")
+    _bars(axis, [row.what.replace("-", "\n", 1) for row in rows], [(rows, COLOURS["hypar"])], size=8)
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set(ylabel=figure.unit, ylim=(0, 2.75))
+    made.legend(handles=_handles(("hypar",)), loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return made
+
+
+_DRAWN: dict[int, Callable[[Figure], Any]] = {
+    5: _splits, 6: _performance, 8: _communication, 9: _space, 10: _space, 11: _scaling, 13: _trick}
+
+
+def draw(folder: Path, figures: Sequence[Figure]) -> list[Path]:
+    """Write figures as ``figure-N.png``; returns the files.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be written.
+    """
+    import matplotlib.pyplot as plt
+
+    paths = []
+    for figure in figures:
+        path = folder / f"figure-{figure.number}.png"
+        made = _DRAWN[figure.number](figure)
+        try:
+            write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
+        finally:
+            plt.close(made)
+        paths.append(path)
+    return paths
