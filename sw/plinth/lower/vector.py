@@ -40,6 +40,7 @@ class VectorProgram:
     instructions: list[dict[str, Any]] = field(default_factory=list)
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
+    _halves: set[str] = field(default_factory=set)
 
     def _region(self, name: str, shape: str = "full") -> int:
         if name not in self.regions:
@@ -48,7 +49,7 @@ class VectorProgram:
         return list(self.regions).index(name)
 
     def load(self, name: str, buffer: Buffer, shape: str = "full") -> None:
-        """Bring a buffer into a region; ``shape`` is "full", "row" or "column". FP16 becomes FP32 there."""
+        """Bring a buffer into a region; ``shape`` is "full", "row", "column" or "element". FP16 becomes FP32 there."""
         self.loads.append({"pointer": buffer.pointer, "stride": buffer.stride,
                            "region": self._region(name, shape), "packed": int(buffer.packed)})
         self.reads.append(buffer)
@@ -56,9 +57,10 @@ class VectorProgram:
             self.run(VectorOp.FROM_FP16, name, name)
 
     def store(self, name: str, buffer: Buffer) -> None:
-        """Write a region back; for an FP16 buffer it is rounded first and must not be used again."""
-        if buffer.packed:
+        """Write a region back; for an FP16 buffer it is rounded first and may only be stored again."""
+        if buffer.packed and name not in self._halves:
             self.run(VectorOp.TO_FP16, name, name)
+            self._halves.add(name)
         self.stores.append({"pointer": buffer.pointer, "stride": buffer.stride,
                             "region": self._region(name), "packed": int(buffer.packed)})
         self.writes.append(buffer)
@@ -79,8 +81,8 @@ class VectorProgram:
         elif b is not None:
             number["b"] = self._region(b)
         shapes = {self.regions[region][0] for region in (dst, a)}
-        rows = 1 if shapes == {"row"} else self.rows
-        columns = 1 if shapes == {"column"} else self.columns
+        rows = 1 if shapes <= {"row", "element"} else self.rows
+        columns = 1 if shapes <= {"column", "element"} else self.columns
         beat = self.parameters.beat_words
         along_rows = columns * -(-rows // beat) < rows * -(-columns // beat)
         if op in (VectorOp.SUM, VectorOp.MAXIMUM):
@@ -103,7 +105,8 @@ class VectorProgram:
         return {
             "rows": self.rows, "columns": self.columns, "loads": len(self.loads),
             "stores": len(self.stores), "instructions": len(self.instructions),
-            "regions": [{"line": line, "is_row": int(shape == "row"), "is_column": int(shape == "column")}
+            "regions": [{"line": line, "is_row": int(shape in ("row", "element")),
+                         "is_column": int(shape in ("column", "element"))}
                         for shape, line in self.regions.values()],
             "load": self.loads, "store": self.stores, "immediates": self.immediates,
             "program": self.instructions,
@@ -112,7 +115,7 @@ class VectorProgram:
 
 def region_lines(parameters: DieParameters, rows: int, columns: int, shape: str) -> int:
     """Scratchpad lines of a region: ``ceil(columns / banks) * rows`` of its own shape."""
-    rows, columns = (1 if shape == "row" else rows), (1 if shape == "column" else columns)
+    rows, columns = (1 if shape in ("row", "element") else rows), (1 if shape in ("column", "element") else columns)
     return -(-columns // parameters.beat_words) * rows
 
 
