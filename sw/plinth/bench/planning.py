@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from statistics import median
 
 from plinth.bench.row import Row
 from plinth.model.array import ARRAYS, Array
@@ -36,8 +37,8 @@ def _seconds(plan: Callable[[], Splits]) -> float:
 
 
 def _times(name: str, graph: PlanGraph, array: Array) -> Row:
-    """Time of HyPar's planner, graph given, under the exact model; in detail those of the others."""
-    first = _seconds(lambda: hypar(MODELS["exact"](graph, BATCH), array.levels))
+    """Time of HyPar's planner, graph given, under the exact model, median of five; in detail those of the others."""
+    first = median(_seconds(lambda: hypar(MODELS["exact"](graph, BATCH), array.levels)) for _ in range(5))
     detail = {"published": _seconds(lambda: hypar(MODELS["published"](graph, BATCH), array.levels)),
               "joint": _seconds(lambda: PLANNERS["joint"](_task(graph, array))),
               "layers": len(graph.weighted), "levels": array.levels, "batch": BATCH}
