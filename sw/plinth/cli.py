@@ -297,6 +297,29 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
                 click.echo(f"{what}: {path}")
 
 
+@cli.command()
+@click.argument("paper", type=click.Choice(["hypar"]))
+@click.option("--figure", "figures", type=int, multiple=True, help="only this figure; may be given several times")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of the pictures")
+@click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
+def reproduce(paper: str, figures: tuple[int, ...], out: Path | None, as_json: bool) -> None:
+    """Compute the figures of PAPER anew and print them beside its own."""
+    import json
+
+    from plinth.reproduce import hypar
+    from plinth.reproduce.pictures import draw
+    from plinth.reproduce.tables import show
+
+    found = hypar.reproduce(figures)
+    pictures = draw(out or backends.build_root() / "reproduce" / paper, found)
+    if as_json:
+        click.echo(json.dumps(hypar.report(found)))
+    else:
+        show(Console(), found)
+        for picture in pictures:
+            click.echo(f"picture: {picture}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; exits with 0, 2 or 130."""
     try:

@@ -27,7 +27,7 @@ def _picture(figure: Figure, width: float, height: float, rows: int = 1, columns
     made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **more)
     title = f"HyPar, Figure {figure.number}: {figure.title}"
     made.suptitle(f"{title}\n{FITTED}" if CONSTANT in " ".join(figure.notes) else title, fontsize=10.5)
-    made.get_layout_engine().set(w_pad=0.08)
+    made.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     return made, axes
 
 
@@ -37,7 +37,7 @@ def _splits(figure: Figure) -> Any:
 
     points = figure.points
     widest = max(len(network["layers"]) for network in points.values())
-    made, axes = _picture(figure, 9.2, 14, len(points), 2)
+    made, axes = _picture(figure, 9.2, 16.5, len(points), 2)
     for pair, (name, network) in zip(axes, points.items(), strict=True):
         for axis, form in zip(pair, ("published", "exact"), strict=True):
             for place, layer in enumerate(network[form]):

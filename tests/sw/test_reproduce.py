@@ -1,0 +1,166 @@
+"""HyPar's figures computed anew: what follows to the digits claimed, what does not is shown with its reason."""
+
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from plinth import cli
+from plinth.plan.graph import chain
+from plinth.plan.partition import total_words
+from plinth.plan.planners.exhaustive import exhaustive
+from plinth.reproduce import hypar, tables
+from plinth.reproduce.hypar import NAMES, Row
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@lru_cache(maxsize=1)
+def figures() -> dict[int, hypar.Figure]:
+    return {figure.number: figure for figure in hypar.reproduce()}
+
+
+def rows(number: int, series: str) -> dict[str, Row]:
+    return {row.what: row for row in figures()[number].rows if row.series == series}
+
+
+def test_every_published_value_is_compared_once() -> None:
+    compared = [(number, row.series, row.what) for number, figure in figures().items() for row in figure.rows
+                if row.paper is not None]
+    printed = [(value["figure"], value["series"], value["what"]) for value in hypar.published()["values"]]
+    assert sorted(compared) == sorted(printed) and len(set(printed)) == len(printed)
+    assert {row.series for figure in figures().values() for row in figure.rows if row.paper is None} == {"hypar-exact"}
+    assert {value["confidence"] for value in hypar.published()["values"]} <= set(hypar.published()["confidence"])
+
+
+def test_splits_are_those_that_the_text_states() -> None:
+    stated = [row for row in figures()[5].rows if isinstance(row.paper, str) and set(row.paper) <= set("01")]
+    assert len(stated) == 12 and all(row.ratio == 1 for row in stated)
+    assert rows(5, "hypar")["networks with both"].ours == 9
+    for what in ("convolutions with dp", "fully connected with mp"):
+        count, of = map(int, str(rows(5, "hypar")[what].ours).split(" of "))
+        assert count > 0.85 * of
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_figure_8_to_three_digits(name: str) -> None:
+    row = rows(8, "hypar")[name]
+    if name == "vgg-b":
+        assert f"{row.ours:.3g}" == "1.49" and row.paper == 1.47 and "slip" in row.note
+    else:
+        assert f"{row.ours:.3g}" == f"{row.paper:.3g}"
+    assert rows(8, "data")[name].ratio == pytest.approx(1, abs=0.004)
+
+
+def test_means_of_figure_8() -> None:
+    for series in ("hypar", "data"):
+        assert f"{rows(8, series)['gmean'].ours:.3g}" == f"{rows(8, series)['gmean'].paper:.3g}"
+
+
+@pytest.mark.parametrize("name", ["lenet-c", "vgg-a"])
+def test_exact_words_of_figure_8_are_counted_ones(name: str) -> None:
+    case = hypar.case(name)
+    for series in ("hypar", "data", "model"):
+        words = total_words(case.graph, case.splits[series], hypar.BATCH)
+        assert rows(8, series)[name].further == 4 * words / 1e9
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gmean"])
+def test_figure_6_within_one_percent(name: str) -> None:
+    row, model = rows(6, "hypar")[name], rows(6, "model")[name]
+    assert row.ratio == pytest.approx(1, abs=0.01)
+    assert row.further == pytest.approx(row.paper, rel=0.01)
+    # Model Parallelism follows from the paper's words, not from ours.
+    assert model.further == pytest.approx(model.paper, rel=0.01)
+    assert model.note
+
+
+def test_figure_9_peaks_where_the_paper_says() -> None:
+    figure = figures()[9]
+    assert figure.points["peaks"] == [["0011", "0011"]] == [figure.points["hypar"]]
+    assert rows(9, "explored")["highest of 256"].ratio == pytest.approx(1, abs=0.01)
+
+
+def test_figure_10_ties() -> None:
+    figure = figures()[10]
+    assert [peak[0] for peak in figure.points["peaks"]] == ["0001", "0010", "0100", "1000"]
+    assert {peak[1] for peak in figure.points["peaks"]} == {"1111"} and figure.points["hypar"] == ["0001", "1111"]
+    assert rows(10, "hypar")["conv5_2 0001, fc1 1111"].ratio == pytest.approx(1, abs=0.01)
+    assert rows(10, "explored")["highest of 256"].ratio == pytest.approx(0.985, abs=0.001)
+
+
+def test_figure_11_has_the_knees_that_the_notes_name() -> None:
+    assert rows(11, "data")["fastest with"].ours == 8
+    row = rows(11, "hypar")["fastest with"]
+    assert row.ours == 16 and row.ratio == 0.5 and row.note
+    assert all(row.ratio == 1 for what, row in rows(11, "hypar").items() if what != "fastest with")
+
+
+def test_figure_13() -> None:
+    for what, row in rows(13, "hypar").items():
+        assert row.ratio == pytest.approx(1, abs=0.013 if what.startswith("fc3") else 0.1)
+    for node, batch in hypar._LAYERS:
+        for levels in (2, 3, 4):
+            case = hypar.Case(chain(node.name, [node]), batch, levels)
+            best = exhaustive(case.graph, levels, case.words.total_bytes)
+            assert case.gb(best) == case.gb(case.splits["hypar"])
+
+
+@pytest.mark.parametrize(("paper", "ours", "ratio"), [
+    (2.0, 1.0, 0.5), ("0011", "0111", 0.75), ("00 11", "00 10", 0.75), ("usually", "3 of 4", None), (None, 1.0, None),
+])
+def test_ratios(paper, ours, ratio) -> None:
+    assert Row(series="hypar", what="x", paper=paper, ours=ours, confidence=None).ratio == ratio
+
+
+def test_json_is_the_same_twice_and_pictures_are_written(capsys, tmp_path) -> None:
+    found = []
+    for place in ("one", "two"):
+        cli.main(["reproduce", "hypar", "--figure", "9", "--figure", "13", "--json", "--out", str(tmp_path / place)])
+        found.append(capsys.readouterr().out)
+        for number in (9, 13):
+            assert (tmp_path / place / f"figure-{number}.png").read_bytes().startswith(PNG)
+    assert found[0] == found[1]
+    data = json.loads(found[0])
+    assert [figure["figure"] for figure in data["figures"]] == [9, 13] and data["constant"]["value"] == 2 / 7
+    assert set(data["figures"][0]["rows"][0]) == {"series", "what", "paper", "ours", "ratio", "confidence", "note"}
+
+
+def test_tables_fit_eighty_columns(capsys) -> None:
+    tables.show(Console(width=80), list(figures().values()))
+    text = capsys.readouterr().out
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+    for figure in figures().values():
+        assert f"Figure {figure.number}: " in text
+
+
+def test_every_figure_is_drawn(capsys, tmp_path) -> None:
+    cli.main(["reproduce", "hypar", "--out", str(tmp_path)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"figure-{number}.png" for number in figures())
+    assert capsys.readouterr().out.count("picture: ") == len(figures())
+
+
+@pytest.mark.parametrize("arguments", [["--figure", "7"], ["--figure", "-1"], ["--figure", "x"]])
+def test_a_bad_figure_is_one_line(arguments, capsys, tmp_path) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["reproduce", "hypar", *arguments, "--out", str(tmp_path / "out")])
+    captured = capsys.readouterr()
+    assert stop.value.code == 2 and captured.out == "" and not (tmp_path / "out").exists()
+    assert captured.err.startswith("plinth: error: ") and captured.err.count("\n") == 1
+
+
+def test_the_page_is_current(tmp_path) -> None:
+    copy = tmp_path / "reproduce.md"
+    copy.write_text(PAGE.read_text(encoding="utf-8"), encoding="utf-8")
+    assert tables.main([str(copy)]) == 0
+    assert copy.read_text(encoding="utf-8") == PAGE.read_text(encoding="utf-8")
+
+
+def test_a_page_without_markers_is_refused(tmp_path, capsys) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("nothing\n", encoding="utf-8")
+    assert tables.main([str(page)]) == 2
+    assert "markers" in capsys.readouterr().err and page.read_text(encoding="utf-8") == "nothing\n"
