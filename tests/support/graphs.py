@@ -7,6 +7,7 @@ import numpy as np
 from amaranth.lib.data import Layout
 
 from plinth.lower.builder import Buffer, GraphBuilder, Task
+from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram
 from plinth_hw.isa.formats import FP16
@@ -73,6 +74,39 @@ class RandomGraph:
             "accumulate": int(self.rng.integers(2)),
             "interleave_m_log2": int(self.rng.integers(depth))}, reads=[a, b, c], writes=[c])
 
+    def convolution(self, name: str) -> None:
+        """A pass of a small layer between parts of buffers."""
+        (c,) = self.pick(1)
+        choices = [one for one in self.operands if one is not c]
+        a, b = (choices[int(index)] for index in self.rng.integers(0, len(choices), 2))
+
+        def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
+            return buffer.part(buffer.name, 0, rows, columns, buffer.stride)
+
+        height, width, inputs, down, right = (int(size) for size in self.rng.integers(1, 4, 5))
+        layer = ConvolutionShape(height=height, width=width, inputs=inputs, outputs=self.extent(), kernel=(2, 2),
+                                 stride=(down, right), padding=(1, 1))
+        positions, places = height * width, layer.out_height * layer.out_width
+        if max(layer.taps, positions, places) > self.size:
+            return
+        kind = int(self.rng.integers(3))
+        flags: dict[str, bool] = {"accumulate": bool(self.rng.integers(2))}
+        if kind == 0:
+            bodies = forward(layer, self.parameters, FeatureMap(part(a, positions, inputs), height, width),
+                             part(b, layer.taps, layer.outputs),
+                             FeatureMap(part(c, places, layer.outputs), layer.out_height, layer.out_width), **flags)
+        elif kind == 1:
+            dz = FeatureMap(part(a, places, layer.outputs), layer.out_height, layer.out_width)
+            bodies = input_gradient(layer, self.parameters, dz, part(b, layer.taps, layer.outputs),
+                                    FeatureMap(part(c, positions, inputs), height, width), **flags)
+        else:
+            dz = FeatureMap(part(b, places, layer.outputs), layer.out_height, layer.out_width)
+            bodies = weight_gradient(layer, self.parameters, FeatureMap(part(a, positions, inputs), height, width), dz,
+                                     part(c, layer.taps, layer.outputs), **flags)
+        for number, body in enumerate(bodies):
+            self.builder.add(f"{name}[{number}]", Engine.MATRIX, MatrixOperation.CONVOLUTION, body, reads=[a, b, c],
+                             writes=[c])
+
     def vector(self, name: str) -> None:
         """An element-wise operation, a reduction with broadcast, and sometimes a function."""
         a, b, c = self.pick(3)
@@ -122,7 +156,8 @@ class RandomGraph:
     def fill(self, tasks: int) -> None:
         """Append so many random tasks."""
         for index in range(tasks):
-            kind = self.rng.choice(["gemm", "vector", "transfer", "collective", *["half"] * self.packed])
+            kind = self.rng.choice(["gemm", "convolution", "vector", "transfer", "collective",
+                                    *["half"] * self.packed])
             if kind == "collective":
                 self.collective(f"{index}.collective", index % 256)
             else:

@@ -48,9 +48,11 @@ class Feeder(wiring.Component):
         The next k step has no operands yet.
     useful_macs, issued_macs : Out
         Multiply-adds of a slot.
-    blocked, waiting : Out(1)
-        Of a slot without: its operands were there, but no preload, or drain memory; there was a panel to feed. All
-        four come after the slot, by the same time.
+    blocked : Out(1)
+        Of a slot without: its operands were there, but no preload, or drain memory. All three come after the slot,
+        by the same time.
+    waiting : Out(1)
+        There is a panel to feed, or was in that slot.
     total : Out stream of unsigned(64)
         Useful multiply-adds of each task whose last slot has been fed.
     """
@@ -148,12 +150,13 @@ class Feeder(wiring.Component):
         flags = Cat(slot, step.valid, step.first, step.preload, step.last)
         m.d.comb += Cat(self.slot, self.valid, self.first, self.preload, self.last).eq(
             _delayed(m, flags, FEED_LATENCY - 1))
-        self._count(m, step, slot, boundary, totals)
+        self._count(m, step, slot, boundary, jobs.r_rdy, totals)
         m.d.comb += [self.total.payload.eq(totals.r_data), self.total.valid.eq(totals.r_rdy),
                      totals.r_en.eq(self.total.ready)]
         return m
 
-    def _count(self, m: Module, step: data.View, slot: Signal, boundary: Signal, totals: SyncFIFO) -> None:
+    def _count(self, m: Module, step: data.View, slot: Signal, boundary: Signal, queued: Signal,
+               totals: SyncFIFO) -> None:
         """Valid rows times valid columns of each slot. Valid rows are those within the tile whose element, which is
         there when the array gets it, lies in the map."""
         geometry, parameters = self.geometry, self.geometry.parameters
@@ -177,7 +180,8 @@ class Feeder(wiring.Component):
         valid = _delayed(m, step.valid, there + 4)
         m.d.sync += [self.useful_macs.eq(Mux(valid, rows * _delayed(m, columns, there + 2), 0)),
                      self.issued_macs.eq(Mux(valid, Const(parameters.rows * parameters.columns), 0))]
-        m.d.comb += Cat(self.blocked, self.waiting).eq(_delayed(m, Cat(step.blocked, step.waiting), there + 5))
+        blocked, waited = _delayed(m, Cat(step.blocked, step.waiting), there + 5)
+        m.d.comb += [self.blocked.eq(blocked), self.waiting.eq(waited | queued)]
         total = Signal(64)
         added = Signal(64)
         task_end = _delayed(m, step.task_last & boundary, there + 5)

@@ -7,7 +7,7 @@ from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
 
 from plinth_hw.isa.parameters import preset
-from plinth_hw.memory.channel import StridedLoad, StridedStore
+from plinth_hw.memory.channel import RowLoad, StridedLoad, StridedStore
 
 PARAMETERS = preset("ndp-tiny")
 B = PARAMETERS.beat_words
@@ -72,6 +72,52 @@ def test_load(pattern, seed):
                     position, lanes = next(beats)
                     words += [lanes[lane] for lane in range(B) if position[2] >> lane & 1]
                 assert words == memory.words[start:start + command["columns"]].tolist()
+
+    simulate(dut, drive, check, limit_cycles=20_000,
+             background=memory.benches([dut.port], seed=seed, latency=6))
+
+
+@pytest.mark.parametrize("seed", [None, 5])
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_clipped_rows(pattern, seed):
+    """Of each row only a part, or nothing, is read: beats are those of the whole row, requests those of the part."""
+    rng = np.random.default_rng(2)
+    memory = MemoryModel(PARAMETERS, WORDS)
+    memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
+    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True)
+    rows, expected = [], []
+    for _ in range(60):
+        columns = int(rng.integers(1, 40))
+        low = int(rng.integers(0, columns))
+        row = {"columns": columns, "low": low, "high": int(rng.integers(low, columns)),
+               "any": int(rng.integers(0, 4) > 0), "last": int(rng.integers(0, 3) == 0)}
+        # What is not read may lie outside the memory, on either side.
+        row["address"] = (int(rng.integers(-low, WORDS - row["high"])) if row["any"] else -7) & 0xFFFF_FFFF
+        rows.append(row)
+    number = 0
+    for row in rows:
+        offset = row["address"] % B
+        for column in range(-offset, row["columns"], B):
+            places = [column + lane for lane in range(B)]
+            mask = [0 <= place < row["columns"] for place in places]
+            real = [bool(row["any"]) and row["low"] <= place <= row["high"] for place in places]
+            words = [int(memory.words[(row["address"] + place) % (1 << 32)]) if read else None
+                     for place, read in zip(places, real, strict=True)]
+            last = column + B >= row["columns"]
+            expected.append((number, column, mask, real, sum(real), last, last and row["last"], words))
+        number = 0 if row["last"] else number + 1
+
+    async def drive(ctx):
+        await send(ctx, dut.i, rows, PATTERNS[pattern]())
+
+    def lanes(bits):
+        return [bool(bits >> lane & 1) for lane in range(B)]
+
+    async def check(ctx):
+        got = await receive(ctx, dut.o, len(expected), PATTERNS[pattern](), lambda beat: (
+            beat.row, beat.column, lanes(beat.mask), lanes(beat.real), beat.words, beat.row_last, beat.last,
+            [word if real else None for word, real in zip(beat.data, lanes(beat.real), strict=True)]))
+        assert got == expected
 
     simulate(dut, drive, check, limit_cycles=20_000,
              background=memory.benches([dut.port], seed=seed, latency=6))

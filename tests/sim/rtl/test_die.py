@@ -75,6 +75,7 @@ def gemm_body(place, **changes):
     (lambda place: gemm_body(place, a={"offset": MEMORY_WORDS + 64, "base": 0}), {}, "BAD_ADDRESS"),
     (lambda place: gemm_body(place, c={"offset": MEMORY_WORDS - 8, "base": 0}), {}, "BAD_ADDRESS"),
     (gemm_body, {0: lambda word: word | 0xF}, "BAD_ENGINE"),
+    (gemm_body, {0: lambda word: word | MatrixOperation.CONVOLUTION.value << 4}, "BAD_OPERAND"),
     (gemm_body, {0: lambda word: word | 0xF0}, "BAD_OPERATION"),
     (gemm_body, {2: lambda word: 200, 3: lambda word: word | 1}, "BAD_COUNTER"),
 ])
