@@ -103,3 +103,18 @@ def test_a_planned_network_states_its_baselines() -> None:
     assert set(found.baselines) == {"data", "model"}
     assert found.outcome.predicted_seconds <= found.baselines["data"].predicted_seconds
     assert all(split == DP for split in found.plan.splits[-1])
+
+
+def test_weight_reductions_hide_behind_what_follows_them() -> None:
+    one = task(chain("one", [dense("fc", 64, 64)]), ring(4), "exact", 64)
+    step = one.time.step(PLANNERS["data"](one))
+    assert step.exposed == pytest.approx(step.reductions)
+    slow = task(chain("two", [dense("fc1", 64, 64), dense("fc2", 64, 64)]),
+                ring(4, link_rate=Fraction(1, 100)), "exact", 64)
+    splits = PLANNERS["data"](slow)
+    step, first = slow.time.step(splits), slow.time.compute(0, splits[0])
+    # The second layer's reduction runs beside the first layer's bprop, the first layer's after it.
+    assert step.exposed == pytest.approx(step.reductions - first.backward - first.input_error - first.update)
+    fast = task(chain("two", [dense("fc1", 64, 64), dense("fc2", 64, 64)]), ring(4), "exact", 4096)
+    step = fast.time.step(splits)
+    assert step.exposed == pytest.approx(fast.time.ring(0, splits[0]))
