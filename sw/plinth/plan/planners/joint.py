@@ -23,8 +23,8 @@ from plinth.plan.partition import Splits
 
 #: States that the beam keeps.
 WIDTH = 32
-#: Extensions of states over a whole search; wider graphs get a narrower beam.
-MAXIMUM_EXTENSIONS = 200_000
+#: Extensions of states over a whole search, up to ALL_LEVELS levels and above; larger graphs get a narrower beam.
+MAXIMUM_EXTENSIONS = 200_000, 60_000
 #: Steps that local improvement predicts, and nodes of them.
 MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
@@ -58,7 +58,8 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], exposed: float
     """Cheapest splits that the beam finds if ``exposed`` of every weight reduction counts."""
     graph = time.graph
     nodes = len(graph.nodes)
-    width = max(2, min(WIDTH, MAXIMUM_EXTENSIONS // max(1, sum(map(len, candidates)))))
+    extensions = MAXIMUM_EXTENSIONS[time.levels > ALL_LEVELS]
+    width = max(2, min(WIDTH, extensions // max(1, sum(map(len, candidates)))))
     last = [max((graph.edges[edge].consumer for edge in edges), default=-1) for edges in graph.outputs]
     states: list[_State] = [(0.0, None, {})]
     for number in range(nodes):
