@@ -14,10 +14,10 @@ A packet is known by its address, the number of its words, which its tail ends, 
 asked for when all its beats are there, so neither side of the memory ever waits for the network; and packets
 are taken as fast as the memory allows, whatever the rest of the die does, so they never hold up a router for good.
 
-Order: packets are stored and added in the order in which they come. An add reads a word only after all earlier
-writes to the same block of ``packet_words`` have been answered: a small table keeps, for each of :data:`BLOCKS` sets of
-blocks, the number of the last packet that writes there. An advance takes effect after the responses to all
-packets before it.
+Order: packets are stored and added in the order in which they come. An add reads words only after all earlier
+writes to them have been answered: a small table keeps, for each of :data:`BLOCKS` sets of blocks of ``packet_words``, the
+number of the last packet that writes there, and from where to where those write that are not answered. An
+advance takes effect after the responses to all packets before it.
 
 Throughput: a flit a cycle, two cycles a packet at least. Latency: last flit of a STORE to its write request 4 cycles
 and two a flit; of an ADD the memory's latency and the adders' more.
@@ -40,6 +40,8 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.slots import RUNS, SlotReader, buffer_beats, covered, log2, packet_words, place_bits, run_layout
 
+#: Packets of full length whose flits wait for what they are added to.
+FLIT_PACKETS = 4
 #: Sets of blocks that are told apart when an add waits for earlier writes.
 BLOCKS = 32
 #: Bits of a packet's number: more than there are packets between issue and response.
@@ -101,11 +103,11 @@ class Landing(wiring.Component):
             "run": run_layout(parameters), "kind": PacketKind, "source": unsigned(parameters.die_bits),
             "last": unsigned(1), "dropped": unsigned(1)})
         m.submodules.flits = flits = SyncFIFOBuffered(
-            width=32 * parameters.flit_words, depth=2 * packet_words(parameters) // parameters.flit_words)
+            width=32 * parameters.flit_words, depth=FLIT_PACKETS * packet_words(parameters) // parameters.flit_words)
         m.submodules.packets = packets = Queue(packet, 4)
         m.submodules.issued = issued = Queue(packet, RUNS)
         m.submodules.writes = writes = Queue(packet, RUNS)
-        m.submodules.reader = reader = SlotReader(parameters, buffer_beats(parameters))
+        m.submodules.reader = reader = SlotReader(parameters, 2 * buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         answered = Signal()
         self._take(m, flits, packets)
@@ -145,23 +147,31 @@ class Landing(wiring.Component):
         """Checks addresses, and reads what adds need once it is there."""
         packet, result = packets.o.payload, issued.i.payload
         first, beats = covered(packet.run, self._parameters.beat_words)
-        block = packet.run.address[log2(packet_words(self._parameters)):][:log2(BLOCKS)]
-        m.submodules.last_writes = last_writes = Memory(shape=NUMBER_BITS, depth=BLOCKS, init=[])
+        block_bits = log2(packet_words(self._parameters))
+        block = packet.run.address[block_bits:][:log2(BLOCKS)]
+        note = data.StructLayout({"number": unsigned(NUMBER_BITS), "begin": unsigned(block_bits),
+                                  "end": unsigned(block_bits + 1)})
+        m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
         number, unanswered, age = Signal(NUMBER_BITS), Signal(NUMBER_BITS), Signal(NUMBER_BITS)
-        has_words, adds, beyond, issues = Signal(), Signal(), Signal(), Signal()
+        has_words, adds, beyond, issues, open_writes = Signal(), Signal(), Signal(), Signal(), Signal()
+        begin, end = Signal(block_bits), Signal(block_bits + 1)
         writes = issues & has_words & ~beyond
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
             beyond.eq(has_words & (first + beats > self.limit)),
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
-            found.addr.eq(block), age.eq(number - 1 - found.data),
-            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & (age >= unanswered)),
+            begin.eq(packet.run.address[:block_bits]), end.eq(begin + packet.run.words),
+            found.addr.eq(block), age.eq(number - 1 - found.data.number), open_writes.eq(age < unanswered),
+            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~(
+                open_writes & (begin < found.data.end) & (found.data.begin < end))),
             reader.command.payload.eq(packet.run),
             issues.eq(packets.o.valid & issued.i.ready & (reader.command.ready | ~adds)),
             packets.o.ready.eq(issues), issued.i.valid.eq(issues),
             result.eq(packet), result.dropped.eq(beyond),
-            noted.en.eq(writes), noted.addr.eq(block), noted.data.eq(number),
+            noted.en.eq(writes), noted.addr.eq(block), noted.data.number.eq(number),
+            noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
+            noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
         ]
         m.d.sync += [
             number.eq(number + writes), unanswered.eq(unanswered + writes - answered),
