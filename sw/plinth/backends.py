@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.network import Network
-from plinth.training.session import Reference
+from plinth.training.session import Predictor, Reference
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
 from plinth_sim.golden.device import GoldenArray
@@ -76,15 +76,36 @@ def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
 def float64_reference(network: Network) -> Reference:
     """Gradients of a network by the task-free reference."""
     layers = reference_layers(network)
-    channels, *sides = network.input
 
     def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> tuple[list[NDArray[np.float64]], int]:
-        split = []
-        for layer, flat in zip(network.weighted, parameters, strict=True):
-            shapes, values = network.shapes[layer.name].parameters, flat.astype(np.float64)
-            size = shapes["weights"].elements
-            split.append((values[:size].reshape(shapes["weights"]), values[size:] if "bias" in shapes else None))
-        found = reference.gradients(layers, split, x.reshape(len(x), *sides, channels), targets, decided)
+        found = reference.gradients(layers, _split(network, parameters), _samples(network, x), targets, decided)
         return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in found.layers], found.kinks
     return compute
+
+
+def float64_predictor(network: Network) -> Predictor:
+    """What the loss of a network reads, by the task-free reference."""
+    layers = reference_layers(network)
+
+    def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32]) -> NDArray[np.float64]:
+        outputs = reference.forward(layers, _split(network, parameters), _samples(network, x))
+        return outputs[network.loss.inputs[0]].reshape(len(x), -1)
+    return compute
+
+
+def _split(network: Network, parameters: list[NDArray[np.float32]]
+           ) -> list[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
+    """Flat parameters as shaped weights and bias."""
+    split = []
+    for layer, flat in zip(network.weighted, parameters, strict=True):
+        shapes, values = network.shapes[layer.name].parameters, flat.astype(np.float64)
+        size = shapes["weights"].elements
+        split.append((values[:size].reshape(shapes["weights"]), values[size:] if "bias" in shapes else None))
+    return split
+
+
+def _samples(network: Network, x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Flat samples as ``[samples, rows, columns, channels]``, or features."""
+    channels, *sides = network.input
+    return x.reshape(len(x), *sides, channels)

@@ -165,7 +165,7 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
 @click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, as_json: bool) -> None:
-    """Accuracy of a saved CHECKPOINT on training and test digits (computed on the host in FP32)."""
+    """Accuracy of a saved CHECKPOINT on training and test digits (computed on the host in float64)."""
     import json
 
     from plinth.training import checkpoint as checkpoints
@@ -175,9 +175,10 @@ def evaluate(checkpoint: Path, network: str, as_json: bool) -> None:
     made = load_network(network)
     found = checkpoints.load(checkpoint, made)
     data = digits()
+    predict = backends.float64_predictor(made)
     result = {"network": made.name, "epochs": found.epoch, "seed": found.seed,
-              "train_accuracy": accuracy(made, found.parameters, data.train_x, data.train_y),
-              "test_accuracy": accuracy(made, found.parameters, data.test_x, data.test_y)}
+              "train_accuracy": accuracy(predict(found.parameters, data.train_x), data.train_y),
+              "test_accuracy": accuracy(predict(found.parameters, data.test_x), data.test_y)}
     if as_json:
         click.echo(json.dumps(result))
     else:

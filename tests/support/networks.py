@@ -2,6 +2,8 @@
 
 from numpy.random import Generator
 
+from plinth.errors import UserError
+from plinth.lower.stages import stages
 from plinth.model.layers import (
     Add,
     Convolution,
@@ -20,6 +22,8 @@ from plinth.model.layers import (
     Tanh,
 )
 from plinth.model.network import Network
+from plinth.plan.graph import from_network
+from plinth.plan.plan import Plan
 
 
 def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:
@@ -71,3 +75,25 @@ def random_network(generator: Generator, *, layers: int = 12, size: int = 12, ch
     add(Dense(name="classifier", outputs=below(10, 2)))
     add([SoftmaxCrossEntropy, MeanSquaredError][below(2) - 1](name="loss"))
     return Network(name="random", input=shapes["input"], layers=tuple(found))
+
+
+def trainable_network(generator: Generator, *, layers: int = 6) -> Network:
+    """A small random network that can be lowered."""
+    while True:
+        network = random_network(generator, layers=layers, size=6, channels=5)
+        if any(isinstance(layer, (Tanh, Sigmoid)) for layer in network.layers):
+            continue
+        try:
+            stages(network)
+        except UserError:
+            continue
+        return network
+
+
+def random_plan(network: Network, dies: int, batch: int, generator: Generator) -> Plan:
+    """Any split of every layer at every level."""
+    graph = from_network(network)
+    levels = dies.bit_length() - 1
+    return Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
+                splits=tuple(tuple(str(generator.choice(graph.choices(number))) for _ in range(levels))
+                             for number in range(len(graph.nodes))))

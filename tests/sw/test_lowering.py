@@ -8,7 +8,8 @@ import pytest
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
-from plinth.model.network import perceptron
+from plinth.model.layers import Add, Dense, Embedding, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.machine import interleave_m_log2
 from plinth.plan.planning import data_parallel
@@ -102,19 +103,31 @@ def test_a_plan_needs_sizes_in_range(dies: int, batch: int) -> None:
         data_parallel(NETWORKS["digits-mlp"], dies=dies, batch=batch)
 
 
-def test_a_batch_that_does_not_divide_is_not_lowered() -> None:
+def test_a_batch_smaller_than_the_array_is_not_lowered() -> None:
     network = NETWORKS["digits-mlp"]
-    with pytest.raises(UserError, match="130 does not divide over 4"):
-        lower_training(network, data_parallel(network, dies=4, batch=130), DEMO, rate=0.1, steps=1,
+    with pytest.raises(UserError, match="batch of 3 leaves some of 4 dies"):
+        lower_training(network, data_parallel(network, dies=4, batch=3), DEMO, rate=0.1, steps=1,
                        memory_words=1 << 20)
 
 
-def test_a_plan_that_is_not_data_parallel_is_not_lowered() -> None:
+def test_mixed_precision_takes_data_parallel_plans_only() -> None:
     network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=2, batch=16)
     plan = replace(plan, planner="mine", splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
-    with pytest.raises(UserError, match=r"'fc2' .* 'mine'"):
-        lower_training(network, plan, DEMO, rate=0.1, steps=1, memory_words=1 << 20)
+    with pytest.raises(UserError, match=r"'fc2' .* FP16"):
+        lower_training(network, plan, preset("ndp-demo-mixed"), rate=0.1, steps=1, memory_words=1 << 20)
+
+
+@pytest.mark.parametrize(("layers", "message"), [
+    ((Embedding(name="rows", rows=10, width=4), Dense(name="fc", outputs=3)), r"'rows' \(embedding\)"),
+    ((Relu(name="early"), Dense(name="fc", outputs=3)), r"'early' \(relu\) stands before"),
+    ((Dense(name="one", outputs=3), Relu(name="relu"), Add(name="sum", inputs=("one", "relu"))), "beside"),
+])
+def test_a_network_without_a_lowering_names_the_layer(layers: tuple[Layer, ...], message: str) -> None:
+    network = Network(name="odd", input=Shape((4,)), layers=(*layers, SoftmaxCrossEntropy(name="loss")))
+    with pytest.raises(UserError, match=message):
+        lower_training(network, data_parallel(network, dies=2, batch=16), DEMO, rate=0.1, steps=1,
+                       memory_words=1 << 20)
 
 
 @pytest.mark.parametrize(("m", "n", "expected"), [(32, 128, 1), (32, 10, 2), (1, 1000, 0), (1000, 1, 3)])

@@ -292,6 +292,12 @@ class Driver:
                 | device.read_register(regs.LINK_WORDS + 8 * port + 4) << 32
                 for port in range(self.program.parameters.ports)]
 
+    def injected_words(self, die: int) -> int:
+        """Payload words that a die has sent of its own, those in transit through it apart."""
+        device = self.array.dies[die]
+        return (device.read_register(Register.WORDS_INJECTED)
+                | device.read_register(Register.WORDS_INJECTED + 4) << 32)
+
     def clear_counters(self) -> None:
         """Clear performance counters on every die."""
         for die in self.array.dies:

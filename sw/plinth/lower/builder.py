@@ -155,13 +155,15 @@ class GraphBuilder:
         }
         self._pending.append((name, engine, header, dict(body)))
 
-    def expect(self, buffer: Buffer, counter: int, tiles: int) -> None:
-        """Other dies send ``tiles`` tiles into a place; each advances ``counter`` of this die."""
+    def expect(self, buffers: Iterable[Buffer], counter: int, tiles: int) -> None:
+        """Other dies send ``tiles`` tiles into these places in all; each advances ``counter`` of this die."""
         self._arrived[counter] = self._arrived.get(counter, 0) + tiles
-        self._touch(buffer, counter, self._arrived[counter], True)
+        for buffer in buffers:
+            self._accesses.setdefault(buffer.place, []).append(_Access(
+                buffer.address, buffer.address + buffer.words, counter, self._arrived[counter], True))
 
     def _touch(self, buffer: Buffer, counter: int, value: int, writes: bool) -> None:
-        """Note an access; those that a write covers are behind it, for it has waited for them."""
+        """Note an access of a task; those that its write covers are behind it, for it has waited for them."""
         low, high = buffer.address, buffer.address + buffer.words
         found = self._accesses.setdefault(buffer.place, [])
         if writes:

@@ -285,10 +285,10 @@ def weight_words(node: Node, regions: Layout, levels: int) -> tuple[Integers, In
     return each * (high - low) * (last - first), node.bias // node.output_channels * (last - first)
 
 
-def members(regions: Layout, levels: int) -> Integers:
-    """Rings of a layer, [rings, members], ascending: dies that differ in dp bits only."""
+def members(over: Halvings, levels: int) -> Integers:
+    """Rings, [rings, members], ascending, of dies that differ in the bits of some levels only."""
     dies = np.arange(1 << levels)
-    mask = sum(1 << (levels - 1 - level) for level in regions.dp)
+    mask = sum(1 << (levels - 1 - level) for level in over)
     heads = dies[dies & mask == 0]
     offsets = dies[dies & ~mask == 0]
     return heads[:, None] | offsets
@@ -297,7 +297,7 @@ def members(regions: Layout, levels: int) -> Integers:
 def node_rings(node: Node, here: Layout, levels: int) -> Iterator[Ring]:
     """The weight reductions of one node; rings of one member where the batch is whole."""
     weights, bias = weight_words(node, here, levels)
-    for group in members(here, levels):
+    for group in members(here.dp, levels):
         yield Ring(node.name, tuple(map(int, group)), int(weights[group[0]] + bias[group[0]]))
 
 

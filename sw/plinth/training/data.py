@@ -22,6 +22,10 @@ class Dataset:
     test_y: NDArray[np.int64]
     classes: int
 
+    def targets(self, samples: NDArray[np.int64]) -> NDArray[np.float32]:
+        """One-hot classes of training samples."""
+        return np.eye(self.classes, dtype=np.float32)[self.train_y[samples]]
+
 
 def digits() -> Dataset:
     """1,797 real 8x8 digits, pixels scaled to 0..1, split 1,437 to 360 after a fixed shuffle."""

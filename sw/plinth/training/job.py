@@ -110,7 +110,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                 break
         if options.save and done % steps_per_epoch == 0:
             checkpoint.save(options.save, network,
-                            checkpoint.Checkpoint(session.parameters(driver, 0), epoch + 1, seed))
+                            checkpoint.Checkpoint(session.parameters(driver), epoch + 1, seed))
         if done == total:
             break
     wall = time.perf_counter() - training_started
@@ -162,7 +162,7 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
     """Everything measured; from counters and comparisons, never from estimates."""
     dies, parameters = options.dies, options.parameters
     steps = len(session.losses)
-    weights = session.parameters(driver, 0)
+    weights = session.parameters(driver)
     engines: dict[str, dict[str, int]] = {}
     for die in range(dies):
         for engine, counters in driver.counters(die).items():
@@ -180,7 +180,8 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
         "dies": dies, "batch": options.batch, "rate": options.rate, "seed": seed, "epochs": options.epochs,
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
-        "test_accuracy": accuracy(options.network, weights, dataset.test_x, dataset.test_y),
+        "test_accuracy": accuracy(
+            backends.float64_predictor(options.network)(weights, dataset.test_x), dataset.test_y),
         "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
         "compared_steps": session.compared_steps,
         "gradient_error": session.gradient_error, "relu_kinks": session.kinks,

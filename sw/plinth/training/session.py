@@ -6,6 +6,7 @@ same program and the same driver, and compares every weight of every die after e
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -13,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.driver import Driver
-from plinth.lower.chain import chain
-from plinth.lower.program import Program
+from plinth.lower.places import LayerWeights
+from plinth.lower.training import TrainingProgram
+from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training.checkpoint import Parameters
 from plinth.training.data import Dataset
@@ -25,6 +27,8 @@ Floats = NDArray[np.float32]
 #: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
 Reference = Callable[[Parameters, Floats, NDArray[Any], Mapping[str, Floats]],
                      tuple[list[NDArray[np.float64]], int]]
+#: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, computed on the host.
+Predictor = Callable[[Parameters, Floats], NDArray[np.float64]]
 
 
 def initial_parameters(network: Network, seed: int) -> Parameters:
@@ -47,21 +51,9 @@ def epoch_order(samples: int, batch: int, seed: int, epoch: int) -> NDArray[np.i
     return order[:steps * batch].reshape(steps, batch)
 
 
-def predict(network: Network, parameters: Parameters, x: Floats) -> NDArray[np.int64]:
-    """Class of each sample, on the host in FP32."""
-    values = x
-    blocks = chain(network)
-    for block, flat in zip(blocks, parameters, strict=True):
-        weights = flat[:block.inputs * block.outputs].reshape(block.inputs, block.outputs)
-        values = values @ weights + flat[block.inputs * block.outputs:]
-        if block is not blocks[-1]:
-            values = np.maximum(values, 0)
-    return values.argmax(axis=1)
-
-
-def accuracy(network: Network, parameters: Parameters, x: Floats, y: NDArray[np.int64]) -> float:
+def accuracy(predictions: NDArray[np.floating], y: NDArray[np.int64]) -> float:
     """Share of samples whose class is predicted right."""
-    return float((predict(network, parameters, x) == y).mean())
+    return float((predictions.argmax(axis=1) == y).mean())
 
 
 @dataclass
@@ -93,7 +85,7 @@ class Session:
 
     network: Network
     dataset: Dataset
-    program: Program
+    program: TrainingProgram
     driver: Driver
     golden: Driver | None
     reference: Reference | None
@@ -114,36 +106,36 @@ class Session:
         return [self.driver] if self.golden is None else [self.driver, self.golden]
 
     def load_parameters(self, parameters: Parameters) -> None:
-        """Put the same weights on every die."""
+        """Give every die its slices of the weights."""
         for driver in self.drivers:
-            for die in range(self.program.dies):
-                for layer, values in zip(self.network.weighted, parameters, strict=True):
-                    buffer = self.program.buffers[f"{layer.name}.parameters"]
-                    driver.write_floats(die, buffer, values)
+            for values, layer in zip(parameters, self._layers(self.program.weights), strict=True):
+                for die, buffer in enumerate(layer.buffers):
+                    if buffer.columns:
+                        driver.write_floats(die, buffer, layer.cut(values, die)[None])
 
-    def parameters(self, driver: Driver, die: int) -> Parameters:
-        """A die's weights, flat per layer."""
-        return [driver.read_floats(die, self.program.buffers[f"{layer.name}.parameters"])[0]
-                for layer in self.network.weighted]
+    def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
+        return [places[layer.name] for layer in self.network.weighted]
+
+    def parameters(self, driver: Driver) -> Parameters:
+        """The weights and bias of each layer, flat: of every slice the copy on its ring's first die."""
+        return [layer.join([driver.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
+                for layer in self._layers(self.program.weights)]
 
     def _load_epoch(self, order: NDArray[np.int64]) -> None:
-        """All batches of an epoch into die memory: die d takes the d-th share of each batch."""
-        share = self.batch // self.program.dies
-        targets = np.eye(self.dataset.classes, dtype=np.float32)
+        """All batches of an epoch into die memory."""
         for place, batch in enumerate(order):
-            for die in range(self.program.dies):
-                samples = batch[die * share:(die + 1) * share]
-                x, t = self.dataset.train_x[samples], targets[self.dataset.train_y[samples]]
-                for driver in self.drivers:
-                    driver.write_floats(die, self.program.buffers["input"], x, place)
-                    driver.write_floats(die, self.program.buffers["target"], t, place)
+            for driver in self.drivers:
+                write = partial(driver.write_floats, place=place)
+                for tensor in self.program.inputs:
+                    tensor.spread(self.dataset.train_x[batch], write)
+                self.program.targets.spread(self.dataset.targets(batch), write)
 
     def epoch(self, epoch: int) -> Iterator[StepResult]:
         """Run one epoch step by step."""
         order = epoch_order(len(self.dataset.train_x), self.batch, self.seed, epoch)
         self._load_epoch(order)
         for place, batch in enumerate(order):
-            before = self.parameters(self.drivers[-1], 0)
+            before = self.parameters(self.drivers[-1])
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
@@ -151,9 +143,7 @@ class Session:
             if self.reference is not None:
                 self._check_gradients(before, batch)
             labels = self.dataset.train_y[batch]
-            probabilities = np.concatenate([
-                self.driver.read_floats(die, self.program.buffers["probabilities"])
-                for die in range(self.program.dies)])
+            probabilities = self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
             picked = probabilities[np.arange(len(batch)), labels].astype(np.float64)
             loss = float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean())
             self.losses.append(loss)
@@ -162,25 +152,29 @@ class Session:
             yield StepResult(epoch, place, loss, float(right.mean()), cycles)
 
     def _compare(self) -> None:
+        """Every weight of every die."""
         assert self.golden is not None
-        for die in range(self.program.dies):
-            for mine, golden in zip(self.parameters(self.driver, die), self.parameters(self.golden, die),
-                                    strict=True):
-                self.equal &= bool(np.array_equal(mine.view(np.uint32), golden.view(np.uint32)))
+        for layer in self._layers(self.program.weights):
+            for die, buffer in enumerate(layer.buffers):
+                if buffer.columns:
+                    self.equal &= bool(np.array_equal(self.driver.read(die, buffer), self.golden.read(die, buffer)))
         self.compared_steps += 1
+
+    def _gradients(self) -> list[NDArray[np.float64]]:
+        """Gradients of each layer, weights then bias, flat: of every slice the sum over its ring."""
+        return [np.asarray(layer.join(
+            [sum((self.driver.read_floats(die, layer.buffers[die])[0].astype(np.float64) for die in ring),
+                 np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
+            / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
 
     def _check_gradients(self, before: Parameters, batch: NDArray[np.int64]) -> None:
         """Largest relative error of a layer's gradient, summed over dies, against the reference."""
         assert self.reference is not None
-        decided = {self.network.consumers(block.name)[0]: np.concatenate([
-            self.driver.read_floats(die, self.program.buffers[f"{block.name}.output"])
-            for die in range(self.program.dies)]) for block in chain(self.network)[:-1]}
-        expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch],
-                                         decided)
+        decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
+        targets = (self.dataset.train_y[batch] if isinstance(self.network.loss, SoftmaxCrossEntropy) else
+                   self.dataset.targets(batch))
+        expected, kinks = self.reference(before, self.dataset.train_x[batch], targets, decided)
         self.kinks += kinks
-        for layer, wanted in zip(self.network.weighted, expected, strict=True):
-            buffer = self.program.buffers[f"{layer.name}.gradients"]
-            found = sum(self.driver.read_floats(die, buffer)[0].astype(np.float64)
-                        for die in range(self.program.dies)) / self.program.gradient_scale
+        for found, wanted in zip(self._gradients(), expected, strict=True):
             error = float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), np.finfo(float).tiny))
             self.gradient_error = max(self.gradient_error, error if np.isfinite(error) else float("inf"))

@@ -1,0 +1,153 @@
+"""Who holds which part of a tensor: ranges of samples and channels, and tensors gathered from and spread over dies."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.lower.builder import Buffer
+from plinth.plan.partition import Region, bounds
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A die's part of a tensor [sample, position, channel]: all positions, ranges of samples and channels.
+
+    In memory it lies dense, channels innermost: a row is a position of a sample.
+    """
+
+    first_sample: int
+    samples: int
+    first_channel: int
+    channels: int
+    positions: int
+
+    @property
+    def rows(self) -> int:
+        """Samples times positions."""
+        return self.samples * self.positions
+
+    @property
+    def words(self) -> int:
+        """Elements."""
+        return self.rows * self.channels
+
+    def meet(self, other: "Part") -> "Part | None":
+        """What two parts of the same tensor have in common; None if nothing."""
+        sample = max(self.first_sample, other.first_sample)
+        channel = max(self.first_channel, other.first_channel)
+        samples = min(self.first_sample + self.samples, other.first_sample + other.samples) - sample
+        channels = min(self.first_channel + self.channels, other.first_channel + other.channels) - channel
+        if samples <= 0 or channels <= 0:
+            return None
+        return Part(sample, samples, channel, channels, self.positions)
+
+    def view(self, buffer: Buffer, inner: "Part") -> Buffer:
+        """Where a part of this part lies in this part's buffer."""
+        row = (inner.first_sample - self.first_sample) * self.positions
+        return buffer.part(buffer.name, row * buffer.stride + inner.first_channel - self.first_channel,
+                           inner.rows, inner.channels, buffer.stride)
+
+    def index(self) -> tuple[slice, slice, slice]:
+        """Where it lies in the whole tensor."""
+        return (slice(self.first_sample, self.first_sample + self.samples), slice(None),
+                slice(self.first_channel, self.first_channel + self.channels))
+
+
+def parts(region: Region, batch: int, channels: int, positions: int, levels: int) -> list[Part]:
+    """The part of every die."""
+    sample, sample_end = bounds(batch, region.batch, levels)
+    channel, channel_end = bounds(channels, region.channels, levels)
+    return [Part(int(sample[die]), int(sample_end[die] - sample[die]), int(channel[die]),
+                 int(channel_end[die] - channel[die]), positions) for die in range(1 << levels)]
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor [sample, position, channel] in die memory: for each die its part and the buffer of it."""
+
+    samples: int
+    positions: int
+    channels: int
+    parts: Sequence[Part]
+    buffers: Sequence[Buffer]
+
+    def gather(self, read: Callable[[int, Buffer], Floats]) -> Floats:
+        """The whole tensor; of what several dies hold, the last one's."""
+        whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
+        for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
+            if part.words:
+                whole[part.index()] = read(die, buffer).reshape(part.samples, part.positions, part.channels)
+        return whole
+
+    def spread(self, values: Floats, write: Callable[[int, Buffer, Floats], None]) -> None:
+        """Give every die its part."""
+        whole = values.reshape(self.samples, self.positions, self.channels)
+        for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
+            if part.words:
+                write(die, buffer, np.ascontiguousarray(whole[part.index()]).reshape(buffer.rows, buffer.columns))
+
+
+@dataclass(frozen=True)
+class WeightSlice:
+    """A die's slice of a layer's weights [tap, channel in, channel out] (ranges of channels, all taps) and bias."""
+
+    taps: int
+    first_input: int
+    inputs: int
+    first_output: int
+    outputs: int
+    bias: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the slice as a matrix."""
+        return self.taps * self.inputs
+
+    @property
+    def weights(self) -> int:
+        """Elements of the matrix."""
+        return self.rows * self.outputs
+
+    @property
+    def words(self) -> int:
+        """Weights, then bias."""
+        return self.weights + (self.outputs if self.bias else 0)
+
+
+@dataclass(frozen=True)
+class LayerWeights:
+    """Weights, or gradients, of a layer in die memory: on each die a row of words, weights then bias."""
+
+    #: Of the whole layer: taps, channels in, channels out.
+    shape: tuple[int, int, int]
+    slices: Sequence[WeightSlice]
+    buffers: Sequence[Buffer]
+    #: Dies whose slices are parts of one sum (gradients) or copies of each other (weights).
+    rings: Sequence[tuple[int, ...]]
+
+    def cut(self, flat: Floats, die: int) -> Floats:
+        """A die's slice of all weights and bias of the layer, flat."""
+        piece = self.slices[die]
+        size = self.shape[0] * self.shape[1] * self.shape[2]
+        weights = flat[:size].reshape(self.shape)[:, piece.first_input:piece.first_input + piece.inputs,
+                                                  piece.first_output:piece.first_output + piece.outputs]
+        bias = flat[size:][piece.first_output:piece.first_output + piece.outputs]
+        return np.concatenate([weights.ravel(), bias])
+
+    def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
+        """All weights and bias, flat, of one slice from each ring."""
+        size = self.shape[0] * self.shape[1] * self.shape[2]
+        flat = np.zeros(size + (self.shape[2] if self.slices[0].bias else 0), dtype=dtype)
+        weights = flat[:size].reshape(self.shape)
+        for ring, flat_slice in zip(self.rings, values, strict=True):
+            piece = self.slices[ring[0]]
+            outputs = slice(piece.first_output, piece.first_output + piece.outputs)
+            weights[:, piece.first_input:piece.first_input + piece.inputs, outputs] = (
+                flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs))
+            if piece.bias:
+                flat[size:][outputs] = flat_slice[piece.weights:]
+        return flat

@@ -1,0 +1,160 @@
+"""What every part of a training step's lowering needs: the builders of all dies, their places, and what moves.
+
+Places have the same addresses on all dies, so that a die knows where its tiles go. Nothing is written twice in a step,
+and a step starts once all dies have ended the one before; so a tile never meets what still is to be read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from plinth.errors import UserError
+from plinth.lower.builder import STATIC_BASE, Buffer, GraphBuilder
+from plinth.lower.places import Part, Tensor
+from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
+
+#: Strips that a die's part is cut into at most, unless the scratchpad asks for more.
+STRIPS = 8
+#: Loads of a vector program that sums.
+_SUMMED = 4
+
+
+@dataclass
+class StepBuilder:
+    """The step graphs of all dies under construction."""
+
+    parameters: DieParameters
+    dies: int
+    #: Matrix operands are FP16.
+    half: bool
+    builders: list[GraphBuilder] = field(default_factory=list)
+    _counter: int = len(Engine)
+
+    def __post_init__(self) -> None:
+        self.builders = [GraphBuilder(self.parameters) for _ in range(self.dies)]
+        for builder in self.builders:
+            builder.allocate("join", 1, 2)
+
+    def place(self, name: str, sizes: Sequence[tuple[int, int]], *, packed: bool = False, base: int = STATIC_BASE,
+              copies: int = 1) -> list[Buffer]:
+        """On each die a dense place of rows x columns, all at the same address."""
+        widths = [-(-columns // 2) if packed else columns for _, columns in sizes]
+        words = max(1, *(rows * width for (rows, _), width in zip(sizes, widths, strict=True)))
+        found = []
+        for builder, (rows, columns), width in zip(self.builders, sizes, widths, strict=True):
+            whole = builder.allocate(name, 1, words, base=base, copies=copies)
+            buffer = Buffer(name, whole.address, rows, columns, max(1, width), base, packed)
+            builder.buffers[name] = buffer
+            found.append(buffer)
+        return found
+
+    def tensor(self, name: str, parts: Sequence[Part], samples: int, channels: int, *, packed: bool = False,
+               base: int = STATIC_BASE, copies: int = 1) -> Tensor:
+        """A tensor of which each die has a part."""
+        return Tensor(samples, parts[0].positions, channels, parts, self.place(
+            name, [(part.rows, part.channels) for part in parts], packed=packed, base=base, copies=copies))
+
+    def like(self, name: str, other: Tensor, *, packed: bool = False) -> Tensor:
+        """A tensor with the parts of another."""
+        return self.tensor(name, other.parts, other.samples, other.channels, packed=packed)
+
+    def exchange(self, name: str, source: Tensor, targets: Sequence[Tensor], slots: Sequence[int], *,
+                 own: bool) -> None:
+        """Every die sends what of its part of ``source`` lies in other dies' parts of a target.
+
+        Parameters
+        ----------
+        targets : sequence of Tensor
+            Places, one a slot.
+        slots : sequence of int
+            For each die, the slot that its words go to.
+        own : bool
+            Whether what a die keeps is copied as well.
+
+        Raises
+        ------
+        UserError
+            If there are more exchanges than counters.
+        """
+        if self._counter >= self.parameters.counters:
+            raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
+                            f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
+        counter, self._counter = self._counter, self._counter + 1
+        tiles = [0] * self.dies
+        for turn in range(0 if own else 1, self.dies):
+            for die in range(self.dies):
+                other = (die + turn) % self.dies
+                target = targets[slots[die]]
+                inner = source.parts[die].meet(target.parts[other])
+                if inner is None:
+                    continue
+                tiles[other] += turn != 0
+                self._copy(f"{name}[{other}]", die, source.parts[die].view(source.buffers[die], inner), other,
+                           target.parts[other].view(target.buffers[other], inner), counter)
+        for die, count in enumerate(tiles):
+            if count:
+                self.builders[die].expect([target.buffers[die] for target in targets if target.parts[die].words],
+                                          counter, count)
+
+    def _copy(self, name: str, die: int, source: Buffer, other: int, target: Buffer, counter: int) -> None:
+        body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
+                "rows": source.rows, "planes": 1, "source_row_stride": source.stride,
+                "destination_row_stride": target.stride}
+        if other != die:
+            body |= {"destination_die": other, "remote": 1, "arrival_enable": 1, "arrival": counter}
+        self.builders[die].add(name, Engine.TRANSFER, TransferOperation.COPY, body, reads=[source],
+                               writes=[target] if other == die else [])
+
+    def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0) -> Iterator[tuple[int, int]]:
+        """First row and number of rows of the pieces in which a vector program does rows x columns.
+
+        Raises
+        ------
+        UserError
+            If not even a row fits the scratchpad.
+        """
+        line = region_lines(self.parameters, 1, columns, "full")
+        most = (scratchpad_lines(self.parameters) - row_regions * line) // (regions * line)
+        if most < 1:
+            raise UserError(f"a layer of {columns} outputs does not fit the vector scratchpad of preset "
+                            f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
+        step = min(most, max(2 * self.parameters.rows, -(-rows // STRIPS)))
+        for start in range(0, rows, step):
+            yield start, min(step, rows - start)
+
+    def vector(self, die: int, name: str, program: VectorProgram) -> None:
+        """Append a vector task."""
+        self.builders[die].add(name, Engine.VECTOR, VectorOperation.PROGRAM, program.body(), reads=program.reads,
+                               writes=program.writes)
+
+    def summed(self, name: str, sources: list[list[Buffer]], target: Tensor, keep: int) -> list[list[Buffer]]:
+        """On each die, add sources in their order into ``target`` until ``keep`` are left; the sums come first."""
+        found = []
+        for die, buffers in enumerate(sources):
+            rest = list(buffers)
+            while len(rest) > keep and target.parts[die].words:
+                first, rest = rest[:_SUMMED], rest[_SUMMED:]
+                place = target.buffers[die]
+                for start, count in self.strips(place.rows, place.columns, len(first)):
+                    program = VectorProgram(self.parameters, count, place.columns)
+                    add_sources(program, [rows_of(buffer, start, count) for buffer in first])
+                    program.store("z", rows_of(place, start, count))
+                    self.vector(die, f"{name}[{start}]", program)
+                rest.insert(0, place)
+            found.append(rest)
+        return found
+
+
+def rows_of(buffer: Buffer, start: int, count: int) -> Buffer:
+    """Some rows of a buffer."""
+    return buffer.part(f"{buffer.name}[{start}]", start * buffer.stride, count, buffer.columns, buffer.stride)
+
+
+def add_sources(program: VectorProgram, sources: Sequence[Buffer]) -> None:
+    """Region "z": the sources added in their order; those after the first share a region."""
+    program.load("z", sources[0])
+    for number, source in enumerate(sources[1:], start=1):
+        program.load(f"p{number}", source)
+    for number in range(1, len(sources)):
+        program.run(VectorOp.ADD, "z", "z", f"p{number}")

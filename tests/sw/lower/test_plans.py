@@ -1,0 +1,65 @@
+"""Training steps of random networks under random plans: against the float64 reference, and RTL against golden."""
+
+import numpy as np
+import pytest
+from tests.support.networks import random_plan, trainable_network
+
+from plinth import backends
+from plinth.driver.driver import Driver
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.network import Network
+from plinth.plan.plan import Plan
+from plinth.training.data import Dataset
+from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.parameters import preset
+
+MEMORY_WORDS = 1 << 20
+
+
+def random_data(network: Network, batch: int, generator: np.random.Generator) -> Dataset:
+    x = generator.standard_normal((batch, network.input.elements)).astype(np.float32)
+    classes = network.output.elements
+    y = generator.integers(0, classes, batch)
+    return Dataset(x, y, x, y, classes)
+
+
+def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, TrainingProgram]:
+    generator = np.random.default_rng([seed, dies])
+    network = trainable_network(generator)
+    batch = int(generator.integers(dies, 4 * dies + 3))
+    plan = random_plan(network, dies, batch, generator)
+    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    return network, plan, random_data(network, batch, generator), program
+
+
+def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, driver: Driver,
+            golden: Driver | None) -> Session:
+    made = Session(network, data, program, driver, golden, backends.float64_reference(network), plan.batch, 0)
+    made.load_parameters(initial_parameters(network, 0))
+    return made
+
+
+@pytest.mark.parametrize("dies", [1, 2, 4, 8])
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients_are_those_of_the_network_under_any_plan(seed: int, dies: int) -> None:
+    network, plan, data, program = lowered(seed, dies, "ndp-demo")
+    driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program,
+                    memory_words=MEMORY_WORDS)
+    made = session(network, plan, data, program, driver, None)
+    next(iter(made.epoch(0)))
+    assert made.gradient_error < 1e-5
+
+
+@pytest.mark.parametrize("dies", [2, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
+    network, plan, data, program = lowered(100 + seed, dies, "ndp-tiny")
+    array, _ = backends.cosim_array(program.parameters, dies, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    golden = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
+    made = session(network, plan, data, program, driver, golden)
+    driver.clear_counters()
+    next(iter(made.epoch(0)))
+    assert made.equal
+    assert made.compared_steps == 1
+    assert sum(driver.injected_words(die) for die in range(dies)) == plan.words
