@@ -23,7 +23,7 @@ from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, MatrixOperation, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveOperation, Engine, MatrixOperation, TransferOperation, UpdateOperation
 
 #: Memory of a die in a benchmark, in words.
 MEMORY_WORDS = 1 << 22
@@ -171,6 +171,48 @@ def ring_efficiency() -> list[Row]:
                  "hop_cycles": hop})]
 
 
+def _tile(parameters: DieParameters, words: int, operation: TransferOperation) -> int:
+    """Cycles from the start of a task that sends words to the next die to that of one there that waited for them."""
+    setup, step = [], []
+    for die in range(2):
+        setup.append(ring_setup(parameters, [0, 1], die, 0))
+        builder = GraphBuilder(parameters)
+        source, target, after = (builder.allocate(name, 1, size) for name, size in (
+            ("source", words), ("target", words), ("after", 1)))
+        if die == 0:
+            builder.add("send", Engine.TRANSFER, operation, {
+                "source": source.pointer, "destination": target.pointer, "columns": words, "rows": 1, "planes": 1,
+                "remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": len(Engine)}, reads=[source])
+        else:
+            builder.expect([target], len(Engine), 1)
+            builder.add("after", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": target.pointer, "destination": after.pointer, "columns": 1, "rows": 1, "planes": 1},
+                reads=[target], writes=[after])
+        step.append(builder)
+    program = assemble(setup, step, memory_words=MEMORY_WORDS)
+    drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
+               for array in (backends.cosim_array(parameters, 2, MEMORY_WORDS)[0],
+                             backends.golden_array(parameters, 2, MEMORY_WORDS))]
+    for driver in drivers:
+        driver.write(0, source, _random_words(words, 1).reshape(1, words))
+        driver.write(1, target, _random_words(words, 2).reshape(1, words))
+        driver.step(0)
+    if not np.array_equal(drivers[0].read(1, target), drivers[1].read(1, target)):
+        raise AssertionError("the tile of the RTL differs from the golden model's")
+    return drivers[0].records(1)[0].start - drivers[0].records(0)[0].start
+
+
+def transfer_efficiency() -> list[Row]:
+    """A tile of 64 KiB from one die's memory to the next one's, until a task there may read it."""
+    parameters, words = preset("ndp-demo"), 16384
+    rate = parameters.flit_words * parameters.link_rate
+    cycles = _tile(parameters, words, TransferOperation.COPY)
+    adding = _tile(parameters, words, TransferOperation.ADD)
+    return [Row("transfer_efficiency", float(words / rate / cycles), "payload words / (link rate x cycles)",
+                "the latency of memory at both ends and of the link",
+                {"bytes": 4 * words, "cycles": cycles, "cycles_add": adding, "link_words_per_cycle": float(rate)})]
+
+
 def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
     """A training session on co-simulated demo dies, without golden model and reference."""
     parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
@@ -241,6 +283,7 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
        for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
     "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
+    "transfer_efficiency": transfer_efficiency,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **planning.BENCHES,
 }
