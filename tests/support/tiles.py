@@ -111,6 +111,6 @@ class RandomTiles:
         rng = np.random.default_rng(seed)
         for die, device in enumerate(array.dies):
             for buffer in self.pool[die]:
-                device.write_memory(buffer.address, rng.standard_normal(SIZE * buffer.stride).astype(
+                device.write_memory(buffer.address, rng.standard_normal(buffer.rows * buffer.stride).astype(
                     np.float32).view(np.uint32))
             device.write_memory(self.lists[die].address, rng.integers(0, SIZE, LIST).astype(np.uint32))

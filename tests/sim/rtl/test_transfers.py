@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from tests.support.tiles import RandomTiles
 
-from plinth.driver.driver import Driver
+from plinth.driver.driver import DieError, Driver
 from plinth.model.array import ARRAYS, Array, ring
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import RECORD_WORDS, Engine
+from plinth_hw.isa.registers import Register
+from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, TransferOperation
 from plinth_sim.golden.device import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
@@ -64,3 +65,83 @@ def test_links_of_different_latency() -> None:
     for number in range(30):
         tiles.transfer(f"t{number}")
     compare(tiles, array, 5, links=[(*link, 1 + 17 * place % 60) for place, link in enumerate(array.directed())])
+
+
+def crossing(array: Array, words: int, operation: TransferOperation, **changes: Any) -> RandomTiles:
+    """Every die sends a long tile to every other at once, each to a place of its own."""
+    tiles = RandomTiles(parameters(array), array.dies, 0)
+    sources = [builder.allocate("long", 1, words) for builder in tiles.builders]
+    places = [[builder.allocate(f"from{other}", 1, words) for other in range(array.dies)]
+              for builder in tiles.builders]
+    for hop in range(array.dies - 1, 0, -1):
+        for die, builder in enumerate(tiles.builders):
+            other = (die + hop) % array.dies
+            builder.add(f"to{other}", Engine.TRANSFER, operation, {
+                "source": sources[die].pointer, "destination": places[other][die].pointer, "columns": words, "rows": 1,
+                "planes": 1, "remote": 1, "destination_die": other, "arrival_enable": 1, "arrival": 8 + die,
+                **changes}, reads=[sources[die]])
+    for die, builder in enumerate(tiles.builders):
+        for other in range(array.dies):
+            if other != die:
+                builder.expect([places[die][other]], 8 + other, 1)
+        tiles.pool[die] += [place for other, place in enumerate(places[die]) if other != die]
+    return tiles
+
+
+@pytest.mark.parametrize(("name", "operation"), [
+    ("ring-4", TransferOperation.COPY), ("ring-4", TransferOperation.ADD), ("full-4", TransferOperation.ADD),
+    ("torus-2x4", TransferOperation.COPY)])
+def test_long_tiles_cross_the_array_at_once(name: str, operation: TransferOperation) -> None:
+    """Far more words than the routers hold, to every other die, the farthest first."""
+    array = ARRAYS[name]
+    compare(crossing(array, 700, operation), array, 3)
+
+
+@pytest.mark.parametrize("make", [CosimArray, GoldenArray])
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"columns": 0}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND"),
+    ({"gather": 1, "scatter": 1}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND"),
+    ({"arrival": 64}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND"),
+    ({"destination_die": 4}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_DIE"),
+    ({"source": {"offset": MEMORY_WORDS, "base": 0}}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
+    ({"destination": {"offset": MEMORY_WORDS - 3, "base": 0}},
+     r"die (\d) stopped with BAD_PACKET: a tile from die \d goes beyond its memory; see 'to\1'"),
+    ({"remote": 0, "destination": {"offset": MEMORY_WORDS - 3, "base": 0}},
+     r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
+])
+def test_bad_transfers_are_named(make: Any, changes: dict[str, Any], message: str) -> None:
+    """By the die that runs them, or by the die whose memory they miss; the others stop too."""
+    array = ARRAYS["full-4"]
+    tiles = crossing(array, 50, TransferOperation.COPY, **changes)
+    program = tiles.finish(MEMORY_WORDS)
+    devices = make(tiles.parameters, 4, MEMORY_WORDS, **({"links": array.directed()} if make is CosimArray else {}))
+    driver = Driver(devices, program, memory_words=MEMORY_WORDS, watchdog_cycles=20_000, links=array.directed())
+    with pytest.raises(DieError, match=message):
+        driver.step(0)
+    assert all(die.read_register(Register.STATUS) & 4 for die in devices.dies)
+
+
+def test_every_die_hears_of_an_error() -> None:
+    """One die stops; the others, also those that it has no link to, report it as another die's."""
+    array = ARRAYS["torus-2x4"]
+    tiles = RandomTiles(parameters(array), array.dies, 0)
+    tiles.builders[5].add("bad", Engine.TRANSFER, TransferOperation.COPY, {
+        "source": {"offset": 0, "base": 0}, "destination": {"offset": 64, "base": 0}, "columns": 0, "rows": 1,
+        "planes": 1})
+    for die in (0, 1, 2, 3, 4, 6, 7):
+        # A wait for what never comes.
+        tiles.builders[die].expect([tiles.pool[die][0]], 40, 1)
+    program = tiles.finish(MEMORY_WORDS)
+    with CosimArray(tiles.parameters, array.dies, MEMORY_WORDS, links=array.directed()) as rtl:
+        driver = Driver(rtl, program, memory_words=MEMORY_WORDS, links=array.directed())
+        with pytest.raises(DieError, match=r"die 5: task 'bad' at word 0x[0-9a-f]+ stopped with BAD_OPERAND"):
+            driver.step(0)
+        for number, die in enumerate(rtl.dies):
+            if number != 5:
+                assert die.read_register(Register.ERROR_CODE) == ErrorCode.REMOTE.value
+                assert die.read_register(Register.ERROR_INFO) >> 16 == 5
+
+
+def test_a_link_without_latency_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"link \(0, 0, 1, 1, 0\) must have a positive latency"):
+        CosimArray(preset("ndp-tiny"), 2, 64, links=[(0, 0, 1, 1, 0)])
