@@ -17,8 +17,8 @@ A network is a tuple of :class:`Layer`, each behind those that feed it, the last
     mean-squared-error      mean((X - T)^2), over elements too   targets T, of as many elements as X
 
 Where a function has a kink (a ReLU at 0, a max-pool with equal taps) there are several right subgradients.
-The reference takes 0 and the first tap, in order of row and column, unless another computation decided
-otherwise so near to the kink that FP32 cannot tell (:data:`KINK_ROUNDINGS`).
+The reference takes 0 and, of equal taps, the leftmost and of those the topmost, unless another computation
+decided otherwise so near to the kink that FP32 cannot tell (:data:`KINK_ROUNDINGS`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -224,13 +224,17 @@ def _relu(call: _Call) -> _Output:
 def _max_pool(call: _Call) -> _Output:
     windows = _Windows(call.layer, call.x.shape)
     taps = windows.taps(call.x, -np.inf)
-    winner, kinks = taps.argmax(axis=3, keepdims=True), 0
+    by_column = np.arange(taps.shape[3]).reshape(call.layer.kernel).T.ravel()
+
+    def first_largest(values: Array) -> NDArray[np.intp]:
+        return by_column[values[:, :, :, by_column].argmax(axis=3, keepdims=True)]
 
     def at(values: Array, tap: NDArray[np.intp]) -> Array:
         return np.take_along_axis(values, tap, axis=3)
 
+    winner, kinks = first_largest(taps), 0
     if call.decided is not None:
-        theirs = windows.taps(call.decided.reshape(call.x.shape), -np.inf).argmax(axis=3, keepdims=True)
+        theirs = first_largest(windows.taps(call.decided.reshape(call.x.shape), -np.inf))
         scale = windows.taps(call.inputs[0].scale)
         other = (winner != theirs) & _near(at(taps, winner) - at(taps, theirs), at(scale, winner) + at(scale, theirs))
         winner, kinks = np.where(other, theirs, winner), int(other.sum())
@@ -362,7 +366,7 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
         Class numbers ``[samples]``, or what the prediction should be.
     decided : mapping of layer name to array, optional
         What another computation found, in any shape of as many elements: of a ReLU its *output*, which shows
-        what passed; of a max-pool its *input*, of whose taps the first largest won. It counts only at kinks.
+        what passed; of a max-pool its *input*, whose largest taps won. It counts only at kinks.
 
     Raises
     ------

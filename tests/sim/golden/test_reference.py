@@ -248,7 +248,7 @@ def test_fp32_decides_max_pools_at_ties() -> None:
     y = x.astype(float) @ exact[0][0][0, 0] + exact[0][1]
     error = np.zeros_like(y)
     for n, i, j, c in np.ndindex(target.shape):
-        u, v = divmod(int(maps[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].argmax()), 2)
+        v, u = divmod(int(maps[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].T.argmax()), 2)
         best = y[n, 2 * i:2 * i + 2, 2 * j:2 * j + 2, c].max()
         error[n, 2 * i + u, 2 * j + v, c] = 2 * (best - target[n, i, j, c]) / target.size
     wanted = (np.einsum("nhwi,nhwo->io", x.astype(float), error)[None, None], error.sum(axis=(0, 1, 2)))
@@ -268,12 +268,16 @@ def test_away_from_kinks_nothing_is_decided() -> None:
     assert_close(found.layers, plain.layers)
 
 
-def test_of_equal_taps_the_first_wins() -> None:
+@pytest.mark.parametrize(("equal", "winner"), [("1111", 0), ("0110", 2), ("0101", 1), ("0011", 2)])
+def test_of_equal_taps_the_leftmost_wins_and_of_those_the_topmost(equal, winner) -> None:
+    """Channel 0 holds the taps, channel 1 numbers, of which the gradient of a zero weight shows one."""
     layers = chain(("convolution", {}), ("max-pool", {"kernel": (2, 2), "stride": (2, 2)}), (SQUARES, {}))
-    weights = [(np.array([[[[0.0], [0.0]]]]), np.array([1.0]))]
-    x = np.arange(8.0).reshape(1, 2, 2, 2)
-    found = reference.gradients(layers, weights, x, np.array([0.0])).layers[0][0]
-    assert np.array_equal(found.ravel(), 2 * x[0, 0, 0])
+    weights = [(np.array([[[[1.0], [0.0]]]]), np.zeros(1))]
+    x = np.stack([np.array([float(tap) for tap in equal]), np.arange(4.0)], axis=-1).reshape(1, 2, 2, 2)
+    for decided in ({}, {"max-pool1": x[..., 0]}):
+        found = reference.gradients(layers, weights, x, np.array([0.0]), decided)
+        assert found.kinks == 0
+        assert found.layers[0][0].ravel()[1] == 2 * winner
 
 
 @pytest.mark.parametrize(("sum_of_both", "kinks"), [(1e-2, 1), (10.0, 0)])
