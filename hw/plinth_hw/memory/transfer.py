@@ -15,7 +15,7 @@ A task for another die is done when its last flit has gone to the network interf
 again; one for this die when its tile is in memory. One task at a time; the next one's body is taken once all
 pieces of this one are under way. Source and destination must not overlap.
 
-Latency: start to first read request 5 cycles; first beat of the memory to the first flit 2 cycles. Throughput: a flit
+Latency: start to first read request 4 cycles; first beat of the memory to the first flit 2 cycles. Throughput: a flit
 a cycle, less one a piece where the source lies in a higher lane than the destination, and at least two cycles a row,
 with an index four.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
