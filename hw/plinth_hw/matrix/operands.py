@@ -152,7 +152,9 @@ class OperandBuffer(wiring.Component):
             with m.State("JOB"):
                 m.d.comb += runs.begin.eq(jobs.r_rdy)
                 with m.If(jobs.r_rdy):
-                    m.next = "SIZE"
+                    m.next = "START"
+            with m.State("START"):
+                m.next = "SIZE"
             with m.State("SIZE"):
                 m.d.comb += runs.size.eq(1)
                 m.next = "ROWS"

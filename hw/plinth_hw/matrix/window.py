@@ -60,7 +60,7 @@ def runs_layout(address_bits: int) -> data.StructLayout:
 class GridRows(wiring.Component):
     """Walks rows of a grid.
 
-    Latency: 1 cycle from a command to its first row, 2 if clipped. Throughput: a row a cycle, less one a command.
+    Latency: 2 cycles from a command to its first row, 4 if clipped. Throughput: a row a cycle, less two a command.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class GridRows(wiring.Component):
         current, begun, origin, following = (Signal(place, name=name)
                                              for name in ("current", "begun", "origin", "following"))
         command = Signal.like(self.command.payload, name="walked")
-        active, step, last_column, last_row = Signal(), Signal(), Signal(), Signal()
+        active, fresh, step, last_column, last_row = (Signal() for _ in range(5))
 
         m.d.comb += [
             last_column.eq((current.columns == 1) & ~grid.plain), last_row.eq(current.rows == 1),
@@ -125,39 +125,39 @@ class GridRows(wiring.Component):
                                                       current.row + grid.window_row_step), current.row)),
             ]
         with m.If(self.command.valid & self.command.ready):
-            m.d.sync += [command.eq(self.command.payload), active.eq(1)]
-            with m.Switch(self.command.payload.start):
-                with m.Case(Start.AGAIN):
-                    m.d.sync += current.eq(begun)
-                with m.Case(Start.NEXT):
-                    m.d.sync += begun.eq(current)
-                with m.Default():
-                    m.d.sync += [current.eq(origin), begun.eq(origin)]
+            m.d.sync += [command.eq(self.command.payload), active.eq(1), fresh.eq(1)]
+            with m.If(self.command.payload.start == Start.NEXT):
+                m.d.sync += begun.eq(current)
+            with m.Elif(self.command.payload.start == Start.ORIGIN):
+                m.d.sync += begun.eq(origin)
+        with m.Elif(fresh):
+            m.d.sync += [current.eq(begun), fresh.eq(0)]
         with m.Elif(step):
             m.d.sync += [current.eq(following), command.rows.eq(command.rows - 1)]
             with m.If(command.rows == 1):
                 m.d.sync += active.eq(0)
 
-        # The row under way.
-        row = Signal(data.StructLayout({
-            "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1),
-            **({"row": ROW_SHAPE, "column": COLUMN_SHAPE} if self.clipped else {})}))
-        there, taken = Signal(), Signal()
-        m.d.comb += [step.eq(active & (~there | taken)), self.busy.eq(active | there)]
-        with m.If(step):
-            m.d.sync += [row.address.eq(current.address + command.offset), row.columns.eq(command.columns),
-                         row.last.eq(command.rows == 1)]
-            if self.clipped:
-                m.d.sync += [row.row.eq(current.row + command.kernel_row),
-                             row.column.eq(current.column + command.place)]
-        with m.If(~there | taken):
-            m.d.sync += there.eq(step)
-        o = self.o.payload
+        o, first = self.o.payload, Signal(address)
+        m.d.comb += first.eq(current.address + command.offset)
         if not self.clipped:
-            m.d.comb += [self.o.valid.eq(there), taken.eq(self.o.ready), o.address.eq(row.address),
-                         o.columns.eq(row.columns), o.last.eq(row.last)]
+            m.d.comb += [
+                self.o.valid.eq(active & ~fresh), step.eq(self.o.valid & self.o.ready), self.busy.eq(active),
+                o.address.eq(first), o.columns.eq(command.columns), o.last.eq(command.rows == 1),
+            ]
             return m
 
+        # The row under way.
+        row = Signal(data.StructLayout({
+            "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1), "row": ROW_SHAPE,
+            "column": COLUMN_SHAPE}))
+        there, taken = Signal(), Signal()
+        m.d.comb += [step.eq(active & ~fresh & (~there | taken)), self.busy.eq(active | there)]
+        with m.If(step):
+            m.d.sync += [row.address.eq(first), row.columns.eq(command.columns), row.last.eq(command.rows == 1),
+                         row.row.eq(current.row + command.kernel_row),
+                         row.column.eq(current.column + command.place)]
+        with m.If(~there | taken):
+            m.d.sync += there.eq(step)
         skip, left, before, inside = Signal(COLUMN_SHAPE), Signal(COLUMN_SHAPE), Signal(), Signal()
         m.d.comb += [
             skip.eq(-row.column), left.eq(grid.map_columns - row.column), before.eq(row.column < 0),
@@ -187,7 +187,7 @@ class RunWalk(wiring.Component):
         Stable during a walk.
     begin, start : In
         A walk begins, where ``start`` says.
-    size : In(1)
+    size : In(1), from the second cycle after ``begin`` on
         A piece of at most ``limit`` elements is wanted; from the next cycle on it has ``columns``.
     take : In(1)
         The piece is used up in this cycle.
@@ -214,7 +214,7 @@ class RunWalk(wiring.Component):
             "place": unsigned(ELEMENT_BITS), "kernel_row": unsigned(COUNT_BITS)})
         current, begun, origin, following = (Signal(at, name=name)
                                              for name in ("current", "begun", "origin", "following"))
-        ends, last_run = Signal(), Signal()
+        ends, last_run, fresh = Signal(), Signal(), Signal()
         m.d.comb += [
             origin.left.eq(runs.run), origin.runs.eq(runs.runs),
             last_run.eq(current.runs == 1),
@@ -237,11 +237,11 @@ class RunWalk(wiring.Component):
                          self.columns.eq(Mux((current.left < self.limit) & ~runs.plain, current.left, self.limit))]
         with m.If(self.take):
             m.d.sync += current.eq(following)
-        with m.If(self.begin), m.Switch(self.start):
-            with m.Case(Start.AGAIN):
-                m.d.sync += current.eq(begun)
-            with m.Case(Start.NEXT):
-                m.d.sync += begun.eq(current)
-            with m.Default():
-                m.d.sync += [current.eq(origin), begun.eq(origin)]
+        with m.If(fresh):
+            m.d.sync += current.eq(begun)
+        with m.If(self.begin & (self.start == Start.NEXT)):
+            m.d.sync += begun.eq(current)
+        with m.Elif(self.begin & (self.start == Start.ORIGIN)):
+            m.d.sync += begun.eq(origin)
+        m.d.sync += fresh.eq(self.begin)
         return m
