@@ -15,12 +15,12 @@ asked for when all its beats are there, so neither side of the memory ever waits
 are taken as fast as the memory allows, whatever the rest of the die does, so they never hold up a router for good.
 
 Order: packets are stored and added in the order in which they come. An add reads words only after all earlier
-writes to them have been answered: a small table keeps, for each of :data:`BLOCKS` sets of blocks of ``packet_words``, the
-number of the last packet that writes there, and from where to where those write that are not answered. An
-advance takes effect after the responses to all packets before it.
+writes to them have been answered: a small table keeps, for each of :data:`BLOCKS` sets of blocks of
+``packet_words``, the number of the last packet that writes there, and from where to where those write that are not
+answered. An advance takes effect after the responses to all packets before it.
 
-Throughput: a flit a cycle, two cycles a packet at least. Latency: last flit of a packet to its write request 3 cycles and
-one a flit; of an ADD 2 to its read request, and 7 and one a flit from the memory's first beat.
+Throughput: a flit a cycle, two cycles a packet at least. Latency: last flit of a packet to its write request 3
+cycles and one a flit; of an ADD 2 to its read request, and 7 and one a flit from the memory's first beat.
 """
 
 from itertools import pairwise
