@@ -28,7 +28,7 @@ PORTS = {
     "matrix": (["a_memory", "b_memory", "c_memory"], ["store_memory"]),
     "vector": (["load_memory"], ["store_memory"]),
     "collective": ([f"read_{block}" for block in BLOCKS], [f"write_{block}" for block in BLOCKS]),
-    "transfer": (["read"], ["write"]),
+    "transfer": (["read", "add_read"], ["write"]),
 }
 #: Random tasks of a run, and rows and columns of their buffers (which must fit the vector scratchpad).
 TASKS = {"matrix": (16, 19), "vector": (20, 12), "collective": (10, 19), "transfer": (60, 19)}
@@ -62,6 +62,10 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
 
     seeds = count(1000 * seed)
     patterns = (PATTERNS[pattern](number) for number in seeds)
+    if engine == "transfer":
+        dut.die.value, dut.dies.value = 0, 1
+        dut.limit.value = MEMORY_WORDS // TINY.beat_words
+        dut.send__ready.value, dut.receive__valid.value, dut.landed__ready.value = 0, 0, 1
     await cocotb_engine.reset(dut)
     schedulers, others = [], []
     for die, memory in enumerate(memories):
