@@ -19,6 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 
 class Head(data.Struct):
@@ -112,7 +113,7 @@ class InputBuffer(wiring.Component):
         pointers = data.ArrayLayout(unsigned(bits), classes)
         written, taken = Signal(pointers), Signal(pointers)
 
-        m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[],
+        m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[], attrs=UNCHECKED,
                                             depth=self._depth << len(self.select))
         write, read = flits.write_port(), flits.read_port()
         m.d.comb += [

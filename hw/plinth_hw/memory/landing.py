@@ -27,7 +27,6 @@ from itertools import pairwise
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
@@ -38,7 +37,17 @@ from plinth_hw.control.control import landing_fault_layout
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.slots import RUNS, SlotReader, buffer_beats, covered, log2, packet_words, place_bits, run_layout
+from plinth_hw.memory.slots import (
+    RUNS,
+    BlockQueue,
+    SlotReader,
+    buffer_beats,
+    covered,
+    log2,
+    packet_words,
+    place_bits,
+    run_layout,
+)
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
@@ -102,8 +111,8 @@ class Landing(wiring.Component):
         packet = data.StructLayout({
             "run": run_layout(parameters), "kind": PacketKind, "source": unsigned(parameters.die_bits),
             "last": unsigned(1), "dropped": unsigned(1)})
-        m.submodules.flits = flits = SyncFIFOBuffered(
-            width=32 * parameters.flit_words, depth=FLIT_PACKETS * packet_words(parameters) // parameters.flit_words)
+        m.submodules.flits = flits = BlockQueue(
+            32 * parameters.flit_words, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words)
         m.submodules.packets = packets = Queue(packet, 4)
         m.submodules.issued = issued = Queue(packet, RUNS)
         m.submodules.writes = writes = Queue(packet, RUNS)
@@ -116,7 +125,7 @@ class Landing(wiring.Component):
         self._write(m, writes, store, complete, freed, answered)
         return m
 
-    def _take(self, m: Module, flits: SyncFIFOBuffered, packets: Queue) -> None:
+    def _take(self, m: Module, flits: BlockQueue, packets: Queue) -> None:
         """Chooses a packet and takes it apart."""
         arrive, own, packet = self.arrive, self.own, packets.i.payload
         inside, turn, own_turn = Signal(), Signal(), Signal()
@@ -134,10 +143,10 @@ class Landing(wiring.Component):
             Cat(packet.kind).eq(Mux(own_turn, Cat(own.payload.kind), Cat(arrive.payload.kind))),
             packet.source.eq(Mux(own_turn, self.die, arrive.payload.source)),
             packet.last.eq(own_turn & own.payload.last),
-            takes.eq(valid & (flits.w_rdy | ~has_words) & (packets.i.ready | ~tail)),
+            takes.eq(valid & (flits.i.ready | ~has_words) & (packets.i.ready | ~tail)),
             packets.i.valid.eq(takes & tail),
-            flits.w_en.eq(takes & has_words),
-            flits.w_data.eq(Mux(own_turn, own.payload.data.as_value(), arrive.payload.data.as_value())),
+            flits.i.valid.eq(takes & has_words),
+            flits.i.payload.eq(Mux(own_turn, own.payload.data.as_value(), arrive.payload.data.as_value())),
             own.ready.eq(takes & own_turn), arrive.ready.eq(takes & ~own_turn),
         ]
         with m.If(takes):
@@ -178,7 +187,7 @@ class Landing(wiring.Component):
             self.fault.valid.eq(issues & beyond), self.fault.source.eq(packet.source),
         ]
 
-    def _combine(self, m: Module, flits: SyncFIFOBuffered, issued: Queue, reader: SlotReader,
+    def _combine(self, m: Module, flits: BlockQueue, issued: Queue, reader: SlotReader,
                  writes: Queue) -> tuple[Memory, Signal, Signal]:
         """Slots of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
         parameters = self._parameters
@@ -197,7 +206,7 @@ class Landing(wiring.Component):
         adders = [FloatAdder(FP32) for _ in range(flit_words)]
         for lane, adder in enumerate(adders):
             m.submodules[f"adder_{lane}"] = adder
-            m.d.comb += [adder.a.eq(reader.o.payload[lane]), adder.b.eq(flits.r_data.word_select(lane, 32))]
+            m.d.comb += [adder.a.eq(reader.o.payload[lane]), adder.b.eq(flits.o.payload.word_select(lane, 32))]
         shape = data.StructLayout({"valid": unsigned(1), "slot": unsigned(slot_bits), "ends": unsigned(1)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
@@ -211,9 +220,9 @@ class Landing(wiring.Component):
             slot.eq((first + made)[:log2(slots)]), ends.eq(last | (slot == slots - 1)),
             # Sums come out in order before words that are only stored.
             may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
-            step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.r_rdy
+            step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.o.valid
                     & (reader.o.valid | ~adds | packet.dropped)),
-            flits.r_en.eq(step),
+            flits.o.ready.eq(step),
             reader.o.ready.eq(step & adds & ~packet.dropped),
             finishes.eq(Mux(has_words, step & last, issued.o.valid & may_begin)),
             issued.o.ready.eq(finishes),
@@ -238,7 +247,7 @@ class Landing(wiring.Component):
         ]
         for number in range(slots):
             m.d.comb += slot_write.data[number].eq(
-                Mux(summed.valid, Cat(adder.o for adder in adders), flits.r_data))
+                Mux(summed.valid, Cat(adder.o for adder in adders), flits.o.payload))
         m.d.sync += place.eq(place + complete)
         return store, complete, freed
 

@@ -10,14 +10,17 @@ A beat has S = ``beat_words / flit_words`` slots. Beats are asked for only when 
 memory's read side never waits.
 """
 
+from typing import Any
+
 from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Queue
+from plinth_hw.comm.queue import Chain, Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Runs asked for but not yet given.
 RUNS = 16
@@ -58,6 +61,46 @@ def covered(words: data.View, unit: int) -> tuple:
     return words.address[bits:], end[bits:]
 
 
+class BlockQueue(wiring.Component):
+    """First in, first out, in block RAM: a payload taken in cycle t is offered from cycle t + 2.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Places; a power of two.
+
+    Members
+    -------
+    i, o : streams of ``shape``
+        In and out, one a cycle.
+    """
+
+    def __init__(self, shape: Any, depth: int):
+        self._shape = shape
+        self._depth = depth
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        # A place is read after the cycle in which it is written.
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[], attrs=UNCHECKED)
+        write, read = storage.write_port(), storage.read_port()
+        bits = log2(self._depth)
+        written, taken = Signal(bits + 1), Signal(bits + 1)
+        m.d.comb += [
+            self.i.ready.eq((written ^ taken) != self._depth),
+            write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(self.i.valid & self.i.ready),
+            read.addr.eq(taken[:bits]), read.en.eq((written != taken) & (~self.o.valid | self.o.ready)),
+            self.o.payload.eq(read.data),
+        ]
+        m.d.sync += [written.eq(written + write.en), taken.eq(taken + read.en)]
+        with m.If(read.en | self.o.ready):
+            m.d.sync += self.o.valid.eq(read.en)
+        return m
+
+
 class SlotReader(wiring.Component):
     """Reads runs of words.
 
@@ -75,7 +118,7 @@ class SlotReader(wiring.Component):
     o : Out stream of ``flit_words`` words
         Every slot that the run touches, in order.
 
-    Latency: command to request none, data to slot one cycle. Throughput: a slot a cycle.
+    Latency: command to request none, data to slot one cycle for each 16 of ``beats``. Throughput: a slot a cycle.
     """
 
     def __init__(self, parameters: DieParameters, beats: int):
@@ -95,7 +138,7 @@ class SlotReader(wiring.Component):
         first, count = covered(self.command.payload, flit_words)
         run_shape = data.StructLayout({"slot": unsigned(place_bits(slots)), "slots": unsigned(len(count))})
         m.submodules.runs = runs = Queue(run_shape, RUNS)
-        m.submodules.beats = queue = SyncFIFO(width=32 * beat_words, depth=self._beats)
+        m.submodules.beats = queue = Chain(unsigned(32 * beat_words), self._beats)
         room = Signal(range(self._beats + 1), init=self._beats)
         asks, pops = Signal(), Signal()
         request = self.port.request
@@ -106,7 +149,7 @@ class SlotReader(wiring.Component):
             self.command.ready.eq(asks),
             runs.i.valid.eq(asks),
             runs.i.payload.slot.eq(first[:log2(slots)]), runs.i.payload.slots.eq(count),
-            queue.w_data.eq(self.port.data.payload), queue.w_en.eq(self.port.data.valid),
+            queue.i.payload.eq(self.port.data.payload), queue.i.valid.eq(self.port.data.valid),
             self.port.data.ready.eq(1),
         ]
         m.d.sync += room.eq(room + pops - Mux(asks, beats, 0))
@@ -116,13 +159,13 @@ class SlotReader(wiring.Component):
         m.d.comb += [
             slot.eq((run.slot + given)[:log2(slots)]),
             last.eq(given + 1 == run.slots),
-            self.o.valid.eq(runs.o.valid & queue.r_rdy),
+            self.o.valid.eq(runs.o.valid & queue.o.valid),
             self.o.payload.as_value().eq(
-                Array(queue.r_data.word_select(place, 32 * flit_words) for place in range(slots))[slot]),
+                Array(queue.o.payload.word_select(place, 32 * flit_words) for place in range(slots))[slot]),
             takes.eq(self.o.valid & self.o.ready),
             runs.o.ready.eq(takes & last),
             pops.eq(takes & (last | (slot == slots - 1))),
-            queue.r_en.eq(pops),
+            queue.o.ready.eq(pops),
         ]
         with m.If(takes):
             m.d.sync += given.eq(Mux(last, 0, given + 1))
