@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.network import Network
+from plinth.model.routes import Link
 from plinth.training.session import Predictor, Reference
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
@@ -40,8 +41,9 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Arr
 
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
-                link_latency: int = 5, window: Window | None = None) -> tuple[Array, str]:
-    """Dies on the compiled co-simulation, joined in a ring, and the SHA-256 of their Verilog.
+                link_latency: int = 5, links: Iterable[Link] | None = None,
+                window: Window | None = None) -> tuple[Array, str]:
+    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog.
 
     Raises
     ------
@@ -56,7 +58,7 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     try:
         verilog = die_verilog(parameters)
         array = CosimArray(parameters, dies, memory_words, threads=threads, link_latency=link_latency,
-                           verilog=verilog, waves=waves)
+                           links=links, verilog=verilog, waves=waves)
     except ToolError as error:
         raise UserError(str(error)) from error
     except OSError as error:
