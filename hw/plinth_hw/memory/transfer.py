@@ -228,10 +228,10 @@ class TileWalk(wiring.Component):
         body, piece = self.body, self.piece.payload
         bits = self.parameters.address_bits
         reach = packet_words(self.parameters)
-        # First words of the plane, the row, and what is left of the row.
+        # First words of the plane and the row, the column that the piece begins in, and where that is.
         source_plane, source_row, source = Signal(bits), Signal(bits), Signal(bits)
         target_plane, target_row, target = Signal(bits), Signal(bits), Signal(bits)
-        columns, rows, planes = Signal(32), Signal(32), Signal(32)
+        column, left, rows, planes = Signal(32), Signal(32), Signal(32), Signal(32)
         list_address, list_rows, listed = Signal(bits), Signal(32), Signal()
         m.submodules.numbers = numbers = _RowNumbers(self.parameters)
         wiring.connect(m, wiring.flipped(self.index), numbers.flit)
@@ -242,7 +242,8 @@ class TileWalk(wiring.Component):
         m.d.comb += [
             listed.eq(body.gather | body.scatter),
             room.eq(reach - target[:log2(reach)]),
-            row_ends.eq(columns <= room), words.eq(Mux(row_ends, columns, room)),
+            source.eq(source_row + column), target.eq(target_row + column), left.eq(body.columns - column),
+            row_ends.eq(left <= room), words.eq(Mux(row_ends, left, room)),
             list_words.eq(Mux(list_rows < INDEX_WORDS, list_rows, INDEX_WORDS)),
             piece.source.eq(source), piece.run.address.eq(target), piece.run.words.eq(words),
             piece.use.eq(PieceUse.TILE), piece.last.eq(row_ends & (rows == 1) & (planes == 1)),
@@ -263,7 +264,6 @@ class TileWalk(wiring.Component):
                              rows.eq(body.rows)]
                 m.next = "ROW"
             with m.State("ROW"):
-                m.d.sync += [source.eq(source_row), target.eq(target_row), columns.eq(body.columns)]
                 m.d.comb += [piece.source.eq(list_address), piece.run.address.eq(0), piece.run.words.eq(list_words),
                              piece.use.eq(PieceUse.INDEX)]
                 with m.If((list_rows != 0) & numbers.room):
@@ -282,16 +282,16 @@ class TileWalk(wiring.Component):
                 m.next = "INDEXED"
             with m.State("INDEXED"):
                 with m.If(body.gather):
-                    m.d.sync += source.eq(source_plane + product)
+                    m.d.sync += source_row.eq(source_plane + product)
                 with m.Else():
-                    m.d.sync += target.eq(target_plane + product)
+                    m.d.sync += target_row.eq(target_plane + product)
                 m.next = "PIECES"
             with m.State("PIECES"):
                 m.d.comb += self.piece.valid.eq(1)
                 with m.If(self.piece.ready):
-                    m.d.sync += [source.eq(source + words), target.eq(target + words), columns.eq(columns - words)]
+                    m.d.sync += column.eq(column + words)
                     with m.If(row_ends):
-                        m.d.sync += [source_row.eq(source_row + body.source_row_stride),
+                        m.d.sync += [column.eq(0), source_row.eq(source_row + body.source_row_stride),
                                      target_row.eq(target_row + body.destination_row_stride), rows.eq(rows - 1)]
                         m.next = "ROW"
                         with m.If(rows == 1):
