@@ -151,7 +151,9 @@ class Control(wiring.Component):
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
             self.irq.eq(registers.done | errors.error),
 
-            watchdog.limit.eq(registers.watchdog), watchdog.progress.eq(scheduler.progress),
+            watchdog.limit.eq(registers.watchdog),
+            # Tiles of other dies land without a task.
+            watchdog.progress.eq(scheduler.progress | self.words_written.any()),
             watchdog.active.eq(scheduler.running & ~errors.halted),
         ]
         with m.If(scheduler.start):
