@@ -136,10 +136,10 @@ def test_every_die_hears_of_an_error() -> None:
         driver = Driver(rtl, program, memory_words=MEMORY_WORDS, links=array.directed())
         with pytest.raises(DieError, match=r"die 5: task 'bad' at word 0x[0-9a-f]+ stopped with BAD_OPERAND"):
             driver.step(0)
-        for number, die in enumerate(rtl.dies):
+        for number, device in enumerate(rtl.dies):
             if number != 5:
-                assert die.read_register(Register.ERROR_CODE) == ErrorCode.REMOTE.value
-                assert die.read_register(Register.ERROR_INFO) >> 16 == 5
+                assert device.read_register(Register.ERROR_CODE) == ErrorCode.REMOTE.value
+                assert device.read_register(Register.ERROR_INFO) >> 16 == 5
 
 
 def test_a_link_without_latency_is_refused() -> None:
