@@ -259,6 +259,8 @@ class VectorFunction(enum.Enum, shape=unsigned(3)):
     EXPONENTIAL = 0
     #: 1 / x.
     RECIPROCAL = 1
+    #: Hyperbolic tangent.
+    TANH = 2
 
 
 #: Regions of a vector program.

@@ -7,14 +7,14 @@
 
 Eleven register stages, no stall. A function is a table of quadratics in :mod:`plinth_hw.isa.functions`
 and a way to reduce its argument: EXPONENTIAL multiplies by log2(e) and splits into a power of two and
-the table's argument; RECIPROCAL hands the fraction on and computes the exponent. Further functions are
-a table, an entry here and one in the golden model ``golden/function.py``, which this unit equals bit for
-bit.
+the table's argument; RECIPROCAL hands the fraction on and computes the exponent; TANH aligns the fraction to
+the segments of its binade. Further functions are a table, an entry here and one in the golden model
+``golden/function.py``, which this unit equals bit for bit.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -25,6 +25,7 @@ from plinth_hw.isa.functions import (
     C0_BITS,
     C1_BITS,
     C2_BITS,
+    ENTRY_BITS,
     LOG2E,
     LOG2E_BITS,
     OFFSET_BITS,
@@ -32,8 +33,15 @@ from plinth_hw.isa.functions import (
     QUADRATIC_SHIFT,
     SEGMENT_BITS,
     TABLES,
+    TANH_BLOCKS,
+    TANH_DIFFERENCE,
+    TANH_LOWEST,
+    TANH_SEGMENTS,
+    TANH_TWO,
+    TANH_ZERO,
     VALUE_BITS,
     coefficients,
+    first_entry,
 )
 from plinth_hw.isa.tasks import VectorFunction
 
@@ -54,6 +62,10 @@ class _Context(data.Struct):
     nan: unsigned(1)
     infinite: unsigned(1)
     zero: unsigned(1)
+    #: TANH: the value has two bits above the point, and ``exponent`` is that of the upper one.
+    wide: unsigned(1)
+    #: An argument so small that TANH is the argument; the value is then aligned to the upper bit.
+    tiny: unsigned(1)
 
 
 class FunctionUnit(wiring.Component):
@@ -81,21 +93,35 @@ class FunctionUnit(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        context, table_number, turns = self._reduce(m)
-        value, context, power = self._interpolate(m, turns, table_number, context)
+        context, code, turns, fraction = self._reduce(m)
+        value, context, power = self._interpolate(m, turns, code, fraction, context)
         self._round(m, value, context, power)
         return m
 
-    def _reduce(self, m: Module) -> tuple[Any, Any, Any]:
-        """Stages 1 to 4: the argument of the table, with a power of two above it."""
+    def _tanh_block(self, fraction: Any, exponent: Any) -> Any:
+        """Distance and code of TANH's block, for exponents that have one."""
+        # The low bits of their exponents tell the binades apart.
+        binades = len(TANH_SEGMENTS)
+        index = Cat(fraction[22], exponent[:binades.bit_length() - 1])
+        assert 1 << len(index) == 2 * binades
+        words = [0] * (2 * binades)
+        for (power, half), block in TANH_BLOCKS.items():
+            words[(127 + power) % binades << 1 | half] = SEGMENT_BITS - block.bits | block.code << 3
+        return Array(Const(word, 11) for word in words)[index]
+
+    def _reduce(self, m: Module) -> tuple[Any, Any, Any, Any]:
+        """Stages 1 to 4: the argument of the table, with a power of two above it; the code that makes an entry's
+        number of it; and the fraction where TANH adds it."""
         fraction, exponent, sign = self.i[:23], self.i[23:31], self.i[31]
         is_reciprocal = Signal()
+        is_tanh = Signal()
         subnormal = Signal()
         special = Signal()
         context_1, context_2, context_3, context_4 = (
             Signal(_Context, name=f"context_{stage}", reset_less=True) for stage in range(1, 5))
         m.d.comb += [
             is_reciprocal.eq(self.function == VectorFunction.RECIPROCAL),
+            is_tanh.eq(self.function == VectorFunction.TANH),
             subnormal.eq(exponent == 0), special.eq(exponent == 255),
         ]
         # 1: products with log2(e); the fraction of a subnormal moved up by one or two.
@@ -104,7 +130,14 @@ class FunctionUnit(wiring.Component):
         product_high = Signal(24 + LOG2E_BITS + 1 - _LOW_BITS, reset_less=True)
         normal = Signal(23, reset_less=True)
         distance = Signal(6, reset_less=True)
-        reciprocal_1 = Signal(reset_less=True)
+        exponential_1 = Signal(reset_less=True)
+        difference = Signal(reset_less=True)
+        code_1 = Signal(8, reset_less=True)
+        code_2, code_3, code_4 = (
+            Signal(ENTRY_BITS, name=f"code_{stage}", reset_less=True) for stage in range(2, 5))
+        block = Signal(data.StructLayout({"distance": 3, "code": 8}), reset_less=True)
+        tanh_1, flat = Signal(reset_less=True), Signal(reset_less=True)
+        tiny, moved = Signal(), Signal()
         below = Signal(signed(10))
         large = Signal()
         first, second = fraction[22], fraction[21]
@@ -112,21 +145,29 @@ class FunctionUnit(wiring.Component):
             mantissa.eq(Cat(fraction, ~subnormal)),
             below.eq(_LARGEST - Cat(exponent[0] | subnormal, exponent[1:])),
             large.eq(below < 0),
+            moved.eq(subnormal & ~is_tanh), tiny.eq(exponent < 127 + TANH_LOWEST),
         ]
         m.d.sync += [
             product_low.eq(mantissa * (LOG2E & ((1 << _LOW_BITS) - 1))),
             product_high.eq(mantissa * (LOG2E >> _LOW_BITS)),
-            normal.eq(Mux(subnormal, Mux(first, fraction << 1, fraction << 2), fraction)),
-            distance.eq(Mux(is_reciprocal, 0, Mux(below > 63, 63, below[:6]))),
-            reciprocal_1.eq(is_reciprocal),
-            context_1.nan.eq(special & fraction.any()),
-            context_1.sign.eq(sign),
-            context_1.exponent.eq(Mux(
-                is_reciprocal, 253 - Mux(subnormal, Mux(first, 0, -1), exponent).as_signed(), 127)),
+            normal.eq(Mux(moved, Mux(first, fraction << 1, fraction << 2), fraction)),
+            distance.eq(Mux(below > 63, 63, below[:6])),
+            exponential_1.eq(~is_reciprocal & ~is_tanh),
+            difference.eq(is_tanh & (exponent <= 127 + TANH_DIFFERENCE)),
+            tanh_1.eq(is_tanh), block.eq(self._tanh_block(fraction, exponent)),
+            flat.eq(tiny | (Cat(fraction[22], exponent) > Cat(Const(0, 1), Const(127 + max(TANH_SEGMENTS), 8)))),
+            code_1.eq(Mux(subnormal, TANH_ZERO, TANH_TWO)),
+            context_1.nan.eq(special & fraction.any()), context_1.sign.eq(sign), context_1.exponent.eq(127),
+            context_1.zero.eq(0), context_1.infinite.eq(0),
+            context_1.wide.eq(is_tanh), context_1.tiny.eq(tiny),
         ]
         with m.If(is_reciprocal):
-            m.d.sync += [context_1.zero.eq(special),
-                         context_1.infinite.eq(subnormal & ~first & ~second)]
+            m.d.sync += [
+                context_1.zero.eq(special), context_1.infinite.eq(subnormal & ~first & ~second),
+                context_1.exponent.eq(253 - Mux(subnormal, Mux(first, 0, -1), exponent).as_signed()),
+            ]
+        with m.Elif(is_tanh), m.If(exponent < 127):
+            m.d.sync += context_1.exponent.eq(Cat(exponent[0] | subnormal, exponent[1:]))
         with m.Else():
             m.d.sync += [context_1.zero.eq(large & sign), context_1.infinite.eq(large & ~sign)]
         # 2: their sum, less the bits that no argument needs.
@@ -134,44 +175,53 @@ class FunctionUnit(wiring.Component):
         drop = LOG2E_BITS - VALUE_BITS - (_LARGEST - 150)
         reduced = Signal(len(product) - drop, reset_less=True)
         distance_2 = Signal(6, reset_less=True)
-        reciprocal_2 = Signal(reset_less=True)
+        exponential_2 = Signal(reset_less=True)
+        fraction_2, fraction_3, fraction_4 = (
+            Signal(23, name=f"fraction_{stage}", reset_less=True) for stage in (2, 3, 4))
         m.d.comb += product.eq(product_low + (product_high << _LOW_BITS))
         m.d.sync += [
-            reduced.eq(Mux(reciprocal_1, normal << (VALUE_BITS - 23), product[drop:])),
-            distance_2.eq(distance), reciprocal_2.eq(reciprocal_1), context_2.eq(context_1),
+            reduced.eq(Mux(exponential_1, product[drop:], normal << (VALUE_BITS - 23))),
+            distance_2.eq(Mux(exponential_1, distance, 0)), exponential_2.eq(exponential_1), context_2.eq(context_1),
+            code_2.eq(Mux(exponential_1, first_entry(VectorFunction.EXPONENTIAL),
+                          first_entry(VectorFunction.RECIPROCAL))),
+            fraction_2.eq(Mux(difference, normal, 0)),
         ]
-        # 3, 4: align, then the sign. Reciprocals keep theirs in the context.
+        with m.If(tanh_1):
+            m.d.sync += [
+                distance_2.eq(Mux(flat, 7, block.distance)),
+                code_2.eq(Mux(flat, code_1, block.code) | first_entry(VectorFunction.TANH)),
+            ]
+        # 3, 4: align, then the sign. Functions but EXPONENTIAL keep theirs in the context.
         coarse = Signal(len(reduced), reset_less=True)
         distance_3 = Signal(3, reset_less=True)
-        reciprocal_3 = Signal(reset_less=True)
-        reciprocal_4 = Signal(reset_less=True)
+        exponential_3 = Signal(reset_less=True)
         fine = Signal(len(reduced))
         negative = Signal()
         turns = Signal(signed(len(reduced) + 1), reset_less=True)
         m.d.comb += [
             fine.eq(coarse >> distance_3),
-            negative.eq(context_3.sign & ~reciprocal_3),
+            negative.eq(context_3.sign & exponential_3),
         ]
         m.d.sync += [
             coarse.eq(reduced >> Cat(Const(0, 3), distance_2[3:])), distance_3.eq(distance_2[:3]),
-            reciprocal_3.eq(reciprocal_2), context_3.eq(context_2),
+            exponential_3.eq(exponential_2), context_3.eq(context_2), code_3.eq(code_2), fraction_3.eq(fraction_2),
             turns.eq((fine ^ negative.replicate(len(turns))).as_signed() + negative),
-            reciprocal_4.eq(reciprocal_3), context_4.eq(context_3),
-            context_4.sign.eq(context_3.sign & reciprocal_3),
+            context_4.eq(context_3), code_4.eq(code_3), fraction_4.eq(fraction_3),
+            context_4.sign.eq(context_3.sign & ~exponential_3),
         ]
-        return context_4, reciprocal_4, turns
+        return context_4, code_4, turns, fraction_4
 
-    def _interpolate(self, m: Module, turns: Any, table_number: Any, context: Any) -> tuple[Any, Any, Any]:
+    def _interpolate(self, m: Module, turns: Any, code: Any, fraction: Any,
+                     context: Any) -> tuple[Any, Any, Any]:
         """Stages 5 to 9: the quadratic, with the context and the turns beside it."""
-        # One word an entry; the functions' tables lie one after another, by number.
+        # One word an entry; the functions' tables lie one after another.
         entry = data.StructLayout({"c0": unsigned(C0_BITS), "c1": signed(C1_BITS), "c2": unsigned(C2_BITS)})
-        rows = [dict(c._asdict()) for function in sorted(TABLES, key=lambda f: f.value)
-                for c in coefficients(function)]
+        rows = [dict(c._asdict()) for function in TABLES for c in coefficients(function)]
         m.submodules.table = table = Memory(shape=entry, depth=len(rows), init=rows)
         port = table.read_port()
         offset = turns[:OFFSET_BITS]
-        m.d.comb += port.addr.eq(Cat(turns[OFFSET_BITS:VALUE_BITS], table_number))
-        assert port.addr.shape().width == SEGMENT_BITS + len(table_number)
+        m.d.comb += port.addr.eq(turns[OFFSET_BITS:VALUE_BITS] ^ code)
+        assert port.addr.shape().width == len(code)
 
         stages = 5
         contexts = [context]
@@ -187,20 +237,25 @@ class FunctionUnit(wiring.Component):
             Signal(OFFSET_BITS, name=f"offset_{stage}", reset_less=True) for stage in (5, 6, 7))
         c0_6, c0_7, c0_8 = (Signal(C0_BITS, name=f"c0_{stage}", reset_less=True) for stage in (6, 7, 8))
         c1_6 = Signal(signed(C1_BITS), reset_less=True)
+        fraction_5, fraction_6 = (Signal(23, name=f"fraction_{stage}", reset_less=True) for stage in (5, 6))
+        bend = Signal(signed(C2_BITS + 1))
         quadratic = Signal(C2_BITS + OFFSET_BITS - QUADRATIC_DROP, reset_less=True)
         slope = Signal(signed(C1_BITS + 1), reset_less=True)
         low = Signal(signed(C1_BITS + 2 + _OFFSET_LOW_BITS), reset_less=True)
         high = Signal(signed(C1_BITS + 2 + OFFSET_BITS - _OFFSET_LOW_BITS), reset_less=True)
         linear = Signal(signed(C1_BITS + 2 + OFFSET_BITS))
         value = Signal(C0_BITS, reset_less=True)
-        m.d.comb += linear.eq(low + (high << _OFFSET_LOW_BITS))
+        m.d.comb += [
+            linear.eq(low + (high << _OFFSET_LOW_BITS)),
+            bend.eq(Cat(quadratic[QUADRATIC_SHIFT:], 0) ^ contexts[2].wide.replicate(len(bend))),
+        ]
         m.d.sync += [
-            offset_5.eq(offset),
+            offset_5.eq(offset), fraction_5.eq(fraction),
             # 6
             quadratic.eq(port.data.c2 * offset_5[QUADRATIC_DROP:]),
-            c0_6.eq(port.data.c0), c1_6.eq(port.data.c1), offset_6.eq(offset_5),
+            c0_6.eq(port.data.c0), c1_6.eq(port.data.c1), offset_6.eq(offset_5), fraction_6.eq(fraction_5),
             # 7
-            slope.eq(c1_6 + quadratic[QUADRATIC_SHIFT:]), c0_7.eq(c0_6), offset_7.eq(offset_6),
+            slope.eq(c1_6 + bend), c0_7.eq(c0_6 + (fraction_6 << (VALUE_BITS - 22))), offset_7.eq(offset_6),
             # 8
             low.eq(slope * offset_7[:_OFFSET_LOW_BITS]), high.eq(slope * offset_7[_OFFSET_LOW_BITS:]),
             c0_8.eq(c0_7),
@@ -215,10 +270,13 @@ class FunctionUnit(wiring.Component):
         exponent = Signal(signed(12))
         distance = Signal(signed(12))
         shift = Signal(5)
+        lower = Signal()
         m.d.comb += [
             exponent.eq(context.exponent + power),
             distance.eq(1 - exponent),
-            shift.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5]))),
+            lower.eq(context.wide & ~value[-1] & ~context.tiny),
+            # The exponent of a wide value is 1 at least, so that its distance is none.
+            shift.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5])) | (context.wide & ~lower)),
         ]
         kept, lost = shift_right_sticky(m, "round", value, shift, len(value))
         shifted = Signal(len(value), reset_less=True)
@@ -228,7 +286,8 @@ class FunctionUnit(wiring.Component):
                                      for name in ("zero", "infinite", "nan", "sign"))
         m.d.sync += [
             shifted.eq(kept), sticky.eq(lost),
-            field.eq(Mux(distance >= 0, 0, exponent - 1)),
+            # Less one, or less two.
+            field.eq(Mux(distance >= 0, 0, exponent + Cat(~lower, Const(-1, len(exponent) - 1)))),
             zero.eq(context.zero), nan.eq(context.nan), sign.eq(context.sign),
             infinite.eq(context.infinite | (exponent > 254)),
         ]

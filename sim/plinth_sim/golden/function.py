@@ -9,6 +9,13 @@ with |x| >= 128 taken as infinite. RECIPROCAL, x = (-1)^s 1.F 2^(E - 127)::
 
     1 / x = (-1)^s round(Y(F) * 2^(126 - E))                            (Y(F) = 2 / 1.F)
 
+TANH, x = (-1)^s 1.F 2^e with 2^-12 <= |x| < 12, in the block that F's upper bit and e choose::
+
+    T = floor(F 2^bits / 4),  segment.offset = T / 2^21
+    tanh(x) = (-1)^s round(Y * 2^min(e, 0) / 2)
+
+where up to e = -3 twice F is added to Y. Below that tanh(x) = x, above it is 1.
+
 Y is the table's quadratic, see ``plinth_hw.isa.functions``. The rounding is to nearest even, of the
 interpolated value, and covers subnormal results. The errors against the exact function, found by
 sweeps, stand in ``docs/vector.md``.
@@ -26,6 +33,7 @@ from plinth_hw.isa.functions import (
     OFFSET_BITS,
     QUADRATIC_DROP,
     QUADRATIC_SHIFT,
+    SEGMENT_BITS,
     VALUE_BITS,
 )
 from plinth_hw.isa.tasks import VectorFunction
@@ -52,18 +60,18 @@ def _columns(function: VectorFunction) -> tuple[Integers, Integers, Integers]:
     return table[:, 0], table[:, 1], table[:, 2]
 
 
-def _interpolate(function: VectorFunction, argument: Integers) -> Integers:
-    """Y of an argument with VALUE_BITS fraction bits."""
+def _interpolate(function: VectorFunction, argument: Integers, code: Integers | int = 0, bend: int = 0) -> Integers:
+    """Y of an argument with VALUE_BITS fraction bits; with ``bend`` -1 the quadratic term's complement is added."""
     c0, c1, c2 = _columns(function)
-    segment = argument >> OFFSET_BITS
+    segment = (argument >> OFFSET_BITS) ^ code
     offset = argument & ((1 << OFFSET_BITS) - 1)
-    slope = c1[segment] + ((c2[segment] * (offset >> QUADRATIC_DROP)) >> QUADRATIC_SHIFT)
+    slope = c1[segment] + (((c2[segment] * (offset >> QUADRATIC_DROP)) >> QUADRATIC_SHIFT) ^ bend)
     return c0[segment] + ((slope * offset) >> OFFSET_BITS)
 
 
-def _round(value: Integers, exponent: Integers) -> Integers:
-    """``value * 2^-VALUE_BITS * 2^(exponent - 127)`` as positive FP32 bits."""
-    shift = np.clip(1 - exponent, 0, _SHIFT_LARGEST)
+def _round(value: Integers, exponent: Integers, down: Integers | int = 0) -> Integers:
+    """``value * 2^(-VALUE_BITS - down) * 2^(exponent - 127)`` as positive FP32 bits."""
+    shift = np.clip(1 - exponent, 0, _SHIFT_LARGEST) + down
     kept = value >> shift
     sticky = (kept << shift) != value
     mantissa = kept >> _GUARD_BITS
@@ -100,7 +108,34 @@ def _reciprocal(sign: Integers, exponent: Integers, fraction: Integers) -> Integ
     return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
 
 
-_FUNCTIONS = {VectorFunction.EXPONENTIAL: _exponential, VectorFunction.RECIPROCAL: _reciprocal}
+@cache
+def _blocks() -> tuple[Integers, Integers]:
+    """Codes and bits of TANH's blocks, by exponent above the lowest and upper bit of the fraction."""
+    blocks = np.array([[functions.TANH_BLOCKS.get((exponent, half), (0, functions.TANH_TWO)) for half in (0, 1)]
+                       for exponent in sorted(functions.TANH_SEGMENTS)], dtype=np.int64)
+    return blocks[..., 1], blocks[..., 0]
+
+
+def _tanh(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
+    codes, bits = _blocks()
+    binade = exponent - 127 - functions.TANH_LOWEST
+    half = fraction >> 22
+    tiny = binade < 0
+    one = (binade >= len(codes)) | ((binade == len(codes) - 1) & (half == 1))
+    inside = np.clip(binade, 0, len(codes) - 1)
+    argument = (fraction << (VALUE_BITS - 23)) >> (SEGMENT_BITS - bits[inside, half])
+    argument = np.where(tiny | one, 0, argument)
+    code = np.where(one | (tiny & (exponent > 0)), functions.TANH_TWO,
+                    np.where(tiny, functions.TANH_ZERO, codes[inside, half]))
+    value = _interpolate(VectorFunction.TANH, argument, code, -1)
+    value += np.where(exponent - 127 <= functions.TANH_DIFFERENCE, fraction << (VALUE_BITS - 22), 0)
+    below = (value >> (VALUE_BITS + 1) == 0) & ~tiny
+    result = _round(value, np.clip(exponent, 1, 127) - below, 1 - below) | (sign << 31)
+    return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
+
+
+_FUNCTIONS = {VectorFunction.EXPONENTIAL: _exponential, VectorFunction.RECIPROCAL: _reciprocal,
+              VectorFunction.TANH: _tanh}
 
 
 def evaluate(function: VectorFunction, values: Bits) -> Bits:

@@ -217,7 +217,7 @@ def unfit(change: str, good: dict[str, Any]) -> list[int]:
         words[PROGRAM_BASE] |= 31
         return words
     elif change == "unknown function":
-        program[0] = {"op": VectorOp.FUNCTION, "dst": 0, "a": 0, "b": 2}
+        program[0] = {"op": VectorOp.FUNCTION, "dst": 0, "a": 0, "b": len(VectorFunction)}
     elif change == "lost dimension":
         program[0]["dst"] = 1
     elif change == "reduction of nothing":
