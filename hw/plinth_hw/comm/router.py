@@ -375,10 +375,8 @@ class _LinkRoom:
             holder.has(index), credits.any(), credits >= self._needed(number, enters))
 
     def _needed(self, number: int, enters: bool) -> int:
-        """Free places downstream that a packet of a class waits for; collectives have no bubble rule."""
-        if number == self._parameters.transfer_class:
-            return packet_flits(self._parameters) * (1 + enters)
-        return 1 + enters if number == 0 else 1
+        """Free places downstream that a packet of a class waits for: the bubble rule."""
+        return (packet_flits(self._parameters) if number else 1) * (1 + enters)
 
     def sent(self, sends: Value, classes: Value, grant: Value, sources: list[int], tail: Value) -> None:
         m = self._m

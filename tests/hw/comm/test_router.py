@@ -83,14 +83,13 @@ class Traffic:
     opens: int = 0
 
 
-def packets(rng, dies, die, count, longest=6, to=None, advances=True):
+def packets(rng, dies, die, count, to=None, advances=True):
     """``count`` packets a class for random other dies; fields as they must arrive."""
     flits = [deque() for _ in range(CLASSES)]
     for number in range(CLASSES):
         for packet in range(count):
             target = (die + to) % dies if to else (die + int(rng.integers(1, dies))) % dies
-            most = min(longest, LONGEST) if number == TRANSFER else longest
-            length = int(rng.integers(1, most + 1)) if number else 1
+            length = int(rng.integers(1, LONGEST + 1)) if number else 1
             kinds = [PacketKind.STORE, PacketKind.ADD, *[PacketKind.ADVANCE] * (advances and length == 1)]
             kind = kinds[rng.integers(len(kinds))]
             for place in range(length):
@@ -263,7 +262,7 @@ def test_classes_are_apart():
 def test_rate(rate):
     """A stream of flits gets the rate of the link, no more and no less."""
     count = 40
-    flits = [deque(), *packets(np.random.default_rng(7), 2, 0, count, longest=8, advances=False)[1:]]
+    flits = [deque(), *packets(np.random.default_rng(7), 2, 0, count, advances=False)[1:]]
     total = sum(len(f) for f in flits)
     bench = Bench(2, [Traffic(flits), Traffic([deque() for _ in range(CLASSES)])], rate).check()
     busy = np.array([ports[0][0] > 0 for ports in bench.ports])
@@ -288,35 +287,33 @@ def test_bubble(dies, hops):
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
 
 
-def only_transfers(rng, dies, die, count, **options):
-    """Transfer packets alone, as long as they may be; options as of :func:`packets`."""
-    mine = packets(rng, dies, die, count, longest=LONGEST, **options)
-    return [*(deque() for _ in range(TRANSFER)), mine[TRANSFER]]
+def only(number, rng, dies, die, count, **options):
+    """Packets of one class alone; options as of :func:`packets`."""
+    mine = packets(rng, dies, die, count, **options)
+    return [mine[other] if other == number else deque() for other in range(CLASSES)]
 
 
+@pytest.mark.parametrize("number", [1, TRANSFER])
 @pytest.mark.parametrize(("dies", "hops", "opens"), [(4, 2, 0), (4, 2, 500), (4, 3, 500), (6, 3, 500)])
-def test_transfers_across_a_ring(dies, hops, opens):
+def test_data_across_a_ring(dies, hops, opens, number):
     """All dies send more than the ring holds across it, all the same way round, and take nothing at first: without
     the bubble rule every buffer fills with packets that wait for the next one."""
     rng = np.random.default_rng(dies + hops)
-    traffic = [Traffic(only_transfers(rng, dies, die, 30, to=hops), opens=opens) for die in range(dies)]
+    traffic = [Traffic(only(number, rng, dies, die, 30, to=hops), opens=opens) for die in range(dies)]
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
 
 
 @pytest.mark.parametrize(("name", "seed", "opens"), [("torus-2x4", 2, 300), ("full-4", 3, 300)])
 def test_other_arrays(name, seed, opens):
-    """Random packets to random dies by the shortest ways, transfers most of all. Collectives go one hop."""
+    """Random packets to random dies by the shortest ways, transfers most of all."""
     array = ARRAYS[name]
     dies, links = array.dies, array.directed()
     table = routes_of(links, dies)
     rng = np.random.default_rng(seed)
     traffic = []
     for die in range(dies):
-        flits = packets(rng, dies, die, 6, longest=LONGEST)
-        for number in range(1, TRANSFER):
-            flits[number] = deque(packets(rng, dies, die, 10, to=(links[0][2] - links[0][0]) % dies)[number]
-                                  if name == "full-4" else ())
-        flits[TRANSFER].extend(only_transfers(rng, dies, die, 16)[TRANSFER])
+        flits = packets(rng, dies, die, 6)
+        flits[TRANSFER].extend(only(TRANSFER, rng, dies, die, 16)[TRANSFER])
         traffic.append(Traffic(flits, opens=opens))
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: table[die][to] or 0, seed=seed, links=links).check()
 
@@ -324,7 +321,7 @@ def test_other_arrays(name, seed, opens):
 def test_transfers_use_the_whole_link():
     """Packets of full length from one die to the next follow each other at the link's rate."""
     rng = np.random.default_rng(9)
-    flits = only_transfers(rng, 2, 0, 200, advances=False)
+    flits = only(TRANSFER, rng, 2, 0, 200, advances=False)
     total = len(flits[TRANSFER])
     bench = Bench(2, [Traffic(flits), Traffic([deque() for _ in range(CLASSES)])], Fraction(15, 16)).check()
     busy = np.array([ports[0][0] > 0 for ports in bench.ports])
