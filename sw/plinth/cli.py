@@ -7,6 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from rich.text import Text
 
 from plinth import backends
 from plinth.errors import UserError
+from plinth.model.array import ARRAYS, Array
+from plinth.model.array_file import load_array
 from plinth.model.network_file import load_network
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.isa.parameters import PRESETS
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "train_step_utilisation", "ring_efficiency",
@@ -32,6 +35,8 @@ PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joi
 DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
+#: Epochs of networks that need more: 97% for every seed that was tried.
+MORE_EPOCHS = {"digits-cnn": 30}
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -83,10 +88,29 @@ def _preset(machine: str | None, number_format: str) -> str:
     return machine
 
 
+def _array(name: str | None, dies: int | None, machine: str | None, number_format: str) -> Array:
+    """The array of a training run, with the preset that was asked for."""
+    if name is None:
+        dies = 4 if dies is None else dies
+        if dies not in DIES:
+            raise UserError(f"--dies must be one of {', '.join(map(str, DIES))}, not {dies}")
+        return replace(ARRAYS[f"ring-{dies}"], preset=_preset(machine, number_format))
+    array = load_array(name)
+    if dies is not None and dies != array.dies:
+        raise UserError(f"--dies {dies} does not fit array {array.name!r}, which has {array.dies}; leave --dies out")
+    return replace(array, preset=_preset(array.preset if machine is None else machine, number_format))
+
+
 @cli.command()
 @click.argument("network", default="digits-mlp")
-@click.option("--dies", type=int, default=4, show_default=True, help="dies in the ring: 1, 2, 4 or 8")
-@click.option("--epochs", type=click.IntRange(1, 10_000), default=EPOCHS, show_default=True)
+@click.option("--dies", type=int, help="dies of a ring: 1, 2, 4 or 8; default: 4")
+@click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="a plan that `plinth plan --out` wrote, instead of a planner")
+@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+              help="an .npz file with arrays x and y, instead of the digits")
+@click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=BATCH, show_default=True)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), default=RATE, show_default=True,
@@ -95,7 +119,7 @@ def _preset(machine: str | None, number_format: str) -> str:
 @click.option("--format", "number_format", type=click.Choice(["fp32", "mixed"]), default="fp32",
               show_default=True, help="FP32, or FP16 products with FP32 sums")
 @click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
-@click.option("--preset", "machine", help="die preset; default: ndp-demo")
+@click.option("--preset", "machine", help="die preset; default: the array's, or ndp-demo")
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
@@ -104,23 +128,25 @@ def _preset(machine: str | None, number_format: str) -> str:
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
-def train(network: str, dies: int, machine: str | None, number_format: str, memory_mib: int,
-          waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
-    """Train NETWORK on the digits; every weight is compared with the golden model after every step."""
+def train(network: str, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
+          epochs: int | None, machine: str | None, number_format: str, memory_mib: int, waves: str | None,
+          out: Path | None, as_json: bool, **options: Any) -> None:
+    """Train NETWORK (a name or a file); every weight is compared with the golden model after every step."""
     from plinth.report.picture import draw
     from plinth.report.table import training_table
     from plinth.training.job import JobOptions, run_job, write_json
 
-    if dies not in DIES:
-        raise UserError(f"--dies must be one of {', '.join(map(str, DIES))}, not {dies}")
+    if planner is not None and plan_file is not None:
+        raise UserError("--planner and --plan both say how layers are split; leave one of them out")
+    array = _array(array_name, dies, machine, number_format)
     if not math.isfinite(options["rate"]):
         raise UserError(f"--rate must be a finite number, not {options['rate']}")
     if waves is not None and options["device"] == "golden":
         raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
     out = out or backends.build_root() / "train"
-    job = JobOptions(network=load_network(network), parameters=preset(_preset(machine, number_format)),
-                     dies=dies, memory_words=memory_mib << 18, window=_window(waves, out, dies), out=out,
-                     **options)
+    job = JobOptions(network=load_network(network), array=array, planner=planner or "data", plan=plan_file,
+                     epochs=epochs or MORE_EPOCHS.get(network, EPOCHS), memory_words=memory_mib << 18,
+                     window=_window(waves, out, array.dies), out=out, **options)
     console = Console(stderr=as_json)
     one_line = Column(no_wrap=True)
     with Progress(TextColumn("step {task.completed}/{task.total}", table_column=one_line),
@@ -137,7 +163,8 @@ def train(network: str, dies: int, machine: str | None, number_format: str, memo
                 live.start_task(line)
                 return
             cycles += result.cycles
-            state = f"loss {result.loss:.4f} accuracy {result.accuracy:.1%}"
+            right = "" if result.accuracy is None else f" accuracy {result.accuracy:.1%}"
+            state = f"loss {result.loss:.4f}{right}"
             live.update(line, advance=1, state=f"epoch {result.epoch + 1} {state}", cycles=cycles)
             if not console.is_terminal and (result.step == 0 or live.tasks[line].completed == total):
                 done = int(live.tasks[line].completed)
@@ -275,7 +302,6 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     import json
 
-    from plinth.model.array_file import load_array
     from plinth.plan.plan import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan

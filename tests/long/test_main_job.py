@@ -22,7 +22,7 @@ def test_the_main_job(dies: int, number_format: str, tmp_path: Path) -> None:
     assert report["bit_exact"] is True
     assert report["test_accuracy"] >= 0.95
     assert report["gradient_error"] < (1e-4 if number_format == "fp32" else 0.1)
-    assert sum(sum(ports) for ports in report["link_bytes"]) == report["link_bytes_predicted"]
+    assert sum(report["injected_bytes"]) == report["injected_bytes_predicted"]
     if (dies, number_format) == (4, "fp32"):
         text = README.read_text(encoding="utf-8")
         for line in figures.training_lines(report):

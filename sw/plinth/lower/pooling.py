@@ -15,8 +15,9 @@ place adds up what it gets, taps ascending (which is windows descending), and is
     maximum   rest_0 = dy;  r_u = rest_u where y - x_u > 0, else +0;  share_u = rest_u - r_u;  rest_(u+1) = r_u
     mean      share_u = dy FP32(1 / n)
 
-so the first largest tap gets the error: of equal ones in a window the leftmost, of those the topmost. A store into an FP16 map rounds to FP16; with taps in several tasks that may
-happen between the shares of a place, never between the terms of a mean.
+so the first largest tap gets the error: of equal ones in a window the leftmost, of those the topmost. A store into an
+FP16 map rounds to FP16; with taps in several tasks that may happen between the shares of a place, never between the
+terms of a mean.
 
 A direction is a map seen as [outer, place, inner] with inner elements contiguous: down has outer = images,
 inner = columns times channels; across has outer = images times rows, inner = channels. A task takes a 2-D strided

@@ -11,6 +11,7 @@ from plinth.errors import UserError
 from plinth.lower.builder import STATIC_BASE, Buffer, GraphBuilder
 from plinth.lower.places import Part, Tensor
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
+from plinth.plan.partition import Exchange
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
 
@@ -90,7 +91,8 @@ class StepBuilder:
                 if inner is None:
                     continue
                 tiles[other] += turn != 0
-                self._copy(f"{name}[{other}]", die, source.parts[die].view(source.buffers[die], inner), other,
+                self._copy(f"{name}[{other}]" if turn else f"{name}.own", die,
+                           source.parts[die].view(source.buffers[die], inner), other,
                            target.parts[other].view(target.buffers[other], inner), counter)
         for die, count in enumerate(tiles):
             if count:
@@ -144,6 +146,13 @@ class StepBuilder:
                 rest.insert(0, place)
             found.append(rest)
         return found
+
+
+def transfer_name(exchange: Exchange) -> str:
+    """How the tasks of an exchange are called, up to the receiver's number in brackets."""
+    what = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
+            ("bprop", "copy"): "spread"}[exchange.phase, exchange.kind]
+    return f"{exchange.layer}.{what}" + (f".{exchange.consumer}" if exchange.consumer else "")
 
 
 def rows_of(buffer: Buffer, start: int, count: int) -> Buffer:

@@ -42,6 +42,7 @@ from plinth.lower.places import LayerWeights, Tensor, WeightSlice
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.stages import Stage, stages
 from plinth.lower.step import StepBuilder
+from plinth.model.array import Array
 from plinth.model.layers import Dense, MaxPool, Relu
 from plinth.model.network import Network
 from plinth.plan.graph import DP
@@ -114,6 +115,19 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         **{field.name: getattr(base, field.name) for field in fields(base)},
         weights=weights["parameters"], gradients=weights["gradients"], inputs=flow.inputs, targets=flow.targets,
         predictions=flow.predictions, maps=_maps(lowered))
+
+
+def check_array(array: Array) -> None:
+    """Refuse an array that no dies can form.
+
+    Raises
+    ------
+    UserError
+        If it has switches without dies.
+    """
+    if array.switches:
+        raise UserError(f"array {array.name!r} is an {array.topology} with {array.switches} switches without dies: it "
+                        "can be planned for and simulated, not lowered; choose a ring, a torus or a full array")
 
 
 def _check(plan: Plan, found: Sequence[Stage], half: bool) -> None:

@@ -19,7 +19,7 @@ def training_lines(report: dict[str, Any]) -> list[str]:
         f"| largest relative error of a gradient, against float64 | {report['gradient_error']:.1e} |",
         f"| cycles a step | {report['cycles_per_step']:,.0f} |",
         f"| matrix utilisation over the whole run | {report['matrix_utilisation']:.1%} |",
-        f"| bytes on the links, counted (as many as planned) | {sum(map(sum, report['link_bytes'])):,} |",
+        f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |",
     ]
 
 

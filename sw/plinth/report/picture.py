@@ -18,10 +18,13 @@ def draw(path: Path, report: dict[str, Any]) -> None:
     figure, axes = plt.subplots(3 if report["timeline"] else 1, 1, layout="constrained",
                                 figsize=(9, 9 if report["timeline"] else 3.5), squeeze=False)
     title = f"{report['network']} on {report['dies']} x {report['preset']} ({report['device']})"
-    figure.suptitle(f"{title}: test accuracy {report['test_accuracy']:.1%}")
+    accuracy = report["test_accuracy"]
+    result = f"loss {report['test_loss']:.3g}" if accuracy is None else f"accuracy {accuracy:.1%}"
+    figure.suptitle(f"{title}: test {result}")
     loss = axes[0, 0]
     loss.plot(range(1, report["steps"] + 1), report["losses"], color="#1f4e79", linewidth=1.2)
-    loss.set(xlabel="step", ylabel="cross-entropy (nats)", yscale="log", title="training loss")
+    loss.set(xlabel="step", ylabel="squared error" if accuracy is None else "cross-entropy (nats)", yscale="log",
+             title="training loss")
     loss.grid(True, which="both", alpha=0.25)
     if report["timeline"]:
         _cycles(axes[1, 0], report)

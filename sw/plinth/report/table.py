@@ -12,12 +12,16 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
     exact = {True: "every weight of every die, every step", False: "NO: RTL and golden model differ",
              None: "not compared (the golden model itself ran)"}[report["bit_exact"]]
     cycles = f"{report['cycles']:,} ({report['cycles_per_step']:,.0f} a step)" if report["cycles"] else "none"
+    if report["cycles"] and report["cycles_per_step_predicted"] is not None:
+        cycles += f", {report['cycles_per_step_predicted']:,.0f} a step predicted"
     rows = [
         ("network", f"{report['network']}, {report['parameters']:,} parameters"),
-        ("array", f"{report['dies']} x {report['preset']}, {report['device']}"),
+        ("array", f"{report['array']}: {report['dies']} x {report['preset']}, {report['device']}"),
+        ("planner", report["planner"]),
         ("steps", f"{report['steps']} of batch {report['batch']}"),
         ("training loss", f"{report['train_loss']:.4f}"),
-        ("test accuracy", f"{report['test_accuracy']:.2%}"),
+        ("test accuracy", "no classes" if report["test_accuracy"] is None else f"{report['test_accuracy']:.2%}"),
+        ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
         ("gradient error", f"{report['gradient_error']:.2e} against float64"),
         ("cycles", cycles),
@@ -27,13 +31,14 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         rows += [
             ("speed", f"{report['die_cycles_per_second']:,.0f} die-cycles a second"),
             ("matrix utilisation", f"{report['matrix_utilisation']:.1%}"),
-            ("link traffic", f"{sum(map(sum, report['link_bytes'])):,} bytes, "
-                             f"{report['link_bytes_predicted']:,} predicted"),
+            ("bytes sent", f"{sum(report['injected_bytes']):,}, {report['injected_bytes_predicted']:,} predicted; "
+                           f"{sum(map(sum, report['link_bytes'])):,} on links"),
         ]
     for name, text in rows:
         table.add_row(f"[bold]{name}[/bold]", text)
     console.print(table)
     if report["cycles"]:
+        _layers(console, report)
         engines = Table(title="engine cycles, all dies", title_justify="left")
         for heading in ("engine", "tasks", "busy", "wait operands", "wait room", "wait memory", "words"):
             engines.add_column(heading, justify="left" if heading == "engine" else "right")
@@ -41,3 +46,19 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
             engines.add_row(name, *(f"{values[key]:,}" for key in (
                 "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
         console.print(engines)
+
+
+def _layers(console: Console, report: dict[str, Any]) -> None:
+    """Words that each layer sent in a step, and how they differ from the plan's."""
+    if report["dies"] == 1:
+        return
+    layers = Table(title="words of a step, all dies", title_justify="left")
+    for heading in ("layer", "splits", "transfers", "reduction", "beyond the plan"):
+        layers.add_column(heading, justify="left" if heading in ("layer", "splits") else "right")
+    for layer in report["layers"]:
+        entries = layer["transfers"] + ([layer["reduction"]] if layer["reduction"] else [])
+        beyond = sum(entry["words_counted"] - entry["words_predicted"] for entry in entries)
+        layers.add_row(layer["layer"], " ".join(layer["splits"]),
+                       f"{sum(entry['words_counted'] for entry in layer['transfers']):,}",
+                       f"{layer['reduction']['words_counted']:,}" if layer["reduction"] else "-", f"{beyond:,}")
+    console.print(layers)

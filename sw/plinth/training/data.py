@@ -1,36 +1,132 @@
-"""The handwritten digits that scikit-learn ships, split once and for all."""
+"""Samples: the handwritten digits that scikit-learn ships, split once and for all, or a user's own."""
 
+import zipfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
+from plinth.errors import UserError
+from plinth.model.layers import SoftmaxCrossEntropy
+from plinth.model.network import Network
+
 #: Samples for training; the rest is for testing.
 TRAINING_SAMPLES = 1437
 #: Seed of the split, which does not depend on the run's seed.
 SPLIT_SEED = 0
+#: Share of a user's samples that is kept for testing.
+TEST_SHARE = 0.2
+#: Largest file of samples, in bytes, also when unpacked.
+MAXIMUM_BYTES = 1 << 32
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Features as FP32 ``[samples, features]``, labels as integers."""
+    """Features as FP32 ``[samples, features]``, a map's as row, column, channel; labels as integers ``[samples]``,
+    or targets as FP32 ``[samples, outputs]``."""
 
     train_x: NDArray[np.float32]
-    train_y: NDArray[np.int64]
+    train_y: NDArray[Any]
     test_x: NDArray[np.float32]
-    test_y: NDArray[np.int64]
+    test_y: NDArray[Any]
+    #: Number of classes; 0 for targets.
     classes: int
 
     def targets(self, samples: NDArray[np.int64]) -> NDArray[np.float32]:
-        """One-hot classes of training samples."""
+        """One-hot classes, or targets, of training samples."""
+        if not self.classes:
+            return self.train_y[samples]
         return np.eye(self.classes, dtype=np.float32)[self.train_y[samples]]
 
 
 def digits() -> Dataset:
     """1,797 real 8x8 digits, pixels scaled to 0..1, split 1,437 to 360 after a fixed shuffle."""
     bunch = load_digits()
-    x, y = (bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64)
+    return _divided((bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64), TRAINING_SAMPLES, 10)
+
+
+def _divided(x: NDArray[np.float32], y: NDArray[Any], training: int, classes: int) -> Dataset:
     order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
-    train, test = order[:TRAINING_SAMPLES], order[TRAINING_SAMPLES:]
-    return Dataset(x[train], y[train], x[test], y[test], 10)
+    train, test = order[:training], order[training:]
+    return Dataset(x[train], y[train], x[test], y[test], classes)
+
+
+def load_data(path: Path, network: Network) -> Dataset:
+    """Samples of an ``.npz`` file, for a network: arrays ``x`` and ``y``. A fifth, always the same, is for testing.
+
+    ``x`` is ``[samples, features]`` or ``[samples, channels, rows, columns]`` as the network's input (maps of one
+    channel may leave it out), real and finite.
+    ``y`` holds class numbers ``[samples]`` for softmax-cross-entropy, ``[samples, outputs]`` for mean-squared-error.
+    The file is untrusted: no pickled objects, limited size.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read or does not fit the network.
+    """
+    try:
+        if path.stat().st_size > MAXIMUM_BYTES:
+            raise UserError(f"{path}: larger than {MAXIMUM_BYTES} bytes; give fewer samples")
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAXIMUM_BYTES:
+                raise UserError(f"{path}: unpacks to more than {MAXIMUM_BYTES} bytes; give fewer samples")
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in ("x", "y") if name not in file]
+            if missing:
+                raise UserError(f"{path}: has no array {missing[0]!r}; save it with numpy.savez(path, x=..., y=...)")
+            x, y = file["x"], file["y"]
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
+        raise UserError(f"{path}: damaged or not an .npz file of plain arrays ({error}); save it with numpy.savez"
+                        ) from error
+    return _fitted(x, y, network, str(path))
+
+
+def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str) -> Dataset:
+    wanted = tuple(network.input)
+    shapes = [wanted, wanted[1:]] if len(wanted) == 3 and wanted[0] == 1 else [wanted]
+    if x.dtype.kind not in "fiub" or x.shape[1:] not in shapes:
+        raise UserError(f"{where}: x must be real numbers of shape [samples, {', '.join(map(str, wanted))}] for "
+                        f"network {network.name!r}, not {x.dtype} {list(x.shape)}")
+    if len(x) != len(y) or len(x) < 2:
+        raise UserError(f"{where}: x has {len(x)} samples and y {len(y)}; give as many of both, at least 2")
+    values = x.astype(np.float32).reshape(len(x), *wanted)
+    if len(wanted) == 3:
+        values = values.transpose(0, 2, 3, 1)
+    flat = np.ascontiguousarray(values.reshape(len(x), -1))
+    outputs, classes = network.output.elements, 0
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        if y.dtype.kind not in "iu" or y.ndim != 1 or y.min() < 0 or y.max() >= outputs:
+            raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not {y.dtype} "
+                            f"{list(y.shape)}" + (f" from {y.min()} to {y.max()}" if y.dtype.kind in "iu" else ""))
+        y, classes = y.astype(np.int64), outputs
+    else:
+        if y.dtype.kind not in "fiub" or y.shape[1:] != (outputs,):
+            raise UserError(f"{where}: y must be real numbers of shape [samples, {outputs}], not {y.dtype} "
+                            f"{list(y.shape)}")
+        y = y.astype(np.float32)
+    for name, array in (("x", flat), ("y", y)):
+        if not np.isfinite(array).all():
+            raise UserError(f"{where}: {name} has values that are not finite; mend or drop those samples")
+    return _divided(flat, y, len(x) - max(1, round(TEST_SHARE * len(x))), classes)
+
+
+def check_data(dataset: Dataset, network: Network, where: str) -> None:
+    """Refuse samples that do not fit a network.
+
+    Raises
+    ------
+    UserError
+        Naming both sizes.
+    """
+    inputs, outputs = network.input.elements, network.output.elements
+    given = dataset.classes or dataset.train_y.shape[1]
+    if inputs != dataset.train_x.shape[1] or outputs != given or (
+            bool(dataset.classes) != isinstance(network.loss, SoftmaxCrossEntropy)):
+        raise UserError(f"network {network.name!r} takes {inputs} inputs and gives {outputs} outputs to its "
+                        f"{network.loss.kind}; {where} have {dataset.train_x.shape[1]} and {given}"
+                        f"{' classes' if dataset.classes else ''}; give --data with fitting samples")

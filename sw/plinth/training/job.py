@@ -11,14 +11,16 @@ from typing import Any
 from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.errors import UserError
-from plinth.lower.training import lower_training
+from plinth.lower.training import check_array, lower_training
+from plinth.model.array import Array
 from plinth.model.network import Network
-from plinth.plan.plan import Plan
-from plinth.plan.planning import data_parallel
+from plinth.plan.graph import from_network
+from plinth.plan.plan import Plan, load_plan
+from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
-from plinth.training.data import Dataset, digits
-from plinth.training.session import Session, StepResult, accuracy, initial_parameters
-from plinth_hw.isa.parameters import DieParameters
+from plinth.training.data import Dataset, check_data, digits, load_data
+from plinth.training.layers import layer_report
+from plinth.training.session import Session, StepResult, accuracy, initial_parameters, loss_of
 from plinth_hw.isa.tasks import Engine
 
 
@@ -27,8 +29,12 @@ class JobOptions:
     """What the command line asks for."""
 
     network: Network
-    parameters: DieParameters
-    dies: int
+    #: Where to train, and what to split it by: a planner, or a plan's file.
+    array: Array
+    planner: str
+    plan: Path | None
+    #: Samples; None: the digits.
+    data: Path | None
     epochs: int
     batch: int
     rate: float
@@ -65,29 +71,29 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         For whatever the user can mend.
     """
     started = time.perf_counter()
-    network, parameters, dies = options.network, options.parameters, options.dies
-    dataset = digits()
-    inputs, classes = network.input.elements, network.output.elements
-    if inputs != dataset.train_x.shape[1] or classes != dataset.classes:
-        raise UserError(f"network {network.name!r} takes {inputs} inputs and gives {classes} classes; the "
-                        f"digits have {dataset.train_x.shape[1]} and {dataset.classes}")
+    network, array, dies = options.network, options.array, options.array.dies
+    parameters = array.die_parameters()
+    check_array(array)
+    dataset = digits() if options.data is None else load_data(options.data, network)
+    check_data(dataset, network, "the digits" if options.data is None else str(options.data))
     steps_per_epoch = len(dataset.train_x) // options.batch
     if steps_per_epoch < 1:
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
                         "samples; give a smaller --batch")
-    plan = data_parallel(network, dies=dies, batch=options.batch, chunk_words=parameters.chunk_words)
+    plan = _plan(options)
     program = lower_training(network, plan, parameters, rate=options.rate, steps=steps_per_epoch,
                              memory_words=options.memory_words)
     first_epoch, seed, start = _start(options)
     report_path = prepare_output(options.out)
+    links = array.directed()
     golden = Driver(backends.golden_array(parameters, dies, options.memory_words), program,
-                    memory_words=options.memory_words)
+                    memory_words=options.memory_words, links=links)
     digest = None
     if options.device == "cosim":
         say(f"building {dies} x {parameters.name} (cached after the first time)")
-        array, digest = backends.cosim_array(parameters, dies, options.memory_words,
-                                             threads=options.threads, window=options.window)
-        driver = Driver(array, program, memory_words=options.memory_words)
+        devices, digest = backends.cosim_array(parameters, dies, options.memory_words, threads=options.threads,
+                                               link_latency=array.link_latency, links=links, window=options.window)
+        driver = Driver(devices, program, memory_words=options.memory_words, links=links)
         golden_driver: Driver | None = golden
     else:
         driver, golden_driver = golden, None
@@ -118,6 +124,25 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                      setup=setup_seconds, cycles=driver.cycles - before)
     write_json(report_path, report)
     return JobResult(report, plan, session.losses)
+
+
+def _plan(options: JobOptions) -> Plan:
+    """The plan of the file, or that of the planner.
+
+    Raises
+    ------
+    UserError
+        If the plan is not for this network, batch and number of dies.
+    """
+    network, array = options.network, options.array
+    if options.plan is None:
+        return plan_network(network, array, planner=options.planner, batch=options.batch).plan
+    plan = load_plan(options.plan, from_network(network))
+    for what, found, wanted in (("dies", plan.dies, array.dies), ("batch", plan.batch, options.batch)):
+        if found != wanted:
+            raise UserError(f"{options.plan}: the plan is for {what} {found}, not {wanted}; give --{what} {found}, or "
+                            "make the plan again with `plinth plan`")
+    return plan
 
 
 def _start(options: JobOptions) -> tuple[int, int, checkpoint.Parameters]:
@@ -160,9 +185,9 @@ def write_json(path: Path, data: Any) -> None:
 def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, dataset: Dataset,
             digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
     """Everything measured; from counters and comparisons, never from estimates."""
-    dies, parameters = options.dies, options.parameters
+    dies, parameters = options.array.dies, options.array.die_parameters()
     steps = len(session.losses)
-    weights = session.parameters(driver)
+    outputs = backends.float64_predictor(options.network)(session.parameters(driver), dataset.test_x)
     engines: dict[str, dict[str, int]] = {}
     for die in range(dies):
         for engine, counters in driver.counters(die).items():
@@ -176,22 +201,27 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
     cosim = options.device == "cosim"
     return {
         "network": options.network.name, "parameters": options.network.parameters,
-        "preset": parameters.name, "device": options.device, "planner": plan.planner,
+        "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
         "dies": dies, "batch": options.batch, "rate": options.rate, "seed": seed, "epochs": options.epochs,
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
-        "test_accuracy": accuracy(
-            backends.float64_predictor(options.network)(weights, dataset.test_x), dataset.test_y),
+        "test_accuracy": accuracy(outputs, dataset.test_y) if dataset.classes else None,
+        "test_loss": loss_of(options.network, outputs, dataset.test_y),
         "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
         "compared_steps": session.compared_steps,
-        "gradient_error": session.gradient_error, "relu_kinks": session.kinks,
+        "gradient_error": session.gradient_error, "kinks": session.kinks,
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
+        "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
+            plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),
         "wall_seconds": wall, "setup_seconds": setup,
         "die_cycles_per_second": cycles * dies / wall if cosim and wall else None,
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
         "link_bytes": [[4 * words for words in ports] for ports in links],
-        "link_bytes_predicted": 4 * steps * plan.words,
+        "injected_bytes": [4 * driver.injected_words(die) for die in range(dies)],
+        "injected_bytes_predicted": 4 * steps * plan.words,
+        "layers": layer_report(plan, driver if cosim and steps else None),
+        "plan": plan.to_data(),
         "verilog_sha256": digest,
         "losses": session.losses, "timeline": _timeline(driver) if cosim else [],
     }

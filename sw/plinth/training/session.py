@@ -56,6 +56,15 @@ def accuracy(predictions: NDArray[np.floating], y: NDArray[np.int64]) -> float:
     return float((predictions.argmax(axis=1) == y).mean())
 
 
+def loss_of(network: Network, outputs: NDArray[np.floating], y: NDArray[Any]) -> float:
+    """The network's loss, mean over samples, of what it reads; on the host in float64."""
+    values = outputs.astype(np.float64)
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        values = values - values.max(axis=1, keepdims=True)
+        return float(np.mean(np.log(np.exp(values).sum(axis=1)) - values[np.arange(len(y)), y]))
+    return float(np.mean((values - y) ** 2))
+
+
 @dataclass
 class StepResult:
     """What one step showed."""
@@ -63,7 +72,8 @@ class StepResult:
     epoch: int
     step: int
     loss: float
-    accuracy: float
+    #: None where there are no classes.
+    accuracy: float | None
     cycles: int
 
 
@@ -142,14 +152,19 @@ class Session:
                 self._compare()
             if self.reference is not None:
                 self._check_gradients(before, batch)
-            labels = self.dataset.train_y[batch]
-            probabilities = self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
-            picked = probabilities[np.arange(len(batch)), labels].astype(np.float64)
-            loss = float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean())
+            loss, right = self._result(batch)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
-            right = probabilities.argmax(axis=1) == labels
-            yield StepResult(epoch, place, loss, float(right.mean()), cycles)
+            yield StepResult(epoch, place, loss, right, cycles)
+
+    def _result(self, batch: NDArray[np.int64]) -> tuple[float, float | None]:
+        """Loss and accuracy of a step, from what the array predicted."""
+        found = self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
+        targets = self.dataset.train_y[batch]
+        if not self.dataset.classes:
+            return float(np.mean((found.astype(np.float64) - targets) ** 2)), None
+        picked = found[np.arange(len(batch)), targets].astype(np.float64)
+        return (float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean()), accuracy(found, targets))
 
     def _compare(self) -> None:
         """Every weight of every die."""
@@ -171,9 +186,7 @@ class Session:
         """Largest relative error of a layer's gradient, summed over dies, against the reference."""
         assert self.reference is not None
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
-        targets = (self.dataset.train_y[batch] if isinstance(self.network.loss, SoftmaxCrossEntropy) else
-                   self.dataset.targets(batch))
-        expected, kinks = self.reference(before, self.dataset.train_x[batch], targets, decided)
+        expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)
         self.kinks += kinks
         for found, wanted in zip(self._gradients(), expected, strict=True):
             error = float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), np.finfo(float).tiny))

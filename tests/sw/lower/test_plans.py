@@ -7,6 +7,7 @@ from tests.support.networks import random_plan, trainable_network
 from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
@@ -18,9 +19,12 @@ MEMORY_WORDS = 1 << 20
 
 def random_data(network: Network, batch: int, generator: np.random.Generator) -> Dataset:
     x = generator.standard_normal((batch, network.input.elements)).astype(np.float32)
-    classes = network.output.elements
-    y = generator.integers(0, classes, batch)
-    return Dataset(x, y, x, y, classes)
+    outputs = network.output.elements
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        y = generator.integers(0, outputs, batch)
+        return Dataset(x, y, x, y, outputs)
+    wanted = generator.standard_normal((batch, outputs)).astype(np.float32)
+    return Dataset(x, wanted, x, wanted, 0)
 
 
 def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, TrainingProgram]:

@@ -1,0 +1,46 @@
+"""What a step moved and took, layer by layer: predicted by the plan, counted by the dies' completion records."""
+
+from collections import defaultdict
+from typing import Any
+
+from plinth.driver.driver import Driver
+from plinth.lower.step import transfer_name
+from plinth.plan.graph import LOSS
+from plinth.plan.plan import Plan
+from plinth_hw.isa.tasks import Engine
+
+
+def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:
+    """For each layer its splits, transfers and reduction with words, and matrix cycles of the last step.
+
+    Without a driver nothing is counted.
+    """
+    words: dict[str, int] = defaultdict(int)
+    cycles: dict[str, int] = defaultdict(int)
+    for die in range(plan.dies) if driver else ():
+        assert driver is not None
+        spent: dict[str, int] = defaultdict(int)
+        for record in driver.records(die):
+            name = record.task.split("[")[0]
+            if record.engine in (Engine.TRANSFER, Engine.COLLECTIVE):
+                words[name] += record.payload_words
+            elif record.engine is Engine.MATRIX:
+                spent[name.rpartition(".")[0]] += record.end - record.start
+        for name, count in spent.items():
+            cycles[name] = max(cycles[name], count)
+    found = []
+    for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
+        if node.kind == LOSS:
+            continue
+        transfers = [{"phase": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
+                      "words_predicted": one.words,
+                      "words_counted": words[transfer_name(one.exchange)] if driver else None}
+                     for one in plan.transfers if one.exchange.layer == node.name]
+        reduction = next((one for one in plan.reductions if one.layer == node.name), None)
+        found.append({
+            "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
+            "reduction": None if reduction is None else {
+                "words_predicted": reduction.words,
+                "words_counted": words[f"{node.name}.all_reduce"] if driver else None},
+            "matrix_cycles": cycles[node.name] if driver and node.weighted else None})
+    return found
