@@ -8,14 +8,14 @@ NETWORKS = (
     perceptron("digits-mlp", (64, 128, 64, 10)),
     # Wide last layers, so that splitting their weights pays while convolutions stay data-parallel.
     Network(name="digits-cnn", input=Shape((1, 8, 8)), layers=(
-        Convolution(name="conv1", channels=16, kernel=(3, 3), padding=(1, 1)),
+        Convolution(name="conv1", channels=8, kernel=(3, 3), padding=(1, 1)),
         Relu(name="relu1"),
         MaxPool(name="pool1", kernel=(2, 2), stride=(2, 2)),
-        Convolution(name="conv2", channels=32, kernel=(3, 3), padding=(1, 1)),
+        Convolution(name="conv2", channels=20, kernel=(3, 3), padding=(1, 1)),
         Relu(name="relu2"),
         MaxPool(name="pool2", kernel=(2, 2), stride=(2, 2)),
         Flatten(name="flatten"),
-        Dense(name="fc1", outputs=256),
+        Dense(name="fc1", outputs=384),
         Relu(name="relu3"),
         Dense(name="fc2", outputs=10),
         SoftmaxCrossEntropy(name="loss"),
