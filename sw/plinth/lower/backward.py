@@ -1,13 +1,13 @@
 """bprop and updateGrad of a training step; the order of operations stands in :mod:`plinth.lower.training`."""
 
 from plinth.lower import activation, pooling
-from plinth.lower.convolution import FeatureMap
+from plinth.lower.convolution import images_of
 from plinth.lower.forward import Flow, Forward, LoweredStage, column_sum
 from plinth.lower.places import Tensor
 from plinth.lower.stages import ACTIVATIONS, Follower
-from plinth.lower.step import rows_of
+from plinth.lower.step import folded, rows_of
 from plinth.lower.vector import VectorProgram
-from plinth.model.layers import Join
+from plinth.model.layers import Join, Sigmoid
 from plinth_hw.isa.tasks import VectorOp
 
 
@@ -36,6 +36,7 @@ class Backward:
             for follower, source, target in reversed(own):
                 error = self._follow(made, follower, source, target, error)
             error = self._own(made, error)
+            self.step.release()
         if stage.node.weighted:
             self._weighted(made, error)
         else:
@@ -77,31 +78,46 @@ class Backward:
         middle_error, rest = self.step.like(f"{layer.name}.middle_error", middle), self.step.like(
             f"{layer.name}.rest", target)
         for die, part in enumerate(source.parts):
-            if not part.words:
-                continue
-            whole, between, small = (height, width), (down, width), (down, across)
-            maps = [FeatureMap(tensor.buffers[die], *size) for tensor, size in (
-                (source, whole), (middle, between), (target, small), (error, small), (middle_error, between),
-                (found, whole), (rest, small))]
-            for suffix, program in pooling.backward(layer, parameters, *maps):  # type: ignore[arg-type]
-                self.step.vector(die, f"{layer.name}.backward_{suffix}", program)
+            for strip, (start, count) in enumerate(self.step.stage_strips(made.stage, part.samples)
+                                                   if part.words else ()):
+                whole, between, small = (height, width), (down, width), (down, across)
+                maps = [images_of(tensor.buffers[die], start, count, *size) for tensor, size in (
+                    (source, whole), (middle, between), (target, small), (error, small), (middle_error, between),
+                    (found, whole), (rest, small))]
+                for suffix, program in pooling.backward(layer, parameters, *maps):  # type: ignore[arg-type]
+                    self.step.hold(die, strip, f"{layer.name}.backward_{suffix}.{start}", program)
         return found
 
     def _activate(self, name: str, follower: Follower | None, error: Tensor, output: Tensor, found: Tensor | None,
                   made: LoweredStage, *, bias: bool) -> None:
-        """``found`` = error back through an activation, and, with ``bias``, its column sums."""
+        """``found`` = error back through an activation, and, with ``bias``, its column sums.
+
+        Narrow maps are summed with several positions in a row; those sums are then added, positions ascending.
+        """
+        part = error.parts[0]
+        fold = self.step.folding(part.positions, part.channels) if bias and not self.step.half else 1
+        sums = self.step.place(f"{name}.sums", [(1, fold * part.channels) for part in error.parts]) if fold > 1 else []
+        regions = 1 if follower is None else 3 if isinstance(follower.layer, Sigmoid) else 2
         for die, (part, d) in enumerate(zip(error.parts, error.buffers, strict=True)):
-            for start, count in self.step.strips(part.rows, part.channels, 5, 4) if part.words else ():
-                program = VectorProgram(self.step.parameters, count, part.channels)
-                program.load("d", rows_of(d, start, count))
+            target = self.flow.bias(made.stage, die, "gradients", part) if bias else None
+            last = 0
+            for strip, start, count in self.flow.strips(made.stage, part, regions, 2 * bias, fold=fold):
+                last = strip
+                program = VectorProgram(self.step.parameters, count, fold * part.channels)
+                program.load("d", rows_of(folded(d, fold), start, count))
                 if follower is not None:
-                    program.load("y", rows_of(output.buffers[die], start, count))
+                    program.load("y", rows_of(folded(output.buffers[die], fold), start, count))
                     activation.backward(program, follower.layer, "d", "y")
-                if bias:
-                    column_sum(program, self.flow.bias(made.stage, die, "gradients", part), first=start == 0)
+                if target is not None:
+                    column_sum(program, sums[die] if sums else target, first=start == 0)
                 if found is not None:
-                    program.store("d", rows_of(found.buffers[die], start, count))
-                self.step.vector(die, f"{name}[{start}]", program)
+                    program.store("d", rows_of(folded(found.buffers[die], fold), start, count))
+                self.step.hold(die, strip, f"{name}[{start}]", program)
+            if sums and target is not None and part.words:
+                program = VectorProgram(self.step.parameters, fold, part.channels)
+                program.load("d", sums[die].part(sums[die].name, 0, fold, part.channels))
+                column_sum(program, target, first=True)
+                self.step.hold(die, last, f"{name}.sum", program)
 
     def _own(self, made: LoweredStage, error: Tensor) -> Tensor:
         """Error of a stage's sum: back through its first activation; with it the bias gradient, if it can be told."""
@@ -142,6 +158,7 @@ class Backward:
             error = whole
             if stage.node.bias:
                 self._activate(f"{stage.name}.bias", None, error, z, None, made, bias=True)
+                self.step.release()
         if stage.feeds[0] is not None:
             found = self.step.like(f"{stage.name}.input_error", x)
             self._errors[stage.number, 0] = found

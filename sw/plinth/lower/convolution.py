@@ -124,6 +124,13 @@ class FeatureMap:
         return {"offset": self.buffer.address + offset, "base": self.buffer.base}
 
 
+def images_of(buffer: Buffer, start: int, count: int, height: int, width: int) -> FeatureMap:
+    """Some images of a buffer."""
+    size = height * width
+    return FeatureMap(buffer.part(buffer.name, start * size * buffer.stride, count * size, buffer.columns,
+                                  buffer.stride), height, width)
+
+
 @dataclass(frozen=True)
 class Grid:
     """Positions of each image that a task, or several, compute: rows x columns of them."""

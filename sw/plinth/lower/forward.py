@@ -1,11 +1,11 @@
 """fprop of a training step, and its loss; the order of operations stands in :mod:`plinth.lower.training`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from plinth.lower import activation, pooling
 from plinth.lower.builder import Buffer
-from plinth.lower.convolution import FeatureMap
+from plinth.lower.convolution import images_of
 from plinth.lower.places import LayerWeights, Part, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
@@ -68,6 +68,16 @@ class Flow:
         return layer.buffers[die].part(layer.buffers[die].name,
                                        piece.weights + channels.first_channel - piece.first_output, 1,
                                        channels.channels)
+
+    def strips(self, stage: Stage, part: Part, regions: int, row_regions: int = 0, *,
+               fold: int = 1) -> Iterator[tuple[int, int, int]]:
+        """Number of the strip, first row and rows of the programs over a part of a stage, ``fold`` positions a row."""
+        found = self.step.stage_strips(stage, part.samples) if part.words else []
+        rows = part.positions // fold
+        for strip, (first, samples) in enumerate(found):
+            for start, count in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
+                                                 **({"pieces": 1} if len(found) > 1 else {})):
+                yield strip, first * rows + start, count
 
     def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products:
         """Matrix tasks of a stage on a die."""
@@ -210,6 +220,7 @@ class Forward:
             made.followed.append((made.activation, made.output, made.output))
         for follower in followers:
             self._follow(made, follower)
+        self.step.release()
 
     def _partials(self, made: LoweredStage, home: list[Part]) -> list[list[Buffer]]:
         """For each die the summands of its home, in die order."""
@@ -239,9 +250,7 @@ class Forward:
             total = self.step.like(f"{stage.name}.sum", output)
             sources = self.step.summed(f"{stage.name}.sum", sources, total, 4 - biased)
         for die, (part, buffer) in enumerate(zip(output.parts, output.buffers, strict=True)):
-            if not part.words:
-                continue
-            for start, count in self.step.strips(part.rows, part.channels, len(sources[die]) + 1, int(biased)):
+            for strip, start, count in self.flow.strips(stage, part, len(sources[die]), int(biased)):
                 program = VectorProgram(self.step.parameters, count, part.channels)
                 add_sources(program, [rows_of(source, start, count) for source in sources[die]])
                 if biased:
@@ -252,7 +261,7 @@ class Forward:
                 if made.activation is not None:
                     activation.forward(program, made.activation.layer, "z", "z")
                 program.store("z", rows_of(buffer, start, count))
-                self.step.vector(die, f"{stage.name}.output[{start}]", program)
+                self.step.hold(die, strip, f"{stage.name}.output[{start}]", program)
 
     def _follow(self, made: LoweredStage, follower: Follower) -> None:
         """A pool, or an activation that has its own program."""
@@ -261,12 +270,12 @@ class Forward:
         if isinstance(layer, ACTIVATIONS):
             target = self.step.like(name, source)
             for die, (part, x, y) in enumerate(zip(source.parts, source.buffers, target.buffers, strict=True)):
-                for start, count in self.step.strips(part.rows, part.channels, 2) if part.words else ():
+                for strip, start, count in self.flow.strips(made.stage, part, 1):
                     program = VectorProgram(self.step.parameters, count, part.channels)
                     program.load("z", rows_of(x, start, count))
                     activation.forward(program, layer, "z", "z")
                     program.store("z", rows_of(y, start, count))
-                    self.step.vector(die, f"{layer.name}.forward[{start}]", program)
+                    self.step.hold(die, strip, f"{layer.name}.forward[{start}]", program)
         else:
             _, height, width = follower.shape
             _, down, across = layer.output([follower.shape])
@@ -276,12 +285,12 @@ class Forward:
             target = self.step.tensor(name, sized[1], flow.plan.batch, source.channels)
             made.middles[layer.name] = middle
             for die, part in enumerate(source.parts):
-                if part.words:
-                    maps = (FeatureMap(source.buffers[die], height, width),
-                            FeatureMap(middle.buffers[die], down, width),
-                            FeatureMap(target.buffers[die], down, across))
+                for strip, (start, count) in enumerate(self.step.stage_strips(made.stage, part.samples)
+                                                       if part.words else ()):
+                    maps = [images_of(tensor.buffers[die], start, count, *size) for tensor, size in (
+                        (source, (height, width)), (middle, (down, width)), (target, (down, across)))]
                     for suffix, program in pooling.forward(layer, self.step.parameters, *maps):  # type: ignore[arg-type]
-                        self.step.vector(die, f"{layer.name}.{suffix}", program)
+                        self.step.hold(die, strip, f"{layer.name}.{suffix}.{start}", program)
         made.followed.append((follower, source, target))
 
     def _loss(self, made: LoweredStage) -> None:
@@ -304,7 +313,7 @@ class Forward:
         classes = isinstance(stage.layer, SoftmaxCrossEntropy)
         factor = flow.scale / flow.plan.batch * (1 if classes else 2 / node.input_elements)
         for die, part in enumerate(parts):
-            for start, count in self.step.strips(part.rows, part.channels, 3, 4) if part.words else ():
+            for start, count in self.step.strips(part.rows, part.channels, 3, 3) if part.words else ():
                 program = VectorProgram(self.step.parameters, count, part.channels)
                 program.load("z", rows_of(source.buffers[die], start, count))
                 program.load("t", rows_of(flow.targets.buffers[die], start, count))

@@ -10,16 +10,14 @@ from typing import Any
 
 from plinth.lower import convolution
 from plinth.lower.builder import Buffer, GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap
+from plinth.lower.convolution import ConvolutionShape, FeatureMap, images_of
 from plinth.lower.places import Part, WeightSlice
 from plinth.lower.stages import Stage
+from plinth.lower.step import image_strips
 from plinth.model.layers import Convolution
 from plinth.plan.cost.machine import interleave_m_log2
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, MatrixOperation
-
-#: Positions of the output map in a strip of a convolution, about.
-STRIP_POSITIONS = 512
 
 
 @dataclass(frozen=True)
@@ -78,9 +76,8 @@ class Products:
     def _maps(self, shape: ConvolutionShape, x: Buffer, z: Buffer, start: int, count: int
               ) -> tuple[FeatureMap, FeatureMap]:
         """Images of input and output maps."""
-        return tuple(FeatureMap(self._rows(buffer, start * height * width, count * height * width), height, width)
-                     for buffer, height, width in ((x, shape.height, shape.width),
-                                                   (z, shape.out_height, shape.out_width)))  # type: ignore[return-value]
+        return (images_of(x, start, count, shape.height, shape.width),
+                images_of(z, start, count, shape.out_height, shape.out_width))
 
     def fprop(self, x: Buffer, w: Buffer, z: Buffer) -> None:
         """``z = x w``."""
@@ -99,8 +96,7 @@ class Products:
                       [target.buffer])
 
     def _image_strips(self, shape: ConvolutionShape) -> Iterator[tuple[int, int]]:
-        images = max(1, STRIP_POSITIONS // (shape.out_height * shape.out_width))
-        return self._strips(self.z_part.samples, images)
+        return image_strips(self.z_part.samples, shape.out_height * shape.out_width)
 
     def bprop(self, dz: Buffer, w: Buffer, dx: Buffer) -> None:
         """``dx = dz w^T``."""

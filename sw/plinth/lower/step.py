@@ -10,13 +10,19 @@ from dataclasses import dataclass, field
 from plinth.errors import UserError
 from plinth.lower.builder import STATIC_BASE, Buffer, GraphBuilder
 from plinth.lower.places import Part, Tensor
+from plinth.lower.stages import POOLS, Stage
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.plan.partition import Exchange
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
 
-#: Strips that a die's part is cut into at most, unless the scratchpad asks for more.
+#: Strips that a die's part is cut into, unless the scratchpad asks for more or they get short.
 STRIPS = 8
+#: Groups of a row from which on the sum of columns takes no more cycles a row.
+SUMMED_GROUPS = 4
+#: Strips that images are cut into at least, if there are as many, and positions of a strip of more.
+IMAGE_STRIPS = 4
+STRIP_POSITIONS = 512
 #: Loads of a vector program that sums.
 _SUMMED = 4
 
@@ -31,6 +37,7 @@ class StepBuilder:
     half: bool
     builders: list[GraphBuilder] = field(default_factory=list)
     _counter: int = len(Engine)
+    _held: list[tuple[int, int, str, VectorProgram]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.builders = [GraphBuilder(self.parameters) for _ in range(self.dies)]
@@ -108,8 +115,10 @@ class StepBuilder:
         self.builders[die].add(name, Engine.TRANSFER, TransferOperation.COPY, body, reads=[source],
                                writes=[target] if other == die else [])
 
-    def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0) -> Iterator[tuple[int, int]]:
-        """First row and number of rows of the pieces in which a vector program does rows x columns.
+    def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0, *,
+               pieces: int = STRIPS) -> Iterator[tuple[int, int]]:
+        """First row and number of rows of the pieces in which a vector program does rows x columns: about
+        ``pieces``, or as many more as the scratchpad asks for.
 
         Raises
         ------
@@ -121,7 +130,7 @@ class StepBuilder:
         if most < 1:
             raise UserError(f"a layer of {columns} outputs does not fit the vector scratchpad of preset "
                             f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
-        step = min(most, max(2 * self.parameters.rows, -(-rows // STRIPS)))
+        step = min(most, max(2 * self.parameters.rows, -(-rows // pieces)))
         for start in range(0, rows, step):
             yield start, min(step, rows - start)
 
@@ -129,6 +138,28 @@ class StepBuilder:
         """Append a vector task."""
         self.builders[die].add(name, Engine.VECTOR, VectorOperation.PROGRAM, program.body(), reads=program.reads,
                                writes=program.writes)
+
+    def hold(self, die: int, strip: int, name: str, program: VectorProgram) -> None:
+        """A vector task for :meth:`release`."""
+        self._held.append((strip, die, name, program))
+
+    def release(self) -> None:
+        """Append what was held, strip by strip, so that a strip goes all its way before the next one starts."""
+        held, self._held = self._held, []
+        for _, die, name, program in sorted(held, key=lambda one: one[0]):
+            self.vector(die, name, program)
+
+    def stage_strips(self, stage: Stage, samples: int) -> list[tuple[int, int]]:
+        """First sample and number of samples of the strips of a stage: of whole images where pools follow."""
+        if not any(isinstance(follower.layer, POOLS) for follower in stage.followers):
+            return [(0, samples)] if samples else []
+        return list(image_strips(samples, stage.node.raw_elements // stage.node.output_channels))
+
+    def folding(self, positions: int, channels: int) -> int:
+        """Positions that column sums take as one row, so that a row has groups enough: a divisor of them."""
+        wide = [fold for fold in range(1, positions + 1) if positions % fold == 0 and
+                -(-fold * channels // self.parameters.beat_words) >= SUMMED_GROUPS]
+        return wide[0] if wide else 1
 
     def summed(self, name: str, sources: list[list[Buffer]], target: Tensor, keep: int) -> list[list[Buffer]]:
         """On each die, add sources in their order into ``target`` until ``keep`` are left; the sums come first."""
@@ -148,6 +179,13 @@ class StepBuilder:
         return found
 
 
+def image_strips(images: int, positions: int) -> Iterator[tuple[int, int]]:
+    """First image and number of images of the strips in which maps of so many positions are worked on."""
+    step = max(1, min(STRIP_POSITIONS // positions, -(-images // IMAGE_STRIPS)))
+    for start in range(0, images, step):
+        yield start, min(step, images - start)
+
+
 def transfer_name(exchange: Exchange) -> str:
     """How the tasks of an exchange are called, up to the receiver's number in brackets."""
     what = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
@@ -158,6 +196,13 @@ def transfer_name(exchange: Exchange) -> str:
 def rows_of(buffer: Buffer, start: int, count: int) -> Buffer:
     """Some rows of a buffer."""
     return buffer.part(f"{buffer.name}[{start}]", start * buffer.stride, count, buffer.columns, buffer.stride)
+
+
+def folded(buffer: Buffer, fold: int) -> Buffer:
+    """A dense buffer with ``fold`` rows in one."""
+    if fold == 1:
+        return buffer
+    return buffer.part(buffer.name, 0, buffer.rows // fold, fold * buffer.columns)
 
 
 def add_sources(program: VectorProgram, sources: Sequence[Buffer]) -> None:
