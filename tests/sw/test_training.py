@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.reports import assert_report_exact
 
 from plinth import cli
 
@@ -39,31 +40,12 @@ def test_every_weight_equals_the_golden_run(dies: int, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-def assert_exact(report: dict[str, Any]) -> None:
-    """RTL is golden, gradients are the network's, every layer moves the planned words."""
-    assert report["bit_exact"] is True
-    assert report["gradient_error"] < 1e-4
-    assert sum(report["injected_bytes"]) == report["injected_bytes_predicted"]
-    for layer in report["layers"]:
-        for entry in (*layer["transfers"], layer["reduction"]):
-            assert entry["words_counted"] == entry["words_predicted"], layer["layer"]
-
-
-@pytest.mark.parametrize("planner", [name for name in cli.PLANNER_NAMES if name != "exhaustive"])
-def test_the_convolutional_network_under_every_planner(planner: str, tmp_path: Path) -> None:
-    report = train(tmp_path, "digits-cnn", "--planner", planner, "--steps", "3")
-    assert report["compared_steps"] == 3
-    assert report["planner"] == planner
-    assert report["dies"] == 4
-    assert_exact(report)
-
-
 @pytest.mark.parametrize("array", ["full-4", "torus-2x4"])
 def test_other_arrays(array: str, tmp_path: Path) -> None:
     """Rings of members that are not neighbours, and transfers between any two dies."""
     report = train(tmp_path, "digits-mlp", "--array", array, "--planner", "hypar", "--steps", "2")
     assert report["array"] == array
-    assert_exact(report)
+    assert_report_exact(report)
 
 
 def test_a_users_own_network_samples_and_plan(tmp_path: Path) -> None:
@@ -89,7 +71,7 @@ layers:
     assert report["planner"] == "model"
     assert report["test_accuracy"] is None
     assert report["test_loss"] > 0
-    assert_exact(report)
+    assert_report_exact(report)
 
 
 def test_equal_seeds_give_equal_reports_on_any_number_of_threads(tmp_path: Path) -> None:

@@ -1,0 +1,20 @@
+"""The convolutional digits job on four demo dies, three steps under every planner."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.support.reports import assert_report_exact
+
+from plinth import cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo-dies")]
+
+
+@pytest.mark.parametrize("planner", [name for name in cli.PLANNER_NAMES if name != "exhaustive"])
+def test_three_steps(planner: str, tmp_path: Path) -> None:
+    cli.main(["train", "digits-cnn", "--planner", planner, "--batch", "32", "--steps", "3", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["compared_steps"] == 3
+    assert report["planner"] == planner
+    assert_report_exact(report)
