@@ -25,7 +25,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_sim.rtl.cosim import CosimError, Link
+from plinth_sim.rtl.cosim import CosimError
 from plinth_sim.rtl.pins import module_ports
 
 Words = npt.NDArray[np.uint32]
@@ -173,7 +173,8 @@ class CocotbArray:
         return cycles
 
 
-def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[Link], latency: int) -> str:
+def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[tuple[int, int, int, int]],
+                  latency: int) -> str:
     """Verilog of module ``array``: ``dies`` instances of ``top``, joined by links of ``latency`` registers.
 
     Every port of die d but clock, reset and links is a port ``die_d__<port>``; link inputs without a
