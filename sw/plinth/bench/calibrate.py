@@ -1,103 +1,339 @@
-"""Measures cycles of matrix and vector tasks on co-simulated dies, for the planners' cost tables.
+"""Measures cycles of tasks on co-simulated dies, for the planners' cost tables.
 
-Tasks run one after the other, each waiting for the one before, so that a task's record holds its time alone.
+A task is measured three times in a row, without anything between them but that all three wait for a copy before: the
+first gives the time of a task alone, the last the time that one more takes.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from plinth import backends
-from plinth.driver.driver import Driver
+from plinth.driver.driver import Driver, TaskRecord
 from plinth.errors import UserError
+from plinth.lower import convolution
 from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.convolution import ConvolutionShape, FeatureMap
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.vector import VectorProgram
 from plinth.model.files import dump_yaml
 from plinth.output import write_whole
-from plinth.plan.cost.machine import FOLDER, PROGRAMS, Calibration, interleave_m_log2
+from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration, interleave_m_log2
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import Engine, MatrixOperation, VectorOp, VectorOperation
+from plinth_hw.isa.tasks import (
+    CollectiveOperation,
+    Engine,
+    MatrixOperation,
+    TransferOperation,
+    UpdateOperation,
+    VectorFunction,
+    VectorOp,
+    VectorOperation,
+)
 
 #: Presets that are measured if none is named: those that the co-simulation runs in minutes.
 CALIBRATED = ("ndp-tiny", "ndp-demo", "ndp-demo-mixed", "ndp-bench")
 #: Memory of the die, in words.
-MEMORY_WORDS = 1 << 21
+MEMORY_WORDS = 1 << 22
+#: Equal tasks in a row.
+ROW = 3
+#: Words of the copy that a row waits for: long enough for the descriptors of the row to come meanwhile.
+BEFORE = 4096
 
 #: Transposes (of A, of B) of the products of fprop, bprop and updateGrad.
 TRANSPOSES = {"fprop": (False, False), "bprop": (False, True), "update": (True, False)}
+Measured = list[tuple[Any, ...]]
 
 
 def matrix_shapes(parameters: DieParameters) -> list[tuple[int, int, int]]:
     """m, n, k of the products that are measured: from a part of a tile to many tiles, short and long sums."""
     rows, columns = parameters.rows, parameters.columns
-    shapes = list(product((rows, 4 * rows + 3, 8 * rows), (columns + 2, 4 * columns, 8 * columns), (16, 64, 200)))
-    return [*shapes, (16 * rows, 16 * columns, 64), (2 * rows, 4 * columns, 1000)]
+    shapes = list(product((rows, 2 * rows, 8 * rows), (columns + 2, 4 * columns, 16 * columns), (16, 64, 200)))
+    return [*shapes, (16 * rows, 16 * columns, 64), (2 * rows, 4 * columns, 1000), (2 * rows, 32 * columns, 512)]
+
+
+def convolution_shapes(parameters: DieParameters) -> list[tuple[ConvolutionShape, int]]:
+    """Layers and images of the convolutions that are measured."""
+    wide = parameters.columns
+    sizes = [(8, 1, wide, 3, 8), (8, 1, 2 * wide, 3, 8), (8, 1, wide // 2, 3, 8), (4, wide, 2 * wide + 4, 3, 8),
+             (4, wide, wide, 3, 8), (4, wide // 2, 2 * wide, 3, 16), (4, wide // 4, 2 * wide + 4, 3, 16),
+             (4, wide, wide // 2 + 1, 3, 32), (4, wide, 2 * wide, 3, 32), (4, 2 * wide, 4 * wide, 3, 32),
+             (4, 2 * wide, 2 * wide, 3, 32), (4, 4 * wide, wide, 3, 8), (8, wide // 2, wide, 3, 8),
+             (8, wide, wide, 5, 4)]
+    return [(ConvolutionShape(height=size, width=size, inputs=inputs, outputs=outputs, kernel=(kernel, kernel),
+                              padding=(kernel // 2, kernel // 2)), images)
+            for size, inputs, outputs, kernel, images in sizes]
 
 
 def vector_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
     """Rows and columns of the vector programs that are measured."""
-    return list(product((2, 2 * parameters.rows, 8 * parameters.rows), (10, 64, 256)))
+    return [*product((2, 2 * parameters.rows, 8 * parameters.rows), (8, 10, 20, 64, 256)),
+            *product((16 * parameters.rows, 32 * parameters.rows), (2, 8, 10, 16, 20, 32))]
+
+
+def copy_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
+    """Rows and columns of the copies that are measured."""
+    return [(rows, columns) for rows, columns in product(
+        (4, 16 * parameters.rows, 64 * parameters.rows, 256 * parameters.rows), (2, 4, 8, 16, 32, 128))
+        if 4 * rows * columns <= MEMORY_WORDS // 16]
 
 
 @dataclass
 class _Session:
-    """One graph of tasks, each behind the other."""
+    """A graph of rows of tasks, each behind the one before; the same on every die."""
 
     parameters: DieParameters
+    dies: int
     builder: GraphBuilder = field(init=False)
+    #: For each row, the tasks of each of its members.
+    rows: list[list[list[int]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.builder = GraphBuilder(self.parameters)
-        shapes = matrix_shapes(self.parameters)
-        words = 2 * max(max(m, n, k) for m, n, k in shapes) * max(sorted((m, n, k))[1] for m, n, k in shapes)
-        self.places = [self.builder.allocate(name, 1, words) for name in "abc"]
+        words = MEMORY_WORDS // 16
+        self.source, self.other, *self.results = (
+            self.builder.allocate(name, 1, words) for name in ("source", "other", *(f"r{n}" for n in range(ROW))))
+        self.before = self.builder.allocate("before", 1, BEFORE)
 
-    def place(self, number: int, rows: int, columns: int, packed: bool = False) -> Buffer:
-        """A matrix in one of three places; tasks that use the same place wait for each other."""
-        beat = self.parameters.beat_words
+    def matrix(self, whole: Buffer, rows: int, columns: int, *, packed: bool = False, dense: bool = False) -> Buffer:
+        """A matrix in a place."""
         words = -(-columns // 2) if packed else columns
-        whole = self.places[number]
-        return Buffer(whole.name, whole.address, rows, columns, -(-words // beat) * beat, packed=packed)
+        beat = 1 if dense else self.parameters.beat_words
+        found = Buffer(whole.name, whole.address, rows, columns, -(-words // beat) * beat, packed=packed)
+        if found.words > whole.words:
+            raise ValueError(f"A matrix of {rows} x {columns} does not fit {whole.words} words")
+        return found
+
+    def row(self, add: Callable[[int], None], count: int = ROW) -> None:
+        """``count`` times the tasks that ``add`` adds for a number, behind a copy into their source."""
+        part = self.source.part(self.source.name, 0, 1, BEFORE)
+        self.builder.add("before", Engine.TRANSFER, TransferOperation.COPY, {
+            "source": self.before.pointer, "destination": part.pointer, "columns": BEFORE, "rows": 1, "planes": 1},
+            reads=[self.before], writes=[self.source])
+        found = []
+        for number in range(count):
+            first = len(self.builder._pending)
+            add(number)
+            found.append(list(range(first, len(self.builder._pending))))
+        self.rows.append(found)
 
     def product(self, operation: str, m: int, n: int, k: int) -> None:
-        """A matrix task."""
+        """Rows of GEMMs."""
         transpose_a, transpose_b = TRANSPOSES[operation]
         half = self.parameters.multiply_format == FP16
-        a = self.place(0, *((k, m) if transpose_a else (m, k)), packed=half)
-        b = self.place(1, *((n, k) if transpose_b else (k, n)), packed=half)
-        c = self.place(2, m, n)
-        self.builder.add(operation, Engine.MATRIX, MatrixOperation.GEMM, {
-            "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
-            "c_stride": c.stride, "m": m, "n": n, "k": k, "transpose_a": int(transpose_a),
-            "transpose_b": int(transpose_b), "interleave_m_log2": interleave_m_log2(self.parameters, m, n)},
-            reads=[a, b], writes=[c])
+        a = self.matrix(self.source, *((k, m) if transpose_a else (m, k)), packed=half)
+        b = self.matrix(self.other, *((n, k) if transpose_b else (k, n)), packed=half)
+
+        def add(number: int) -> None:
+            c = self.matrix(self.results[number], m, n)
+            self.builder.add(operation, Engine.MATRIX, MatrixOperation.GEMM, {
+                "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
+                "c_stride": c.stride, "m": m, "n": n, "k": k, "transpose_a": int(transpose_a),
+                "transpose_b": int(transpose_b), "interleave_m_log2": interleave_m_log2(self.parameters, m, n)},
+                reads=[a, b], writes=[c])
+        self.row(add)
+
+    def convolution(self, operation: str, shape: ConvolutionShape, images: int) -> tuple[int, int, int, int]:
+        """Rows of convolutions; m, n, k and run of the product."""
+        small, large = images * shape.out_height * shape.out_width, images * shape.height * shape.width
+        x, z, w = (large, shape.inputs), (small, shape.outputs), (shape.taps, shape.outputs)
+        places = {"fprop": (x, w, z), "bprop": (z, w, x), "update": (x, z, w)}[operation]
+        bodies: list[dict[str, Any]] = []
+
+        def add(number: int) -> None:
+            one, two, three = (self.matrix(place, *size, dense=True) for place, size in zip(
+                (self.source, self.other, self.results[number]), places, strict=True))
+
+            def out(buffer: Buffer) -> FeatureMap:
+                return FeatureMap(buffer, shape.out_height, shape.out_width)
+
+            def full(buffer: Buffer) -> FeatureMap:
+                return FeatureMap(buffer, shape.height, shape.width)
+
+            if operation == "fprop":
+                found = convolution.forward(shape, self.parameters, full(one), two, out(three))
+            elif operation == "bprop":
+                found = convolution.input_gradient(shape, self.parameters, out(one), two, full(three))
+            else:
+                found = convolution.weight_gradient(shape, self.parameters, full(one), out(two), three)
+            bodies[:] = found
+            for body in found:
+                self.builder.add(operation, Engine.MATRIX, MatrixOperation.CONVOLUTION, body, reads=[one, two],
+                                 writes=[three])
+        self.row(add)
+        run = shape.kernel[1] * (shape.outputs if operation == "bprop" else shape.inputs)
+        return sum(body["m"] for body in bodies), bodies[0]["n"], bodies[0]["k"], run
 
     def program(self, name: str, rows: int, columns: int) -> bool:
-        """A vector task, as in lowering; False if it does not fit the scratchpad."""
-        program = VectorProgram(self.parameters, rows, columns)
-        x, other, result = (self.place(number, rows, columns) for number in range(3))
-        row = self.place(1, 1, columns)
-        program.load("x", x)
-        if name == "forward":
-            program.load("b", row, "row")
-            program.run(VectorOp.ADD, "x", "x", "b")
-            program.run(VectorOp.RELU, "x", "x")
-        else:
-            program.load("a", other)
-            program.run(VectorOp.RELU_MASK, "x", "x", "a")
-            program.run(VectorOp.SUM, "sum", "x", shape="row")
-            program.store("sum", row)
-        program.store("x", result)
-        try:
-            body = program.body()
-        except UserError:
-            return False
-        self.builder.add(name, Engine.VECTOR, VectorOperation.PROGRAM, body, reads=program.reads,
-                         writes=program.writes)
+        """Rows of vector tasks; False if they do not fit the scratchpad."""
+        programs = []
+        for number in range(ROW):
+            program = self._program(name, rows, columns, self.results[number])
+            try:
+                programs.append((program, program.body()))
+            except UserError:
+                return False
+
+        def add(number: int) -> None:
+            program, body = programs[number]
+            self.builder.add(name, Engine.VECTOR, VectorOperation.PROGRAM, body, reads=program.reads,
+                             writes=program.writes)
+        self.row(add)
         return True
+
+    def _program(self, name: str, rows: int, columns: int, result: Buffer) -> VectorProgram:
+        work = PROGRAMS[name]
+        program = VectorProgram(self.parameters, rows, columns)
+        # Pools move every second position.
+        far = 2 * columns if name in ("pool", "unpool") else columns
+        x = replace(self.matrix(self.source, rows, far, dense=True), columns=columns)
+        row = self.matrix(self.other, 1, columns)
+        # Rows that are stored lie behind the region.
+        target = replace(self.matrix(result, rows, far, dense=True), columns=columns)
+        last = result.part(result.name, rows * far, 1, columns)
+        for number in range(work.loads):
+            program.load(f"x{number}", x)
+        for _ in range(min(work.row_loads, 4 - work.loads)):
+            program.load("b", row, "row")
+        for number in range(work.wise):
+            program.run((VectorOp.ADD, VectorOp.MAX, VectorOp.RELU_MASK)[number % 3], "x0", "x0",
+                        f"x{min(1, work.loads - 1)}")
+        for number in range(work.reductions):
+            program.run((VectorOp.MAXIMUM, VectorOp.SUM)[number % 2], "column", "x0", shape="column")
+        for _ in range(work.functions):
+            program.run(VectorOp.FUNCTION, "x0", "x0", VectorFunction.EXPONENTIAL)
+        for _ in range(work.column_functions):
+            program.run(VectorOp.FUNCTION, "column", "column", VectorFunction.RECIPROCAL)
+        for _ in range(work.sums):
+            program.run(VectorOp.SUM, "sum", "x0", shape="row")
+        for number in range(work.stores):
+            program.store(f"x{number}" if number < work.loads else "x0", target)
+        for _ in range(work.row_stores):
+            program.store("sum", last)
+        return program
+
+    def copy(self, rows: int, columns: int, kind: str, die: int) -> None:
+        """Rows of copies within the die or, for "remote" and "far", to the next one or the one behind it."""
+        source = self.matrix(self.source, rows, columns, dense=True)
+        hops = COPIES.index(kind)
+        body: dict[str, Any] = {"destination_die": (die + hops) % self.dies, "remote": int(hops > 0)}
+
+        def add(number: int) -> None:
+            # Rows land in a place of four times their width, as parts of a map do.
+            target = replace(self.matrix(self.results[number], rows, 4 * columns, dense=True), columns=columns)
+            self.builder.add(kind, Engine.TRANSFER, TransferOperation.COPY, {
+                "source": source.pointer, "destination": target.pointer, "columns": columns, "rows": rows, "planes": 1,
+                "source_row_stride": columns, "destination_row_stride": 4 * columns, **body},
+                reads=[source], writes=[target] if kind == "local" else [])
+        self.row(add)
+
+    def reduction(self, words: int, group: int) -> None:
+        """A reduction."""
+        source, target = (place.part(place.name, 0, 1, words) for place in (self.source, self.results[0]))
+        self.row(lambda number: self.builder.add("reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
+            "source": source.pointer, "destination": target.pointer, "words": words, "group": group,
+            "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
+            reads=[source], writes=[target]), 1)
+
+    def words(self, count: int) -> None:
+        """Copies of one word, none of which waits for another."""
+        def add(number: int) -> None:
+            target = self.results[0].part(self.results[0].name, 8 * number, 1, 1)
+            self.builder.add("word", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": self.other.pointer, "destination": target.pointer, "columns": 1, "rows": 1, "planes": 1},
+                reads=[self.other], writes=[target])
+        self.row(add, count)
+
+
+def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> tuple[list[list[TaskRecord]], str]:
+    """Records of every die, and the hash of the Verilog."""
+    parameters, dies = sessions[0].parameters, len(sessions)
+    program = assemble([setup(die) for die in range(dies)], [session.builder for session in sessions],
+                       memory_words=MEMORY_WORDS)
+    array, digest = backends.cosim_array(parameters, dies, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    driver.step(0)
+    found = []
+    for die in range(dies):
+        order: dict[Engine, list[TaskRecord]] = {}
+        for record in driver.records(die):
+            order.setdefault(record.engine, []).append(record)
+        # An engine's records come in the order of its tasks.
+        rest = {engine: iter(records) for engine, records in order.items()}
+        found.append([next(rest[task.engine]) for task in program.step[die].tasks])
+    return found, digest
+
+
+def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, int]]:
+    """Of each row, cycles of its first member, and what the last one took beyond the one before it."""
+    for members in session.rows:
+        ends = [max(records[task].end for task in tasks) for tasks in members]
+        period = ends[-1] - ends[-2] if len(ends) > 1 else 0
+        yield ends[0] - min(records[task].start for task in members[0]), max(1, period)
+
+
+def _tasks(parameters: DieParameters) -> tuple[Measured, Measured, Measured, int, int, str]:
+    """Tables of matrix and vector tasks and of local copies, cycles of a fetch and of an issue, and the hash."""
+    session = _Session(parameters, 1)
+    matrix: list[tuple[Any, ...]] = []
+    for operation, shape in product(TRANSPOSES, matrix_shapes(parameters)):
+        session.product(operation, *shape)
+        matrix.append((operation, *shape, 0))
+    if parameters.multiply_format != FP16:
+        for operation, layer in product(TRANSPOSES, convolution_shapes(parameters)):
+            matrix.append((f"convolution-{operation}", *session.convolution(operation, *layer)))
+    vector = [(program, *size) for size in vector_shapes(parameters) for program in PROGRAMS
+              if session.program(program, *size)]
+    copies = copy_shapes(parameters)
+    for size in copies:
+        session.copy(*size, "local", 0)
+    session.words(24)
+    (records,), digest = _run([session], lambda die: ring_setup(parameters, [0], 0, 0))
+    rows = list(_rows(session, records))
+    words = [records[tasks[0]] for tasks in session.rows[-1]]
+    fetch = (words[-1].start - words[-9].start) // 8
+    first = session.rows[0][0][0]
+    issue = max(1, records[first].start - records[first - 1].end)
+    counts = len(matrix), len(vector), len(copies)
+    tables, place = [], 0
+    for keys, count in zip((matrix, vector, [("local", *size) for size in copies]), counts, strict=True):
+        tables.append([(*key, *row) for key, row in zip(keys, rows[place:place + count], strict=True)])
+        place += count
+    return tables[0], tables[1], tables[2], fetch, issue, digest
+
+
+def _network(parameters: DieParameters) -> tuple[Measured, dict[str, int]]:
+    """Table of copies to other dies, and latencies of arrivals and rings, on four dies."""
+    dies, chunk = 4, parameters.chunk_words
+    sessions = [_Session(parameters, dies) for _ in range(dies)]
+    copies = copy_shapes(parameters)
+    for die, session in enumerate(sessions):
+        for kind, size in product(("remote", "far"), copies):
+            session.copy(*size, kind, die)
+        for group in (0, 1, 2):
+            session.reduction(16 * chunk, group)
+
+    def setup(die: int) -> GraphBuilder:
+        builder = GraphBuilder(parameters)
+        for group, ring in enumerate((list(range(dies)), [die & ~1, die | 1], [die])):
+            ring_setup(parameters, ring, die, group, builder)
+        return builder
+    records, _ = _run(sessions, setup)
+    rows = list(_rows(sessions[0], records[0]))
+    four, two, one = (cycles for cycles, _ in rows[2 * len(copies):])
+    rate = float(parameters.flit_words * parameters.link_rate)
+    half, whole = (2 * (size - 1) * 16 * chunk / size / rate for size in (2, dies))
+    latency = max(1, round(two - half))
+    alone = max(1, round(one - 16 * chunk / parameters.flit_words))
+    hop = max(1, round((four - whole - latency) / (2 * (dies - 2))))
+    return ([(*key, *row) for key, row in zip([(kind, *size) for kind in ("remote", "far") for size in copies], rows,
+                                              strict=False)],
+            {"ring": latency, "hop": hop, "reduce": alone})
 
 
 def calibrate(name: str, folder: Path = FOLDER, say: Callable[[str], None] = lambda text: None) -> Path:
@@ -109,24 +345,34 @@ def calibrate(name: str, folder: Path = FOLDER, say: Callable[[str], None] = lam
         If a tool is missing or fails, or the table cannot be written.
     """
     parameters = preset(name)
-    session = _Session(parameters)
-    matrix = [(operation, *shape) for shape in matrix_shapes(parameters) for operation in TRANSPOSES]
-    for task in matrix:
-        session.product(*task)
-    vector = [(program, *shape) for shape in vector_shapes(parameters) for program in PROGRAMS
-              if session.program(program, *shape)]
-    program = assemble([ring_setup(parameters, [0], 0, 0)], [session.builder], memory_words=MEMORY_WORDS)
-    say(f"building {name} (cached after the first time)")
-    array, digest = backends.cosim_array(parameters, 1, MEMORY_WORDS)
-    driver = Driver(array, program, memory_words=MEMORY_WORDS)
-    say(f"measuring {len(matrix)} matrix and {len(vector)} vector tasks")
-    driver.step(0)
-    cycles = [record.end - record.start for record in driver.records(0)]
+    say(f"measuring {name} (its model is built the first time)")
+    matrix, vector, copies, fetch, issue, digest = _tasks(parameters)
+    remote, control = _network(parameters)
+    arrival = _arrival(parameters)
     table = Calibration(
-        preset=name, number_format=str(parameters.multiply_format), verilog_sha256=digest,
-        matrix=tuple((*task, count) for task, count in zip(matrix, cycles[:len(matrix)], strict=True)),
-        vector=tuple((*task, count) for task, count in zip(vector, cycles[len(matrix):], strict=True)))
+        preset=name, number_format=str(parameters.multiply_format), verilog_sha256=digest, matrix=tuple(matrix),
+        vector=tuple(vector), transfer=(*copies, *remote),
+        control=tuple({"fetch": fetch, "issue": issue, "arrival": arrival, **control}.items()))
     path = folder / f"{name}.yaml"
     header = "# Written by `make calibrate`: cycles measured on the co-simulated Verilog whose hash is below.\n"
     write_whole(path, lambda place: place.write_text(header + dump_yaml(table.to_data()), encoding="utf-8"))
     return path
+
+
+def _arrival(parameters: DieParameters) -> int:
+    """Cycles from the end of a copy to another die to the start of a task there that waited for it."""
+    sessions = [_Session(parameters, 2) for _ in range(2)]
+    for die, session in enumerate(sessions):
+        target = session.results[0].part(session.results[0].name, 0, 1, BEFORE)
+        if die == 0:
+            session.builder.add("send", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": session.before.pointer, "destination": target.pointer, "columns": BEFORE, "rows": 1,
+                "planes": 1, "remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": len(Engine)},
+                reads=[session.before])
+        else:
+            session.builder.expect([target], len(Engine), 1)
+            session.builder.add("after", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": target.pointer, "destination": session.other.pointer, "columns": 1, "rows": 1, "planes": 1},
+                reads=[target], writes=[session.other])
+    records, _ = _run(sessions, lambda die: ring_setup(parameters, [0, 1], die, 0))
+    return max(1, records[1][0].start - records[0][0].end)

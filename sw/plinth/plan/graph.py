@@ -7,11 +7,11 @@ and the first node belongs to the input.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from plinth.errors import UserError
-from plinth.model.layers import Add, Convolution, Dense, Embedding, Flatten, Join
+from plinth.model.layers import Add, Convolution, Dense, Embedding, Flatten, Join, Layer, MaxPool, MeanPool, Shape
 from plinth.model.network import INPUT, Network
 
 #: The batch is split; each die has all weights of the layer.
@@ -26,6 +26,19 @@ SPLITS = (DP, MP, OP)
 JUNCTIONS = ("add", "join")
 #: The node at the end, whose batch is always split.
 LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class Follower:
+    """An activation or a pool behind a node: kind of the layer, and for a pool its input map and windows, [rows,
+    columns] each."""
+
+    kind: str
+    size: tuple[int, int] = (1, 1)
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    output: tuple[int, int] = (1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +64,20 @@ class Node:
     input_positions: int = 1
     #: Height times width of the output before pooling.
     output_positions: int = 1
+    #: Columns of a convolution's kernel.
+    kernel_columns: int = 1
+    #: What is worked on at home behind its sum, in order.
+    followers: tuple[Follower, ...] = ()
 
     @property
     def weighted(self) -> bool:
         """Whether it has weights."""
         return self.weights > 0
+
+    @property
+    def pools(self) -> bool:
+        """Whether pools follow."""
+        return any(follower.output != (1, 1) or follower.size != (1, 1) for follower in self.followers)
 
     @property
     def junction(self) -> bool:
@@ -156,6 +178,14 @@ class _Flow:
     channels: int
 
 
+def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
+    if not isinstance(layer, (MaxPool, MeanPool)):
+        return Follower(layer.kind)
+    _, *size = source
+    _, *output = target
+    return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
+
+
 def from_network(network: Network) -> PlanGraph:
     """The graph of a network.
 
@@ -167,6 +197,7 @@ def from_network(network: Network) -> PlanGraph:
     flows = {INPUT: _Flow(None, network.input.elements, network.input.channels)}
     nodes: list[Node] = []
     edges: list[Edge] = []
+    followers: dict[int, list[Follower]] = {}
     for layer in network.layers:
         shapes = network.shapes[layer.name]
         reads = [flows[name] for name in layer.inputs]
@@ -175,6 +206,8 @@ def from_network(network: Network) -> PlanGraph:
         if not made:
             channels = first.channels if isinstance(layer, Flatten) or shapes.output.flat else shapes.output.channels
             flows[layer.name] = _Flow(first.node, shapes.output.elements, channels)
+            if first.node is not None and not isinstance(layer, Flatten):
+                followers.setdefault(first.node, []).append(_follower(layer, shapes.inputs[0], shapes.output))
             continue
         if len({flow.channels for flow in reads}) > 1:
             counts = " and ".join(f"{name!r} has {flow.channels}" for name, flow in
@@ -195,11 +228,15 @@ def from_network(network: Network) -> PlanGraph:
             bias=network.layer_parameters(layer.name) - weights, input_channels=input_channels,
             output_channels=channels, input_elements=first.elements, raw_elements=output, map_elements=output,
             macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
-            output_positions=output // channels))
+            output_positions=output // channels,
+            kernel_columns=layer.kernel[1] if isinstance(layer, Convolution) else 1))
+        if layer.is_loss:
+            followers[number] = [Follower(layer.kind)]
         edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
         flows[layer.name] = _Flow(number, output, channels)
     sized = []
     for number, node in enumerate(nodes):
         reading = [edge.elements for edge in edges if edge.producer == number]
-        sized.append(Node(**{**node.__dict__, "map_elements": reading[0]}) if reading else node)
+        sized.append(replace(node, map_elements=reading[0] if reading else node.map_elements,
+                             followers=tuple(followers.get(number, ()))))
     return PlanGraph(name=network.name, nodes=tuple(sized), edges=tuple(edges))

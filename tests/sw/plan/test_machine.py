@@ -1,6 +1,7 @@
 """Cycles of tasks: formulas, tables of measurements, and what a damaged table gives."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -9,16 +10,24 @@ from plinth.bench import calibrate
 from plinth.errors import UserError
 from plinth.model.files import dump_yaml
 from plinth.plan.cost.machine import (
+    CONTROL,
+    COPIES,
+    PRODUCTS,
+    PROGRAMS,
     Calibration,
     Machine,
+    copy_formula,
     load_calibration,
     machine,
     matrix_formula,
+    matrix_memory,
     vector_formula,
 )
 from plinth_hw.isa.parameters import PRESETS, preset
 
 TINY = preset("ndp-tiny")
+#: Before a test puts fewer in their place.
+shapes = calibrate.convolution_shapes
 
 
 def table(ratio: float) -> Calibration:
@@ -26,10 +35,13 @@ def table(ratio: float) -> Calibration:
     shapes = [(4, 4, 16), (32, 32, 64), (64, 64, 500)]
     return Calibration(
         preset="ndp-tiny", number_format="fp32", verilog_sha256="0" * 64,
-        matrix=tuple((product, *shape, round(ratio * matrix_formula(TINY, *shape)))
-                     for shape in shapes for product in ("fprop", "bprop", "update")),
-        vector=tuple((program, *shape, round(ratio * vector_formula(TINY, program, *shape)))
-                     for shape in ((2, 10), (32, 64)) for program in ("forward", "backward")))
+        matrix=tuple((product, *shape, 0, *(round(ratio * cycles) for cycles in matrix_formula(TINY, *shape)))
+                     for shape in shapes for product in PRODUCTS),
+        vector=tuple((program, *shape, *2 * (round(ratio * sum(vector_formula(TINY, work, *shape))),))
+                     for shape in ((2, 10), (32, 64)) for program, work in PROGRAMS.items()),
+        transfer=tuple((kind, *shape, *(round(ratio * cycles) for cycles in copy_formula(TINY, *shape)))
+                       for shape in ((4, 4), (100, 16)) for kind in COPIES),
+        control=(("fetch", 300), ("issue", 12), ("arrival", 100), ("ring", 300), ("hop", 20), ("reduce", 100)))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -37,17 +49,35 @@ def test_a_large_product_takes_its_multiplications(name: str) -> None:
     parameters = PRESETS[name]
     pes = parameters.rows * parameters.columns
     size = 32 * parameters.rows
-    assert size ** 3 / pes <= matrix_formula(parameters, size, size, size) < 1.2 * size ** 3 / pes
-    assert matrix_formula(parameters, 1, 1, 1) >= parameters.interleave
+    alone, row = matrix_formula(parameters, size, size, size)
+    assert size ** 3 / pes <= row < alone < 1.2 * size ** 3 / pes
+    assert matrix_formula(parameters, 1, 1, 1)[1] >= parameters.interleave
 
 
 def test_measurements_scale_the_formulas_between_and_beyond_them() -> None:
     plain, scaled = Machine(TINY), Machine(TINY, table(1.5))
     for shape in ((1, 1, 1), (20, 20, 20), (300, 200, 1000)):
-        assert scaled.matrix("update", *shape) == pytest.approx(1.5 * plain.matrix("update", *shape), rel=0.01)
-    assert scaled.vector("forward", 8, 30) == pytest.approx(1.5 * plain.vector("forward", 8, 30), rel=0.01)
-    assert plain.matrix("fprop", 0, 5, 5) == plain.vector("forward", 0, 5) == 0
-    assert "efficiency of 1" in plain.source and "13 tasks measured" in scaled.source
+        for one, two in zip(scaled.matrix("update", *shape), plain.matrix("update", *shape), strict=True):
+            assert one == pytest.approx(1.5 * two, rel=0.02)
+    assert sum(scaled.vector("forward", 8, 30)) == pytest.approx(1.5 * sum(plain.vector("forward", 8, 30)), rel=0.01)
+    assert scaled.copy("remote", 50, 8)[0] == pytest.approx(1.5 * plain.copy("remote", 50, 8)[0], rel=0.01)
+    assert not any((*plain.matrix("fprop", 0, 5, 5), *plain.vector("forward", 0, 5), *plain.copy("local", 0, 5)))
+    assert "efficiency of 1" in plain.source and "tasks measured" in scaled.source
+    assert scaled.control["fetch"] == 300 and plain.control["fetch"] != 300
+
+
+def test_a_measured_shape_takes_what_was_measured() -> None:
+    found = table(1)
+    matrix = list(found.matrix)
+    matrix[0] = (*matrix[0][:5], 777, 555)
+    assert Machine(TINY, replace(found, matrix=tuple(matrix))).matrix(*matrix[0][:4]) == pytest.approx((777, 555), 1e-2)
+
+
+def test_short_runs_and_words_in_memory_cost() -> None:
+    assert matrix_formula(TINY, 64, 4, 64, 1)[1] > 2 * matrix_formula(TINY, 64, 4, 64)[1]
+    words, share = matrix_memory(TINY, 64, 4, 64)
+    assert words >= 64 * 64 + 64 * 4 and 0 < share <= 1
+    assert matrix_memory(TINY, 0, 4, 64) == (0, 0)
 
 
 def test_a_table_comes_back_from_its_file(tmp_path) -> None:
@@ -58,10 +88,11 @@ def test_a_table_comes_back_from_its_file(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"version": 9}, "version must be 1"), ({"matrix": []}, "list of measurements"),
+    ({"version": 9}, "version must be 2"), ({"matrix": []}, "list of measurements"),
     ({"matrix": [{"m": 1}]}, "'product' is missing"), ({"preset": 1}, "preset must be text"),
-    ({"vector": [{"program": "x", "rows": 1, "columns": 1, "cycles": 1}]}, "program cannot be"),
-    ({"vector": [{"program": "forward", "rows": 0, "columns": 1, "cycles": 1}]}, "rows cannot be 0")])
+    ({"vector": [{"program": "x", "rows": 1, "columns": 1, "cycles": 1, "period": 1}]}, "program cannot be"),
+    ({"vector": [{"program": "forward", "rows": 0, "columns": 1, "cycles": 1, "period": 1}]}, "rows cannot be 0"),
+    ({"control": [{"what": "fetch", "cycles": -1}]}, "cycles cannot be -1")])
 def test_a_damaged_table_is_refused(change, message, tmp_path) -> None:
     path = tmp_path / "table.yaml"
     path.write_text(dump_yaml(table(1).to_data() | change))
@@ -72,12 +103,16 @@ def test_a_damaged_table_is_refused(change, message, tmp_path) -> None:
 @pytest.mark.slow
 def test_tasks_are_measured_on_the_rtl(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(calibrate, "matrix_shapes", lambda parameters: [(4, 4, 16), (32, 32, 64)])
+    monkeypatch.setattr(calibrate, "convolution_shapes", lambda parameters: shapes(parameters)[:1])
     monkeypatch.setattr(calibrate, "vector_shapes", lambda parameters: [(2, 10), (8, 10_000)])
+    monkeypatch.setattr(calibrate, "copy_shapes", lambda parameters: [(4, 8), (64, 16)])
     found = load_calibration(calibrate.calibrate("ndp-tiny", tmp_path))
     assert found.verilog_sha256 == backends.cosim_array(TINY, 1, 1 << 12)[1]
     assert re.fullmatch("[0-9a-f]{64}", found.verilog_sha256)
-    for _, m, n, k, cycles in found.matrix:
-        assert 1 <= cycles / matrix_formula(TINY, m, n, k) < 1.5
-    # The second shape does not fit the scratchpad.
-    assert [(program, rows, columns) for program, rows, columns, _ in found.vector] == [
-        ("forward", 2, 10), ("backward", 2, 10)]
+    assert {row[0] for row in found.matrix} == set(PRODUCTS) and {row[0] for row in found.transfer} == set(COPIES)
+    for name, m, n, k, run, cycles, period in found.matrix:
+        alone, row = matrix_formula(TINY, m, n, k, run)
+        assert 0.5 <= cycles / alone < 1.5 and 0.5 <= period / row < 1.7, (name, m, n, k)
+    for name, rows, columns, cycles, _ in found.vector:
+        assert cycles == pytest.approx(sum(vector_formula(TINY, PROGRAMS[name], rows, columns)), rel=0.2)
+    assert dict(found.control).keys() == CONTROL.keys()

@@ -7,14 +7,30 @@ walked pair by pair: their words are taken to load all links evenly, each at the
 
 from collections import deque
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.plan.partition import KEPT_LEVELS, Exchange, Halvings, Region, exchange_words, pattern
+from plinth.plan.partition import KEPT_LEVELS, Exchange, Halvings, Region, bounds, exchange_words, pattern
 
 Floats = NDArray[np.float64]
+
+
+#: Dies up to which the tiles of an exchange are told apart.
+TURNS = 8
+
+
+class Tile(NamedTuple):
+    """Samples and channels that the first die sends to another one, cycles of the most loaded link while all dies send
+    as far, hops, and how many tiles it stands for."""
+
+    samples: int
+    channels: int
+    cycles: float
+    hops: int
+    tiles: int
 
 
 class Links:
@@ -25,6 +41,7 @@ class Links:
         self.levels = array.levels
         self.walked = self.levels <= KEPT_LEVELS
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
+        self._tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
 
     @cached_property
@@ -99,6 +116,50 @@ class Links:
             return cycles * exchange.positions + hops * latency
         cycles, hops = self._unit(source, target, depth, width)
         return cycles * (batch // depth) * (exchange.channels // width) * exchange.positions + hops * latency
+
+    def tiles(self, exchange: Exchange, batch: int) -> tuple[Tile, ...]:
+        """Tiles of the first die to each other one, in the order in which it sends them, its own first.
+
+        While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
+        """
+        return self._tiles(exchange.source, exchange.target, batch, exchange.channels, exchange.positions)
+
+    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int
+                     ) -> tuple[Tile, ...]:
+        levels, dies = self.levels, self.array.dies
+        low, high = bounds(batch, source.batch, levels)
+        first, last = bounds(channels, source.channels, levels)
+        to_low, to_high = bounds(batch, target.batch, levels)
+        to_first, to_last = bounds(channels, target.channels, levels)
+        samples = np.maximum(np.minimum(high[0], to_high) - np.maximum(low[0], to_low), 0)
+        width = np.maximum(np.minimum(last[0], to_last) - np.maximum(first[0], to_first), 0)
+        own = Tile(int(samples[0]), int(width[0]), 0.0, 0, 1)
+        if dies > TURNS:
+            met = np.flatnonzero(samples[1:] * width[1:]) + 1
+            if not len(met):
+                return (own,)
+            exchange = Exchange("", "", "", None, source, target, channels, positions)
+            return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
+                             self.exchange(exchange, batch) / len(met), 1, len(met))
+        found = [own]
+        words = pattern(source, target, batch, channels, levels).astype(np.float64)
+        senders = np.arange(dies)
+        for turn in range(1, dies):
+            sent = np.zeros_like(words)
+            sent[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
+            cycles, hops = self._cycles(sent)
+            found.append(Tile(int(samples[turn]), int(width[turn]), cycles * positions, max(1, hops), 1))
+        return tuple(found)
+
+    def ring_words(self, over: Halvings, words: int) -> float:
+        """Cycles of the words of a reduction in all rings of the dies that differ in the levels, without latencies."""
+        if not self.walked:
+            return self.ring(over, words) - 2 * ((1 << len(over)) - 1) * self.array.link_latency
+        return words * self._rings(over)[0]
+
+    def ring_hops(self, over: Halvings) -> int:
+        """Hops from a member of a reduction's rings to the next, at most."""
+        return self._rings(over)[1] if self.walked else 1
 
     def _ring_cycles(self, over: Halvings) -> tuple[float, int]:
         """Of a message of one word in all rings over the levels: most loaded link, and hops from member to member."""

@@ -1,12 +1,11 @@
-"""Cycles of a die's tasks: the machine's own tile formulas (docs/matrix.md, docs/vector.md), scaled by measurements.
+"""Cycles of a die's tasks: the machine's own formulas (docs/matrix.md, docs/vector.md), scaled by measurements.
 
-A table ``calibration/<preset>.yaml``, written by `make calibrate`, holds cycles of matrix and vector tasks measured on
-the co-simulated Verilog whose hash stands in it. A task's cycles are its formula's times the ratio of measured to
-formula cycles of the measured tasks next to it in formula cycles, interpolated over their logarithm. Without a table
-the ratio is 1.
+A table ``calibration/<preset>.yaml``, written by `make calibrate`, holds what tasks took on the co-simulated Verilog
+whose hash stands in it: a task alone, and each further one of a row of equal tasks. A task's cycles are its formula's
+times the ratio of measured to formula cycles of the measured tasks next to it in formula cycles, interpolated over
+their logarithm. Without a table the ratio is 1.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -21,20 +20,54 @@ from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 
 #: Version of the calibration tables.
-CALIBRATION_VERSION = 1
+CALIBRATION_VERSION = 2
 #: Where tables lie, one a preset.
 FOLDER = Path(__file__).resolve().parent / "calibration"
 #: Latency of a read, and of a write response, that the formulas assume, in cycles.
-MEMORY_LATENCY = 10
+MEMORY_LATENCY = 50
+#: Latency of the links that tables are measured over, in cycles.
+LINK_LATENCY = 5
 
-#: Vector programs that tables hold: forwards (add a row, rectify) and backwards (mask, sum the columns); instructions
-#: that are element-wise, reductions, and words moved an element.
-PROGRAMS = {"forward": (2, 0, 2), "backward": (1, 1, 3)}
+
+@dataclass(frozen=True)
+class Work:
+    """What a vector program does with a region of rows x columns."""
+
+    #: Full regions loaded and stored, and rows loaded and stored.
+    loads: int
+    stores: int
+    row_loads: int = 0
+    row_stores: int = 0
+    #: Instructions: element-wise; sums over the rows; reductions along a row; functions of all elements, of a column.
+    wise: int = 0
+    sums: int = 0
+    reductions: int = 0
+    functions: int = 0
+    column_functions: int = 0
+
+
+#: Vector programs that tables hold.
+PROGRAMS = {
+    "forward": Work(1, 1, row_loads=1, wise=2),
+    "sum": Work(4, 1, wise=3),
+    "backward": Work(2, 1, row_loads=1, row_stores=1, wise=1, sums=1),
+    "bias": Work(1, 0, row_loads=1, row_stores=1, sums=1),
+    "pool": Work(2, 1, wise=1),
+    "unpool": Work(4, 2, wise=6),
+    "loss": Work(2, 2, row_loads=2, row_stores=1, wise=5, sums=1, reductions=2, functions=1, column_functions=1),
+}
 #: Products of a layer; they differ in which operand is transposed.
-PRODUCTS = ("fprop", "bprop", "update")
+PRODUCTS = ("fprop", "bprop", "update", "convolution-fprop", "convolution-bprop", "convolution-update")
+#: Copies of a tile within a die, to the next one of a ring and to the one behind that, by hops; all dies send at once.
+COPIES = ("local", "remote", "far")
 
-_MATRIX_KEYS = ("product", "m", "n", "k", "cycles")
-_VECTOR_KEYS = ("program", "rows", "columns", "cycles")
+#: For each table of a file, its keys, the first of which is one of some words.
+TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "matrix": (("product", "m", "n", "k", "run", "cycles", "period"), PRODUCTS),
+    "vector": (("program", "rows", "columns", "cycles", "period"), tuple(PROGRAMS)),
+    "transfer": (("copy", "rows", "columns", "cycles", "period"), COPIES),
+    "control": (("what", "cycles"), ("fetch", "issue", "arrival", "ring", "hop", "reduce")),
+}
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
@@ -49,52 +82,101 @@ def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
     return min(range(depth + 1), key=cost)
 
 
-def matrix_formula(parameters: DieParameters, m: int, n: int, k: int) -> float:
-    """Cycles of one GEMM task alone, operands in time or memory at its full rate."""
-    rows, columns, slots = parameters.rows, parameters.columns, parameters.interleave
+def matrix_formula(parameters: DieParameters, m: int, n: int, k: int, run: int = 0) -> tuple[float, float]:
+    """Cycles of one product alone, and of a further one in a row; operands in time or memory at its full rate.
+
+    Parameters
+    ----------
+    run : int
+        Elements of the first operand that lie next to each other; 0: all.
+    """
+    rows, columns, slots, beat = parameters.rows, parameters.columns, parameters.interleave, parameters.beat_words
     shape = interleave_m_log2(parameters, m, n)
     tile_m, tile_n = rows << shape, columns * (slots >> shape)
     down, across = -(-m // tile_m), -(-n // tile_n)
-    store = tile_m * -(-tile_n // parameters.beat_words)
+    store = tile_m * -(-tile_n // beat)
     two = parameters.output_buffer_words >= 2 * parameters.tile_words
     steps = max(k, (store + 8) / slots if two else (rows * slots + store + 20) / slots)
     packing = 2 if parameters.multiply_format == FP16 else 1
+    memory, beats, short = _loads(parameters, m, n, k, run)
+    busy = max(slots * down * across * steps, memory / float(parameters.memory_words_per_cycle), beats)
     panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
-    loads = m * k * (across if k > 2 * panel else 1) + k * n * (1 if k <= panel and across == 1 else down)
-    memory = float((loads / packing + m * n) / parameters.memory_words_per_cycle)
-    return (40 + 2 * MEMORY_LATENCY + max(slots * down * across * steps, memory)
-            + rows * slots + rows + columns + store)
+    first = min(k, panel) * (tile_m * short + tile_n) / packing / beat
+    return 40 + 2 * MEMORY_LATENCY + min(first, beats) / 2 + busy + rows * slots + rows + columns + store, busy
 
 
-def vector_formula(parameters: DieParameters, program: str, rows: int, columns: int) -> float:
-    """Cycles of a vector program of :data:`PROGRAMS` over rows x columns elements."""
-    wise, reductions, moved = PROGRAMS[program]
+def _loads(parameters: DieParameters, m: int, n: int, k: int, run: int) -> tuple[float, float, float]:
+    """Words that a product moves, beats that it loads, and of the first operand words of beats over words."""
+    shape = interleave_m_log2(parameters, m, n)
+    tile_m, tile_n = parameters.rows << shape, parameters.columns * (parameters.interleave >> shape)
+    down, across = -(-m // tile_m), -(-n // tile_n)
+    packing = 2 if parameters.multiply_format == FP16 else 1
+    panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
+    # Of a short run some words of the beats are in vain.
+    short = moved_words(parameters, 1, run) / run if run else 1.0
+    loads = (m * k * short * (across if k > 2 * panel else 1)
+             + k * n * (1 if k <= panel and across == 1 else down)) / packing
+    return loads + moved_words(parameters, m, n), loads / parameters.beat_words, short
+
+
+def matrix_memory(parameters: DieParameters, m: int, n: int, k: int, run: int = 0) -> tuple[float, float]:
+    """Words that a product moves, and the share of its time in a row that memory takes for them."""
+    if not (m and n and k):
+        return 0.0, 0.0
+    words, beats, _ = _loads(parameters, m, n, k, run)
+    _, busy = matrix_formula(parameters, m, n, k, run)
+    return words, max(words / float(parameters.memory_words_per_cycle), beats) / busy
+
+
+def moved_words(parameters: DieParameters, rows: int, columns: int) -> float:
+    """Words of the beats in which rows x columns words lie, one row behind the other."""
+    beat = parameters.beat_words
+    return float(rows * columns if columns % beat == 0 else rows * (columns - 1 + beat))
+
+
+def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: int) -> tuple[float, float, float]:
+    """Cycles in which a vector program over rows x columns elements loads, computes and stores; one after the other
+    they are the time of the program alone."""
     beat = parameters.beat_words
     across = -(-columns // beat)
     groups = min(across * rows, -(-rows // beat) * columns)
-    sums = 8 * -(-across // 4) * rows
-    memory = float(moved * rows * columns / parameters.memory_words_per_cycle)
-    return 40 + max(wise * (2 * groups + 15) + reductions * (sums + 15), memory)
+    full, row = moved_words(parameters, rows, columns) / beat, moved_words(parameters, 1, columns) / beat
+    load, store = work.loads * full + work.row_loads * row, work.stores * full + work.row_stores * row
+    compute = (work.wise * (2 * groups + 15) + work.sums * (8 * -(-across // 4) * rows + 15)
+               + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 15)
+               + work.functions * (rows * columns + 20) + work.column_functions * (rows + 20))
+    return MEMORY_LATENCY + 5 + load, compute + 14, MEMORY_LATENCY + store
+
+
+def copy_formula(parameters: DieParameters, rows: int, columns: int) -> tuple[float, float]:
+    """Cycles of a copy of rows x columns words alone, until the last has left, and of a further one in a row."""
+    flits = rows * max(4, -(-columns // parameters.flit_words))
+    return MEMORY_LATENCY + 20 + flits, MEMORY_LATENCY + 15 + flits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """Measured cycles of one preset."""
+    """What was measured of one preset: rows of the tables of :data:`TABLES`."""
 
     preset: str
     number_format: str
     verilog_sha256: str
-    #: Product of "fprop", "bprop" or "update", m, n, k, cycles.
-    matrix: tuple[tuple[str, int, int, int, int], ...]
-    #: Program, rows, columns, cycles.
-    vector: tuple[tuple[str, int, int, int], ...]
+    matrix: tuple[tuple[Any, ...], ...]
+    vector: tuple[tuple[Any, ...], ...]
+    transfer: tuple[tuple[Any, ...], ...]
+    control: tuple[tuple[Any, ...], ...]
+
+    @property
+    def tasks(self) -> int:
+        """Measurements."""
+        return sum(len(getattr(self, name)) for name in TABLES)
 
     def to_data(self) -> dict[str, Any]:
         """As the YAML file holds it."""
         return {"version": CALIBRATION_VERSION, "preset": self.preset, "format": self.number_format,
                 "verilog_sha256": self.verilog_sha256,
-                "matrix": [dict(zip(_MATRIX_KEYS, row, strict=True)) for row in self.matrix],
-                "vector": [dict(zip(_VECTOR_KEYS, row, strict=True)) for row in self.vector]}
+                **{name: [dict(zip(keys, row, strict=True)) for row in getattr(self, name)]
+                   for name, (keys, _) in TABLES.items()}}
 
 
 def load_calibration(path: Path) -> Calibration:
@@ -109,46 +191,57 @@ def load_calibration(path: Path) -> Calibration:
     data = read_yaml(path)
     check_version(data, where, "a calibration table", CALIBRATION_VERSION, remedy)
     check_mapping(data, where, "a calibration table",
-                  required=("version", "preset", "format", "verilog_sha256", "matrix", "vector"))
-    tables: dict[str, list[tuple[Any, ...]]] = {}
-    for name, keys, words in (("matrix", _MATRIX_KEYS, PRODUCTS), ("vector", _VECTOR_KEYS, tuple(PROGRAMS))):
+                  required=("version", "preset", "format", "verilog_sha256", *TABLES))
+    tables: dict[str, tuple[tuple[Any, ...], ...]] = {}
+    for name, (keys, words) in TABLES.items():
         if not isinstance(data[name], list) or not data[name]:
             raise UserError(f"{where}: {name} must be a list of measurements; {remedy}")
         rows = []
         for number, row in enumerate(data[name]):
             check_mapping(row, f"{where}: {name}[{number}]", "a measurement", required=keys)
             for key in keys:
-                fits = row[key] in words if key == keys[0] else is_integer(row[key], 1, 1 << 40)
+                fits = row[key] in words if key == keys[0] else is_integer(row[key], 0 if key == "run" else 1, 1 << 40)
                 if not fits:
                     raise UserError(f"{where}: {name}[{number}].{key} cannot be {described(row[key])}; {remedy}")
             rows.append(tuple(row[key] for key in keys))
-        tables[name] = rows
+        tables[name] = tuple(rows)
     for key in ("preset", "format", "verilog_sha256"):
         if not isinstance(data[key], str):
             raise UserError(f"{where}: {key} must be text, not {described(data[key])}; {remedy}")
     return Calibration(preset=data["preset"], number_format=data["format"], verilog_sha256=data["verilog_sha256"],
-                       matrix=tuple(tables["matrix"]), vector=tuple(tables["vector"]))
+                       **tables)
 
 
 class _Ratio:
-    """Measured over formula cycles, interpolated over the logarithm of the formula's."""
+    """Measured over formula cycles: the mean over measured shapes, weighted by their nearness in the logarithms."""
 
-    def __init__(self, points: Sequence[tuple[float, float]]) -> None:
-        merged: dict[float, list[float]] = {}
-        for formula, measured in points:
-            merged.setdefault(log(formula), []).append(measured / formula)
-        self.places = sorted(merged)
-        self.values = [sum(merged[place]) / len(merged[place]) for place in self.places]
+    def __init__(self) -> None:
+        self.places: list[tuple[float, ...]] = []
+        self.values: list[float] = []
 
-    def __call__(self, formula: float) -> float:
+    def add(self, shape: Sequence[int], value: float) -> None:
+        """A measurement."""
+        self.places.append(tuple(map(log, shape)))
+        self.values.append(value)
+
+    def __call__(self, shape: Sequence[int]) -> float:
         if not self.places:
             return 1.0
-        place = log(formula)
-        upper = bisect_left(self.places, place)
-        if upper in (0, len(self.places)):
-            return self.values[min(upper, len(self.places) - 1)]
-        share = (place - self.places[upper - 1]) / (self.places[upper] - self.places[upper - 1])
-        return self.values[upper - 1] * (1 - share) + self.values[upper] * share
+        here = tuple(map(log, shape))
+        weights = [1 / (sum((one - two) ** 2 for one, two in zip(here, place, strict=True)) + 1e-4) ** 2
+                   for place in self.places]
+        return sum(weight * value for weight, value in zip(weights, self.values, strict=True)) / sum(weights)
+
+
+#: Cycles that the control of tasks takes, by the documents, where there is no table: from a descriptor to the next;
+#: from the end of a task to the start of one that waited for it; from the end of a copy to the start of what waits
+#: for it on another die; of a ring reduction beside its words, on two dies, and for each further hop; of one on a
+#: single die beside its words.
+CONTROL: dict[str, float] = {
+    "fetch": 8 * (MEMORY_LATENCY + 3), "issue": 12, "arrival": 100, "ring": 340, "hop": 28, "reduce": 200}
+
+#: Cycles of a task alone, and of a further one in a row.
+Cycles = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -157,46 +250,84 @@ class Machine:
 
     parameters: DieParameters
     calibration: Calibration | None = None
-    _cycles: dict[tuple[Any, ...], float] = field(default_factory=dict, compare=False)
+    _cycles: dict[tuple[Any, ...], Cycles] = field(default_factory=dict, compare=False)
+    _stages: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict, compare=False)
 
     @property
     def source(self) -> str:
         """Where the cycles come from, for people."""
         if self.calibration is None:
             return (f"tile formulas at an efficiency of 1, as preset {self.parameters.name} has no calibration table")
-        return (f"tile formulas scaled by {len(self.calibration.matrix) + len(self.calibration.vector)} tasks measured "
+        return (f"tile formulas scaled by {self.calibration.tasks} tasks measured "
                 f"on the RTL of preset {self.calibration.preset} (Verilog {self.calibration.verilog_sha256[:12]})")
 
     @cached_property
-    def _ratios(self) -> dict[str, _Ratio]:
-        """By product or program."""
-        points: dict[str, list[tuple[float, float]]] = {name: [] for name in (*PRODUCTS, *PROGRAMS)}
-        if self.calibration:
-            for name, m, n, k, cycles in self.calibration.matrix:
-                points[name].append((matrix_formula(self.parameters, m, n, k), cycles))
-            for name, rows, columns, cycles in self.calibration.vector:
-                points[name].append((vector_formula(self.parameters, name, rows, columns), cycles))
-        return {name: _Ratio(found) for name, found in points.items()}
+    def control(self) -> dict[str, float]:
+        """Cycles of :data:`CONTROL`, as measured."""
+        return CONTROL | (dict(self.calibration.control) if self.calibration else {})
 
-    def matrix(self, product: str, m: int, n: int, k: int) -> float:
-        """Cycles of a product of m x k and k x n; none of an empty one."""
-        if not (m and n and k):
-            return 0.0
-        key = (product, m, n, k)
+    @cached_property
+    def _ratios(self) -> dict[str, tuple[_Ratio, _Ratio]]:
+        """By product, program or copy: of tasks alone, and in a row."""
+        found = {name: (_Ratio(), _Ratio()) for name in (*PRODUCTS, *PROGRAMS, *COPIES)}
+        table = self.calibration
+        if table:
+            for name, *shape, run, cycles, period in table.matrix:
+                m, n, k = shape
+                self._add(found[name], shape, matrix_formula(self.parameters, m, n, k, run), cycles, period)
+            for name, *shape, cycles, period in table.transfer:
+                self._add(found[name], _near(shape), copy_formula(self.parameters, *shape), cycles, period)
+            for name, *shape, cycles, _ in table.vector:
+                whole = sum(vector_formula(self.parameters, PROGRAMS[name], *shape))
+                self._add(found[name], shape, (whole, whole), cycles, cycles)
+        return found
+
+    @staticmethod
+    def _add(ratios: tuple[_Ratio, _Ratio], shape: Sequence[int], formula: Cycles, *measured: int) -> None:
+        for ratio, one, two in zip(ratios, formula, measured, strict=True):
+            ratio.add(shape, two / one)
+
+    def matrix(self, product: str, m: int, n: int, k: int, run: int = 0) -> Cycles:
+        """Of a product of m x k and k x n; none of an empty one."""
+        key = (product, m, n, k, run)
         if key not in self._cycles:
-            formula = matrix_formula(self.parameters, m, n, k)
-            self._cycles[key] = formula * self._ratios[product](formula)
+            found: Cycles = (0.0, 0.0)
+            if m and n and k:
+                (alone, row), (one, two) = matrix_formula(self.parameters, m, n, k, run), self._ratios[product]
+                found = alone * one((m, n, k)), row * two((m, n, k))
+            self._cycles[key] = found
         return self._cycles[key]
 
-    def vector(self, program: str, rows: int, columns: int) -> float:
-        """Cycles of element-wise work on rows x columns elements; none of an empty one."""
-        if not (rows and columns):
-            return 0.0
-        key = (program, rows, columns)
+    def vector(self, program: str, rows: int, columns: int, work: Work | None = None) -> tuple[float, float, float]:
+        """Cycles in which a vector program like one of :data:`PROGRAMS` that does ``work`` (default: that program's)
+        on rows x columns elements loads, computes and stores; none of an empty one."""
+        key = (program, rows, columns, work)
+        if key not in self._stages:
+            found = (0.0, 0.0, 0.0)
+            if rows and columns:
+                load, compute, store = vector_formula(self.parameters, work or PROGRAMS[program], rows, columns)
+                ratio = self._ratios[program][0]((rows, columns))
+                found = load * ratio, compute * ratio, store * ratio
+            self._stages[key] = found
+        return self._stages[key]
+
+    def copy(self, kind: str, rows: int, columns: int) -> Cycles:
+        """Of a copy of a tile, by one of :data:`COPIES`, until its last word has left."""
+        key = (kind, rows, columns)
         if key not in self._cycles:
-            formula = vector_formula(self.parameters, program, rows, columns)
-            self._cycles[key] = formula * self._ratios[program](formula)
+            found: Cycles = (0.0, 0.0)
+            if rows and columns:
+                (alone, row), (one, two) = copy_formula(self.parameters, rows, columns), self._ratios[kind]
+                near = _near((rows, columns))
+                found = alone * one(near), row * two(near)
+            self._cycles[key] = found
         return self._cycles[key]
+
+
+def _near(shape: Sequence[int]) -> tuple[int, int]:
+    """A copy's shape as its neighbours are found by: its columns count more than its rows."""
+    rows, columns = shape
+    return rows, columns ** 3
 
 
 @lru_cache(maxsize=64)

@@ -1,14 +1,16 @@
 """Predicted time of a training step: compute, and the communication that it cannot hide.
 
-Tasks follow each other as lowering orders them; the slowest die decides each:
+What a step takes is walked through task by task (:mod:`schedule`). Planners that look at thousands of plans search by
+an estimate, a sum of what each node and edge costs, and decide by the walk. The estimate lets tasks follow each other,
+and the slowest die decides each:
 
     fprop   for every node: the product, beside it bias and activation; reduce to the homes; copy to the readers
     bprop   backwards: reduce to the home, mask, copy the error; the product for the error of the input; then that
             for the weights' gradient, whose ring reduction runs beside everything that follows, one after the other
     step    until the last product and the last reduction have finished
 
-Tile transfers between layers hide behind nothing. Cycles of tasks are those of :mod:`machine`, divided by the die's
-speed; cycles of words those of :mod:`links`.
+There tile transfers between layers hide behind nothing. Cycles of tasks are those of :mod:`machine`, divided by the
+die's speed; cycles of words those of :mod:`links`.
 """
 
 from collections.abc import Hashable, Iterable
@@ -17,6 +19,7 @@ from dataclasses import dataclass, replace
 from plinth.model.array import Array
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.schedule import Schedule
 from plinth.plan.graph import DP, MP, PlanGraph
 from plinth.plan.partition import Exchange, Layout, Splits, bounds, layout, weight_words
 
@@ -66,6 +69,8 @@ class StepTime:
         self.machine = die or machine(array.die_parameters())
         self.links = Links(array)
         self.levels = array.levels
+        self.schedule = Schedule(graph, batch, array, self.machine, self.links)
+        self._steps: dict[Splits, Step] = {}
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
         # What costs the same is computed once: numbers of nodes and edges of equal shape.
@@ -118,20 +123,20 @@ class StepTime:
         worst = [0.0] * 4
         for (samples, inputs, outputs, home), speed in sizes.items():
             if node.weighted and node.macs:
-                fprop = die.matrix("fprop", samples * raw, outputs, inputs * kernel)
-                update = die.matrix("update", inputs * kernel, outputs, samples * raw)
+                fprop = die.matrix("fprop", samples * raw, outputs, inputs * kernel)[0]
+                update = die.matrix("update", inputs * kernel, outputs, samples * raw)[0]
                 if node.kind == "convolution":
                     # With a stride, each position of the input meets only some of the taps.
                     taps = -(-outputs * kernel * node.output_positions // node.input_positions)
-                    error = die.matrix("bprop", samples * node.input_positions, inputs, taps)
+                    error = die.matrix("bprop", samples * node.input_positions, inputs, taps)[0]
                 else:
-                    error = die.matrix("bprop", samples, inputs * kernel, outputs)
+                    error = die.matrix("bprop", samples, inputs * kernel, outputs)[0]
             else:
                 fprop = update = error = 0.0
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
             times = max(1, 0 if node.weighted else each)
-            forward = max(fprop, times * die.vector("forward", home * raw, outputs))
-            backward = times * die.vector("backward", samples * raw, outputs)
+            forward = max(fprop, times * sum(die.vector("forward", home * raw, outputs)))
+            backward = times * sum(die.vector("backward", samples * raw, outputs))
             for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
                                             error if each else 0.0, update)):
                 worst[place] = max(worst[place], cycles / speed)
@@ -183,7 +188,18 @@ class StepTime:
         return found
 
     def step(self, splits: Splits) -> Step:
-        """A step under the given splits."""
+        """A step under the given splits, task by task."""
+        found = self._steps.get(splits)
+        if found is None:
+            times = self.schedule.step(splits)
+            transfers = min(times.transfer, times.cycles - times.exposed)
+            found = self._steps[splits] = Step(
+                compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
+                reductions=times.collective)
+        return found
+
+    def estimate(self, splits: Splits) -> float:
+        """Cycles of a step, as a sum that is quick to compute."""
         homes = [self.home_vector(splits, number) for number in range(len(splits))]
         own = [self.own(number, vector, home) for number, (vector, home) in enumerate(zip(splits, homes, strict=True))]
         # Forwards and backwards the same words move; half of them stand in either pass.
@@ -194,16 +210,14 @@ class StepTime:
         transfers = 2 * sum(later)
         computes = [self.compute(number, vector) for number, vector in enumerate(splits)]
         time = sum(mine.forward for mine in computes) + transfers / 2
-        done = reductions = 0.0
+        done = 0.0
         for number in range(len(splits) - 1, -1, -1):
             mine = computes[number]
             time += later[number] + mine.backward + mine.input_error + mine.update
             ring = self.ring(number, splits[number])
             if ring:
-                reductions += ring
                 done = max(done, time) + ring
-        return Step(compute=time - transfers, transfers=transfers, exposed=max(0.0, done - time),
-                    reductions=reductions)
+        return max(done, time)
 
     def cycles(self, splits: Splits) -> float:
         """Cycles of a step."""

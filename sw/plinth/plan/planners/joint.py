@@ -5,20 +5,22 @@
    on the frontier (nodes that later ones read, and the first readers that their homes go by) are merged, the cheapest
    :data:`WIDTH` are kept. Its cost is a sum: compute, transfers, and a share of the weight reductions; the search is
    made once with all of them exposed and once with all hidden.
-3. *Local improvement* of the best of these under the predicted step itself: all levels of one node, or of two
-   neighbours at one level, change at a time.
+3. *Local improvement* of the best of these: all levels of one node, or of two neighbours at one level, change at a
+   time; first under the estimate of the step, which is quick to compute, then, on small networks, under the
+   predicted step itself.
 
-Everything is scored by the same predicted step and the best is taken, so no other planner's plan is ever better.
+Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
+better.
 Up to 4 levels a node may take any of the 3^H combinations; above that those of the seeds, and those in which each
 kind of split stands on neighbouring levels.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations, product
 from typing import Any
 
 from plinth.plan.cost.time import StepTime, Vector
-from plinth.plan.graph import DP, MP, PlanGraph
+from plinth.plan.graph import SPLITS, PlanGraph
 from plinth.plan.partition import Splits
 
 #: States that the beam keeps.
@@ -27,6 +29,8 @@ WIDTH = 32
 MAXIMUM_EXTENSIONS = 200_000, 60_000
 #: Steps that local improvement predicts, and nodes of them.
 MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
+#: Steps that are walked through task by task at the end, and nodes of them.
+MAXIMUM_WALKS, MAXIMUM_NODE_WALKS = 300, 1500
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
 ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
 #: Pairs of combinations over all nodes that are looked at above that.
@@ -97,10 +101,12 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], exposed: float
     return tuple(reversed(found))
 
 
-def _improve(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
-    """Change a node, or two neighbours at a level, as long as the predicted step gets shorter."""
+def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
+             candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
+    """Change a node, or two neighbours at a level, as long as that costs less."""
     graph = time.graph
-    best, trials = time.cycles(splits), 0
+    best, trials = cost(splits), 0
+    choices = [[split for split in SPLITS if any(split in vector for vector in found)] for found in candidates]
     improved = True
     while improved and trials < budget:
         improved = False
@@ -109,7 +115,7 @@ def _improve(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vecto
             for edge in graph.outputs[number]:
                 reader = graph.edges[edge].consumer
                 for level in range(time.levels):
-                    for one, two in product(graph.choices(number, (DP, MP)), graph.choices(reader, (DP, MP))):
+                    for one, two in product(choices[number], choices[reader]):
                         changes.append({node: (*splits[node][:level], split, *splits[node][level + 1:])
                                         for node, split in ((number, one), (reader, two))})
             for change in changes:
@@ -119,7 +125,7 @@ def _improve(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vecto
                 trial = list(splits)
                 for node, vector in change.items():
                     trial[node] = vector
-                cycles = time.cycles(tuple(trial))
+                cycles = cost(tuple(trial))
                 if cycles < best * (1 - 1e-9):
                     splits, best, improved = tuple(trial), cycles, True
                 if trials >= budget:
@@ -133,8 +139,11 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     if not time.levels:
         return seeds[0]
     candidates = [vectors(graph, number, time.levels, splits, seeds) for number in range(len(graph.nodes))]
-    ranked = sorted((*seeds, *(_beam(time, candidates, exposed) for exposed in (1.0, 0.0))), key=time.cycles)
+    ranked = sorted((*seeds, *(_beam(time, candidates, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
     starts = list(dict.fromkeys(ranked))[:2]
-    improved = [_improve(time, start, candidates, budget) for start in starts]
-    return min((ranked[0], *improved), key=time.cycles)
+    improved = [_improve(time, time.estimate, start, candidates, budget) for start in starts]
+    best = sorted(dict.fromkeys((*seeds, *ranked[:2], *improved)), key=time.cycles)
+    walks = min(MAXIMUM_WALKS, MAXIMUM_NODE_WALKS // len(graph.nodes))
+    return min((best[0], *(_improve(time, time.cycles, start, candidates, walks) for start in best[:2])),
+               key=time.cycles)

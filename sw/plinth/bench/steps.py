@@ -1,0 +1,114 @@
+"""Rows about training steps under plans: how well they are predicted, and what a hybrid plan is worth."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from statistics import mean
+from typing import Any
+
+from plinth import backends
+from plinth.bench.row import Row
+from plinth.driver.driver import Driver
+from plinth.lower.training import lower_training
+from plinth.model.array import ARRAYS, Array
+from plinth.model.zoo import NETWORKS
+from plinth.plan.graph import from_network
+from plinth.plan.partition import Splits
+from plinth.plan.plan import Plan
+from plinth.plan.planning import PLANNERS, Task, task
+from plinth.training.data import digits
+from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.parameters import preset
+
+#: Samples of a step, and memory of a die in words.
+BATCH, MEMORY_WORDS = 128, 1 << 22
+#: Networks and arrays whose steps are predicted and counted.
+PREDICTED_NETWORKS = ("digits-mlp", "digits-cnn")
+PREDICTED_ARRAYS = ("ring-2", "ring-4")
+#: Words a cycle of a link for the hybrid plan.
+RATES = (Fraction(1), Fraction(1, 8))
+
+
+class Counter:
+    """Counts the cycles of a training step on co-simulated demo dies; the same plan on the same array once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, Fraction, Splits], int] = {}
+
+    def __call__(self, network: str, array: Array, splits: Splits) -> int:
+        """Cycles of the first step of a training run."""
+        key = network, array.name, array.rate, splits
+        if key not in self._found:
+            self._found[key] = self._count(network, array, splits)
+        return self._found[key]
+
+    @staticmethod
+    def _count(name: str, array: Array, splits: Splits) -> int:
+        network, parameters = NETWORKS[name], array.die_parameters()
+        plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=BATCH,
+                    chunk_words=parameters.chunk_words, splits=splits)
+        program = lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+        # A link's rate is a register of the die, which the driver writes: all rates run on one model.
+        dies, _ = backends.cosim_array(preset(array.preset), array.dies, MEMORY_WORDS, links=array.directed())
+        driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
+        session = Session(network, digits(), program, driver, None, None, BATCH, 0)
+        session.load_parameters(initial_parameters(network, 0))
+        return int(next(iter(session.epoch(0))).cycles)
+
+
+def _task(network: str, array: Array) -> Task:
+    return task(from_network(NETWORKS[network]), array, "exact", BATCH)
+
+
+def _text(splits: Splits) -> str:
+    """A plan in one line, layer by layer."""
+    return " ".join("/".join(vector) for vector in splits[:-1])
+
+
+def prediction_errors(count: Callable[[str, Array, Splits], int] | None = None) -> list[Row]:
+    """Predicted against counted cycles of a step, for every planner; mean and worst."""
+    count = count or Counter()
+    steps: list[dict[str, Any]] = []
+    for network in PREDICTED_NETWORKS:
+        for array in (ARRAYS[name] for name in PREDICTED_ARRAYS):
+            given = _task(network, array)
+            for name, planner in PLANNERS.items():
+                splits = planner(given)
+                counted, predicted = count(network, array, splits), given.time.cycles(splits)
+                steps.append({"network": network, "array": array.name, "planner": name, "splits": _text(splits),
+                              "predicted": round(predicted), "counted": counted,
+                              "error": abs(predicted / counted - 1)})
+    errors = [step["error"] for step in steps]
+    worst = max(steps, key=lambda step: step["error"])
+    detail = {"batch": BATCH, "steps": steps}
+    return [
+        Row("prediction_error_mean", mean(errors), "|predicted / counted - 1|", "engines that meet in memory", detail),
+        Row("prediction_error_worst", max(errors), "|predicted / counted - 1|",
+            f"{worst['network']} on {worst['array']}, {worst['planner']}", detail),
+    ]
+
+
+def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> list[Row]:
+    """Step of the data-parallel plan over that of the joint plan, on four dies, links at full rate and at 1/8."""
+    count = count or Counter()
+    detail: dict[str, Any] = {"network": "digits-cnn", "array": "ring-4", "batch": BATCH}
+    speedup = 0.0
+    for rate in RATES:
+        array = replace(ARRAYS["ring-4"], link_rate=rate)
+        given = _task("digits-cnn", array)
+        plans = {name: PLANNERS[name](given) for name in ("data", "joint")}
+        counted = {name: count("digits-cnn", array, splits) for name, splits in plans.items()}
+        predicted = {name: given.time.cycles(splits) for name, splits in plans.items()}
+        speedup = counted["data"] / counted["joint"]
+        detail[f"rate {rate}"] = {
+            "joint": _text(plans["joint"]), "counted": counted, "predicted": predicted, "speedup": speedup,
+            "predicted_speedup": predicted["data"] / predicted["joint"]}
+    return [Row("hybrid_speedup", speedup, "cycles of data / of joint, links of 1/8 word a cycle",
+                "convolutions, which both plans split alike", detail)]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    "hybrid_speedup": hybrid_speedup,
+    "prediction_error_mean": prediction_errors, "prediction_error_worst": prediction_errors,
+}
