@@ -313,7 +313,8 @@ class Forward:
         classes = isinstance(stage.layer, SoftmaxCrossEntropy)
         factor = flow.scale / flow.plan.batch * (1 if classes else 2 / node.input_elements)
         for die, part in enumerate(parts):
-            for start, count in self.step.strips(part.rows, part.channels, 3, 3) if part.words else ():
+            for start, count in self.step.strips(part.rows, part.channels, 3, 3,
+                                                 column_regions=int(classes)) if part.words else ():
                 program = VectorProgram(self.step.parameters, count, part.channels)
                 program.load("z", rows_of(source.buffers[die], start, count))
                 program.load("t", rows_of(flow.targets.buffers[die], start, count))

@@ -116,9 +116,9 @@ class StepBuilder:
                                writes=[target] if other == die else [])
 
     def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0, *,
-               pieces: int = STRIPS) -> Iterator[tuple[int, int]]:
+               column_regions: int = 0, pieces: int = STRIPS) -> Iterator[tuple[int, int]]:
         """First row and number of rows of the pieces in which a vector program does rows x columns: about
-        ``pieces``, or as many more as the scratchpad asks for.
+        ``pieces``, or as many more as the scratchpad asks for its full, row and column regions.
 
         Raises
         ------
@@ -126,7 +126,7 @@ class StepBuilder:
             If not even a row fits the scratchpad.
         """
         line = region_lines(self.parameters, 1, columns, "full")
-        most = (scratchpad_lines(self.parameters) - row_regions * line) // (regions * line)
+        most = (scratchpad_lines(self.parameters) - row_regions * line) // (regions * line + column_regions)
         if most < 1:
             raise UserError(f"a layer of {columns} outputs does not fit the vector scratchpad of preset "
                             f"{self.parameters.name!r}; choose a larger preset or a narrower layer")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.network import Network
+from plinth.training.arrays import untrusted_npz
 
 #: Version of the checkpoint format.
 CHECKPOINT_VERSION = 1
-#: Largest checkpoint that is read, in bytes, also when unpacked.
-MAXIMUM_BYTES = 1 << 32
 
 Parameters = list[NDArray[np.float32]]
 
@@ -68,32 +66,21 @@ def load(path: Path, network: Network) -> Checkpoint:
     UserError
         If the file is missing, too large, damaged, or of another network.
     """
-    try:
-        if path.stat().st_size > MAXIMUM_BYTES:
-            raise UserError(f"{path}: larger than {MAXIMUM_BYTES} bytes; not a checkpoint of this program")
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MAXIMUM_BYTES:
-                raise UserError(f"{path}: unpacks to more than {MAXIMUM_BYTES} bytes; not a checkpoint")
-        with np.load(path, allow_pickle=False) as file:
-            header = json.loads(bytes(file["header"]).decode())
-            if not isinstance(header, dict) or header.get("version") != CHECKPOINT_VERSION:
-                raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}; train again with --save")
-            if header.get("network") != network.name:
-                raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
-            parameters = []
-            for layer in network.weighted:
-                wanted = network.layer_parameters(layer.name)
-                values = file[_key(layer.name)]
-                if values.dtype != np.float32 or values.shape != (wanted,):
-                    raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
-                                    f"{list(values.shape)}, not float32 [{wanted}]")
-                parameters.append(values)
-            epoch, seed = header.get("epoch"), header.get("seed")
-            if not isinstance(epoch, int) or not isinstance(seed, int) or epoch < 0 or seed < 0:
-                raise UserError(f"{path}: epoch and seed must be integers from 0")
-            return Checkpoint(parameters, epoch, seed)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError) as error:
-        raise UserError(f"{path}: damaged or not a checkpoint ({error}); give a file that "
-                        "`plinth train --save` wrote") from error
+    with untrusted_npz(path, "a checkpoint", "give a file that `plinth train --save` wrote") as file:
+        header = json.loads(bytes(file["header"]).decode())
+        if not isinstance(header, dict) or header.get("version") != CHECKPOINT_VERSION:
+            raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}; train again with --save")
+        if header.get("network") != network.name:
+            raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
+        parameters = []
+        for layer in network.weighted:
+            wanted = network.layer_parameters(layer.name)
+            values = file[_key(layer.name)]
+            if values.dtype != np.float32 or values.shape != (wanted,):
+                raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
+                                f"{list(values.shape)}, not float32 [{wanted}]")
+            parameters.append(values)
+        epoch, seed = header.get("epoch"), header.get("seed")
+        if not isinstance(epoch, int) or not isinstance(seed, int) or epoch < 0 or seed < 0:
+            raise UserError(f"{path}: epoch and seed must be integers from 0")
+        return Checkpoint(parameters, epoch, seed)

@@ -1,6 +1,5 @@
 """Samples: the handwritten digits that scikit-learn ships, split once and for all, or a user's own."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from sklearn.datasets import load_digits
 from plinth.errors import UserError
 from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network
+from plinth.training.arrays import untrusted_npz
 
 #: Samples for training; the rest is for testing.
 TRAINING_SAMPLES = 1437
@@ -19,8 +19,6 @@ TRAINING_SAMPLES = 1437
 SPLIT_SEED = 0
 #: Share of a user's samples that is kept for testing.
 TEST_SHARE = 0.2
-#: Largest file of samples, in bytes, also when unpacked.
-MAXIMUM_BYTES = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -67,22 +65,12 @@ def load_data(path: Path, network: Network) -> Dataset:
     UserError
         If the file cannot be read or does not fit the network.
     """
-    try:
-        if path.stat().st_size > MAXIMUM_BYTES:
-            raise UserError(f"{path}: larger than {MAXIMUM_BYTES} bytes; give fewer samples")
-        with zipfile.ZipFile(path) as archive:
-            if sum(entry.file_size for entry in archive.infolist()) > MAXIMUM_BYTES:
-                raise UserError(f"{path}: unpacks to more than {MAXIMUM_BYTES} bytes; give fewer samples")
-        with np.load(path, allow_pickle=False) as file:
-            missing = [name for name in ("x", "y") if name not in file]
-            if missing:
-                raise UserError(f"{path}: has no array {missing[0]!r}; save it with numpy.savez(path, x=..., y=...)")
-            x, y = file["x"], file["y"]
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError) as error:
-        raise UserError(f"{path}: damaged or not an .npz file of plain arrays ({error}); save it with numpy.savez"
-                        ) from error
+    remedy = "save it with numpy.savez(path, x=..., y=...)"
+    with untrusted_npz(path, "an .npz file of plain arrays", remedy) as file:
+        missing = [name for name in ("x", "y") if name not in file]
+        if missing:
+            raise UserError(f"{path}: has no array {missing[0]!r}; {remedy}")
+        x, y = file["x"], file["y"]
     return _fitted(x, y, network, str(path))
 
 
