@@ -1,0 +1,84 @@
+"""Steps walked through task by task: what engines and dies wait for."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from plinth.bench.steps import hybrid_speedup, prediction_errors
+from plinth.model.array import ring
+from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.schedule import Ready
+from plinth.plan.cost.time import StepTime
+from plinth.plan.graph import from_network
+from plinth.plan.partition import Region
+from plinth.plan.planning import PLANNERS, task
+from plinth_hw.isa.parameters import preset
+
+CNN = from_network(NETWORKS["digits-cnn"])
+
+
+def step_time(dies: int = 4, die: Machine | None = None, **settings: object) -> StepTime:
+    return StepTime(CNN, 128, ring(dies, **settings), die)
+
+
+def plan(levels: int, *splits: str) -> tuple[tuple[str, ...], ...]:
+    return (*((split,) * levels for split in splits), ("dp",) * levels)
+
+
+def test_parts_of_a_tensor_are_there_one_after_the_other() -> None:
+    found = Ready()
+    found.add(0.5, 10)
+    found.add(1.0, 30)
+    assert [found.until(share) for share in (0.2, 0.5, 0.6, 1)] == [10, 10, 30, 30]
+    assert found.whole == 30 and Ready(4).until(0.1) == 4 and Ready().whole == 0
+
+
+def test_engines_work_no_longer_than_the_step() -> None:
+    found = step_time().schedule.step(plan(2, "dp", "dp", "op", "mp"))
+    for engine in (found.matrix, found.vector, found.transfer):
+        assert 0 < engine < found.cycles
+    assert 0 <= found.exposed < found.cycles
+
+
+def test_less_of_everything_takes_longer() -> None:
+    splits = plan(2, "dp", "dp", "dp", "dp")
+    whole = step_time().cycles(splits)
+    assert step_time(link_rate=Fraction(1, 8)).cycles(splits) > 1.5 * whole
+    assert step_time(link_latency=300).cycles(splits) > whole
+    assert step_time(speeds=(1, 1, 1, Fraction(1, 2))).cycles(splits) > 1.3 * whole
+    die = machine(preset("ndp-demo"))
+    slow = replace(die.parameters, memory_words_per_cycle=Fraction(5))
+    assert step_time(die=Machine(slow, die.calibration)).cycles(splits) > 1.1 * whole
+    fetch = replace(die.calibration, control=(*die.calibration.control, ("fetch", 4000)))
+    assert step_time(die=Machine(die.parameters, fetch)).cycles(splits) > 1.3 * whole
+
+
+def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
+    cycles = [step_time(dies).cycles(plan(dies.bit_length() - 1, "dp", "dp", "dp", "dp")) for dies in (1, 2, 4)]
+    assert cycles[0] > cycles[1] > cycles[2]
+
+
+def test_tiles_are_what_the_first_die_sends() -> None:
+    links = step_time().links
+    found = links._tile_cycles(Region((0, 1), ()), Region((), (0, 1)), 128, 20, 3)
+    assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
+    assert [tile.hops for tile in found] == [0, 1, 2, 1]
+    # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.
+    assert found[1].cycles == pytest.approx(32 * 5 * 3 * 8 / 15) and found[2].cycles == 2 * found[1].cycles
+
+
+def test_rows_compare_predicted_with_counted_steps() -> None:
+    times = {}
+
+    def count(network, array, splits):
+        given = task(from_network(NETWORKS[network]), array, "exact", 128)
+        times[network, array.name, splits] = given.time.cycles(splits)
+        return round(given.time.cycles(splits) / (1.1 if splits[0] == ("mp", "mp") else 1))
+
+    average, worst = prediction_errors(count)
+    assert worst.value == pytest.approx(0.1, abs=1e-3) and 0 < average.value < worst.value
+    assert len(worst.detail["steps"]) == 4 * len(PLANNERS)
+    (speedup,) = hybrid_speedup(lambda network, array, splits: 300 if set(splits[2]) == {"dp"} else 200)
+    assert speedup.value == 1.5 and speedup.detail["rate 1/8"]["counted"] == {"data": 300, "joint": 200}
