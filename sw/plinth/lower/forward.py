@@ -9,7 +9,7 @@ from plinth.lower.convolution import images_of
 from plinth.lower.places import LayerWeights, Part, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
-from plinth.lower.step import StepBuilder, add_sources, rows_of
+from plinth.lower.step import STRIPS, StepBuilder, add_sources, rows_of
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.layers import Join, SoftmaxCrossEntropy
 from plinth.plan.partition import Region
@@ -76,7 +76,7 @@ class Flow:
         rows = part.positions // fold
         for strip, (first, samples) in enumerate(found):
             for start, count in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
-                                                 **({"pieces": 1} if len(found) > 1 else {})):
+                                                 pieces=1 if len(found) > 1 else STRIPS):
                 yield strip, first * rows + start, count
 
     def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products:

@@ -13,7 +13,7 @@ from plinth.lower.builder import Buffer, GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, images_of
 from plinth.lower.places import Part, WeightSlice
 from plinth.lower.stages import Stage
-from plinth.lower.step import image_strips
+from plinth.lower.step import image_strips, rows_of
 from plinth.model.layers import Convolution
 from plinth.plan.cost.machine import interleave_m_log2
 from plinth_hw.isa.parameters import DieParameters
@@ -70,9 +70,6 @@ class Products:
         for start in range(0, rows, step):
             yield start, min(step, rows - start)
 
-    def _rows(self, buffer: Buffer, start: int, count: int) -> Buffer:
-        return buffer.part(buffer.name, start * buffer.stride, count, buffer.columns, buffer.stride)
-
     def _maps(self, shape: ConvolutionShape, x: Buffer, z: Buffer, start: int, count: int
               ) -> tuple[FeatureMap, FeatureMap]:
         """Images of input and output maps."""
@@ -87,7 +84,7 @@ class Products:
         if shape is None:
             a = self._matrix(x, self.x_part)
             for start, count in self._strips(a.rows, 2 * self.parameters.rows):
-                self._gemm(f"fprop[{start}]", self._rows(a, start, count), w, self._rows(z, start, count))
+                self._gemm(f"fprop[{start}]", rows_of(a, start, count), w, rows_of(z, start, count))
             return
         for start, count in self._image_strips(shape):
             source, target = self._maps(shape, x, z, start, count)
@@ -106,7 +103,7 @@ class Products:
         if shape is None:
             c = self._matrix(dx, self.x_part)
             for start, count in self._strips(c.rows, 2 * self.parameters.rows):
-                self._gemm(f"bprop[{start}]", self._rows(dz, start, count), w, self._rows(c, start, count),
+                self._gemm(f"bprop[{start}]", rows_of(dz, start, count), w, rows_of(c, start, count),
                            transpose_b=True)
             return
         for start, count in self._image_strips(shape):
