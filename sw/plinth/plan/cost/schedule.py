@@ -374,8 +374,8 @@ class _Walk:
             alone, row = machine.copy(COPIES[min(hops, 2)], samples * positions, width)
             if turn:
                 # A packet has a flit of its own; a row is one, or several.
-                packet = min(width, self.parameters.chunk_words) / self.parameters.flit_words
-                cycles *= (max(1.0, packet) + 1) / packet
+                packet = max(1.0, min(width, self.parameters.chunk_words) / self.parameters.flit_words)
+                cycles *= (packet + 1) / packet
                 alone, row = max(alone, cycles + alone - row), max(row, cycles)
             words = 2 * moved_words(self.parameters, samples * positions, width)
             end = self.die.task("transfer", ready.whole, (alone, row), words, words / row / self.die.rate, count)

@@ -6,7 +6,7 @@
    :data:`WIDTH` are kept. Its cost is a sum: compute, transfers, and a share of the weight reductions; the search is
    made once with all of them exposed and once with all hidden.
 3. *Local improvement* of the best of these: all levels of one node, or of two neighbours at one level, change at a
-   time; first under the estimate of the step, which is quick to compute, then, on small networks, under the
+   time; first under the estimate of the step, which is quick to compute, then, up to 3 levels, under the
    predicted step itself.
 
 Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
@@ -29,8 +29,9 @@ WIDTH = 32
 MAXIMUM_EXTENSIONS = 200_000, 60_000
 #: Steps that local improvement predicts, and nodes of them.
 MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
-#: Steps that are walked through task by task at the end, and nodes of them.
+#: Steps that are walked through task by task at the end, and nodes of them; levels up to which that is done.
 MAXIMUM_WALKS, MAXIMUM_NODE_WALKS = 300, 1500
+WALKED_LEVELS = 3
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
 ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
 #: Pairs of combinations over all nodes that are looked at above that.
@@ -144,6 +145,8 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     starts = list(dict.fromkeys(ranked))[:2]
     improved = [_improve(time, time.estimate, start, candidates, budget) for start in starts]
     best = sorted(dict.fromkeys((*seeds, *ranked[:2], *improved)), key=time.cycles)
+    if time.levels > WALKED_LEVELS:
+        return best[0]
     walks = min(MAXIMUM_WALKS, MAXIMUM_NODE_WALKS // len(graph.nodes))
     return min((best[0], *(_improve(time, time.cycles, start, candidates, walks) for start in best[:2])),
                key=time.cycles)
