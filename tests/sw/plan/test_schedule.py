@@ -9,7 +9,7 @@ from plinth.bench.steps import hybrid_speedup, prediction_errors
 from plinth.model.array import ring
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.machine import Machine, machine
-from plinth.plan.cost.schedule import Ready
+from plinth.plan.cost.schedule import Ready, _Die
 from plinth.plan.cost.time import StepTime
 from plinth.plan.graph import from_network
 from plinth.plan.partition import Region
@@ -33,6 +33,22 @@ def test_parts_of_a_tensor_are_there_one_after_the_other() -> None:
     found.add(1.0, 30)
     assert [found.until(share) for share in (0.2, 0.5, 0.6, 1)] == [10, 10, 30, 30]
     assert found.whole == 30 and Ready(4).until(0.1) == 4 and Ready().whole == 0
+
+
+def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
+    die = _Die(machine(preset("ndp-demo")), (), 1.0)
+    first = die.task("matrix", 0, (1000, 700), 0)
+    assert first >= die.period + die.body + 1000
+    assert die.task("matrix", 0, (1000, 700), 0) == first + 700
+    assert die.task("matrix", 50_000, (1000, 700), 0) == 50_000 + die.issue + 1000
+    assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 350
+    # The next one loads while this one computes.
+    assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 550
+    assert die.reduce(80_000, 1000, 300, 0) == 80_000 + die.issue + 1300
+    assert die.reduce(80_000, 1000, 300, 0) == 80_000 + die.issue + 2300
+    for _ in range(20):
+        die.task("transfer", 100_000, (10, 10), 0)
+    assert die.fetched > 100_000
 
 
 def test_engines_work_no_longer_than_the_step() -> None:
