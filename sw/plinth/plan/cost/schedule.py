@@ -20,9 +20,9 @@ from plinth.plan.partition import Exchange, Layout, Region, Splits, bounds, layo
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.tasks import BODY_WORDS, VECTOR_LOADS, VECTOR_STORES
 
-#: Tasks of an engine from fetch to completion, and those of them whose bodies wait (docs/control.md, scheduler), with
-#: the one that the engine has taken.
-HEADERS, BODIES = 8, 5
+#: Tasks of an engine from fetch to completion (docs/control.md, scheduler), and those of them that are fetched ahead of
+#: the engine: of 1 to 5, the number with which predicted steps of the digits networks come nearest to counted ones.
+HEADERS, BODIES = 8, 2
 #: Strips of rows at most; strips of images at least, and positions of a strip of more; beats that a pooling task counts
 #: for; groups of a row that sums over rows want: as lowering cuts.
 STRIPS, IMAGE_STRIPS, STRIP_POSITIONS, TASK_BEATS, SUMMED_GROUPS = 8, 4, 512, 64, 4
