@@ -131,10 +131,14 @@ class GraphBuilder:
         return place
 
     def add(self, name: str, engine: Engine, operation: Any, body: Mapping[str, Any], *,
-            reads: Iterable[Buffer] = (), writes: Iterable[Buffer] = ()) -> None:
-        """Append a task; its waits follow from the buffers it names."""
+            reads: Iterable[Buffer] = (), writes: Iterable[Buffer] = (), after: Iterable[tuple[int, int]] = (),
+            remote: tuple[int, int] | None = None) -> None:
+        """Append a task; its waits follow from the buffers it names, and from ``after``: (counter, value).
+
+        Once done it advances a counter of another die as well, if ``remote`` says so: (die, counter).
+        """
         reads, writes = list(reads), list(writes)
-        needed: dict[int, int] = {}
+        needed: dict[int, int] = dict(after)
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:
                 low, high = buffer.address, buffer.address + buffer.words
@@ -153,14 +157,25 @@ class GraphBuilder:
             "wait_counter": [other for other, _ in waits] + [0] * (WAITS - len(waits)),
             "wait_value": [value for _, value in waits] + [0] * (WAITS - len(waits)),
         }
+        if remote is not None:
+            header |= {"remote_enable": 1, "remote_die": remote[0], "remote_counter": remote[1]}
         self._pending.append((name, engine, header, dict(body)))
+
+    def done(self, engine: Engine) -> tuple[int, int]:
+        """Counter and value that say that all tasks of an engine so far are done."""
+        return engine.value, self._finished.get(engine, 0)
+
+    def advanced(self, counter: int, times: int) -> tuple[int, int]:
+        """Other dies advance a counter so many times; counter and value that say that they have."""
+        self._arrived[counter] = self._arrived.get(counter, 0) + times
+        return counter, self._arrived[counter]
 
     def expect(self, buffers: Iterable[Buffer], counter: int, tiles: int) -> None:
         """Other dies send ``tiles`` tiles into these places in all; each advances ``counter`` of this die."""
-        self._arrived[counter] = self._arrived.get(counter, 0) + tiles
+        _, value = self.advanced(counter, tiles)
         for buffer in buffers:
             self._accesses.setdefault(buffer.place, []).append(_Access(
-                buffer.address, buffer.address + buffer.words, counter, self._arrived[counter], True))
+                buffer.address, buffer.address + buffer.words, counter, value, True))
 
     def _touch(self, buffer: Buffer, counter: int, value: int, writes: bool) -> None:
         """Note an access of a task; those that its write covers are behind it, for it has waited for them."""

@@ -85,10 +85,7 @@ class StepBuilder:
         UserError
             If there are more exchanges than counters.
         """
-        if self._counter >= self.parameters.counters:
-            raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
-                            f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
-        counter, self._counter = self._counter, self._counter + 1
+        counter = self._next_counter()
         tiles = [0] * self.dies
         for turn in range(0 if own else 1, self.dies):
             for die in range(self.dies):
@@ -105,6 +102,25 @@ class StepBuilder:
             if count:
                 self.builders[die].expect([target.buffers[die] for target in targets if target.parts[die].words],
                                           counter, count)
+
+    def _next_counter(self) -> int:
+        """A counter that nothing else uses, the same on all dies."""
+        if self._counter >= self.parameters.counters:
+            raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
+                            f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
+        self._counter += 1
+        return self._counter - 1
+
+    def barrier(self, name: str, engine: Engine) -> list[tuple[int, int]]:
+        """For each die the wait for all tasks of an engine so far, on all other dies. Sends no words."""
+        counter = self._next_counter()
+        for die, builder in enumerate(self.builders):
+            place = builder.buffers["join"]
+            for other in (other for other in range(self.dies) if other != die):
+                builder.add(f"{name}.barrier[{other}]", Engine.TRANSFER, TransferOperation.COPY, {
+                    "source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer, "columns": 1,
+                    "rows": 1, "planes": 1}, after=[builder.done(engine)], remote=(other, counter))
+        return [builder.advanced(counter, self.dies - 1) for builder in self.builders]
 
     def _copy(self, name: str, die: int, source: Buffer, other: int, target: Buffer, counter: int) -> None:
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,

@@ -106,10 +106,11 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     lowered = forward.run()
     backward = Backward(flow, forward)
     groups = _groups(plan, found)
+    reductions = _Reductions(flow, groups)
     for made in reversed(lowered):
         backward.stage(made)
         if made.stage.node.weighted:
-            _reduce(flow, made.stage, groups[plan.layouts[made.stage.number].dp], rate / scale)
+            reductions.add(made.stage, rate / scale)
     base = assemble(_setup(parameters, plan, groups), step.builders, memory_words=memory_words, gradient_scale=scale)
     return TrainingProgram(
         **{field.name: getattr(base, field.name) for field in fields(base)},
@@ -186,19 +187,43 @@ def _setup(parameters: DieParameters, plan: Plan, groups: Mapping[Halvings, int]
     return graphs
 
 
-def _reduce(flow: Flow, stage: Stage, group: int, rate: float) -> None:
-    """Sum of the gradients over each ring, and the update of the weights."""
-    weights, gradients = flow.weights[stage.name], flow.gradients[stage.name]
-    for die, piece in enumerate(weights.slices):
-        if not piece.words:
-            continue
-        source, target = gradients.buffers[die], weights.buffers[die]
-        flow.step.builders[die].add(
-            f"{stage.name}.all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
-                "source": source.pointer, "destination": target.pointer, "words": piece.words, "group": group,
-                "update": UpdateOperation.SGD, "message": stage.number & 0xFF,
-                "rate": int(np.float32(rate).view(np.uint32)),
-            }, reads=[source], writes=[target])
+class _Reductions:
+    """Sums of gradients over rings, with the update of the weights.
+
+    Chunks of a message that a die has not started hold up its reduce block's class there. Messages of one set of
+    rings come to a die from one other die, in their order, so each set has blocks of its own. Where there are more
+    sets than blocks, those of a block take turns: before the other one's next message all dies end what they have.
+    """
+
+    def __init__(self, flow: Flow, groups: Mapping[Halvings, int]):
+        self._flow = flow
+        self._groups = groups
+        blocks = flow.step.parameters.reduce_blocks
+        sets = [over for over in groups if over]
+        self._blocks = {over: range(number % blocks, blocks, len(sets)) for number, over in enumerate(sets)}
+        self._last: dict[int, Halvings] = {}
+
+    def add(self, stage: Stage, rate: float) -> None:
+        """The reduction of one layer."""
+        flow, over = self._flow, self._flow.plan.layouts[stage.number].dp
+        weights, gradients = flow.weights[stage.name], flow.gradients[stage.name]
+        own = self._blocks.get(over, range(1))
+        block = own[stage.number % len(own)]
+        turns = bool(over) and self._last.get(block, over) != over
+        after = flow.step.barrier(stage.name, Engine.COLLECTIVE) if turns else None
+        if over:
+            self._last[block] = over
+        for die, piece in enumerate(weights.slices):
+            if not piece.words:
+                continue
+            source, target = gradients.buffers[die], weights.buffers[die]
+            flow.step.builders[die].add(
+                f"{stage.name}.all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
+                    "source": source.pointer, "destination": target.pointer, "words": piece.words,
+                    "group": self._groups[over], "update": UpdateOperation.SGD,
+                    "message": stage.number * flow.step.parameters.reduce_blocks + block & 0xFF,
+                    "rate": int(np.float32(rate).view(np.uint32)),
+                }, reads=[source], writes=[target], after=[after[die]] if after else [])
 
 
 def _maps(lowered: Sequence[LoweredStage]) -> dict[str, Tensor]:

@@ -1,5 +1,8 @@
 """Training steps of random networks under random plans: against the float64 reference, and RTL against golden."""
 
+from dataclasses import replace
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from tests.support.networks import random_plan, trainable_network
@@ -8,7 +11,7 @@ from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import SoftmaxCrossEntropy
-from plinth.model.network import Network
+from plinth.model.network import Network, perceptron
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
 from plinth.training.session import Session, initial_parameters
@@ -67,3 +70,17 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: in
     assert made.equal
     assert made.compared_steps == 1
     assert sum(driver.injected_words(die) for die in range(dies)) == plan.words
+
+
+def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
+    """Three sets of rings on two reduce blocks, over slow links: dies are far apart in their messages."""
+    network = perceptron("turns", (40, 48, 48, 48, 48, 8))
+    splits = (("dp", "dp"), ("op", "dp"), ("dp", "mp"), ("op", "dp"), ("dp", "dp"), ("dp", "dp"))
+    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=splits)
+    parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
+    program = lower_training(network, plan, parameters, rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in (
+        backends.cosim_array(parameters, 4, MEMORY_WORDS)[0], backends.golden_array(parameters, 4, MEMORY_WORDS))]
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, *drivers)
+    next(iter(made.epoch(0)))
+    assert made.equal
