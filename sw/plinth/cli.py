@@ -26,9 +26,11 @@ from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import PRESETS
 
 #: Rows of `plinth bench`, in the order in which they run.
-BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "train_step_utilisation", "ring_efficiency",
-               "harness_efficiency", "thread_scaling", "cosim_rate", "joint_over_hypar", "plan_vgg_e_seconds",
-               "plan_1000_layers_seconds")
+BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
+               "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
+               "ring_efficiency", "transfer_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
+               "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "prediction_error_mean",
+               "prediction_error_worst", "hybrid_speedup")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
 #: Arrays that a training run can use.

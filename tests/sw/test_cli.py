@@ -153,3 +153,9 @@ def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
     code, _, err = run(capsys, "train", str(tmp_path / "net.yaml"), "--device", "golden", "--out", str(tmp_path))
     assert code == 2
     assert "layer 'one' (embedding) has no form on a die yet; such a network can be planned but not lowered" in err
+
+
+def test_every_bench_can_be_asked_for_by_name() -> None:
+    from plinth.bench.rows import BENCHES
+
+    assert set(cli.BENCH_NAMES) == set(BENCHES)
