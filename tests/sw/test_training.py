@@ -85,14 +85,14 @@ def test_equal_seeds_give_equal_reports_on_any_number_of_threads(tmp_path: Path)
 
 def test_a_difference_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                          capsys: pytest.CaptureFixture[str]) -> None:
-    """The golden model adds in another order: the run ends with an error, and the report says so."""
+    """The golden model gets an element of every product wrong: the run ends with an error, and the report says so."""
     from plinth_sim.golden import matrix
 
     right = matrix.gemm
 
     def wrong(a: Any, b: Any, c: Any = None, **options: Any) -> Any:
         result = right(a, b, c, **options)
-        result.reshape(-1).view("uint32")[0] ^= 1
+        result.reshape(-1).view("uint32")[-1] ^= 1 << 20
         return result
 
     monkeypatch.setattr(matrix, "gemm", wrong)
