@@ -8,6 +8,7 @@ from plinth.lower.stages import ACTIVATIONS, Follower
 from plinth.lower.step import folded, rows_of
 from plinth.lower.vector import VectorProgram
 from plinth.model.layers import Join, Sigmoid
+from plinth.plan.cost.cuts import folding
 from plinth_hw.isa.tasks import VectorOp
 
 
@@ -95,7 +96,7 @@ class Backward:
         Narrow maps are summed with several positions in a row; those sums are then added, positions ascending.
         """
         part = error.parts[0]
-        fold = self.step.folding(part.positions, part.channels) if bias and not self.step.half else 1
+        fold = folding(self.step.parameters, part.positions, part.channels) if bias and not self.step.half else 1
         sums = self.step.place(f"{name}.sums", [(1, fold * part.channels) for part in error.parts]) if fold > 1 else []
         regions = 1 if follower is None else 3 if isinstance(follower.layer, Sigmoid) else 2
         for die, (part, d) in enumerate(zip(error.parts, error.buffers, strict=True)):

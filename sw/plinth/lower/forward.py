@@ -9,9 +9,10 @@ from plinth.lower.convolution import images_of
 from plinth.lower.places import LayerWeights, Part, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
-from plinth.lower.step import STRIPS, StepBuilder, add_sources, rows_of
+from plinth.lower.step import StepBuilder, add_sources, rows_of
 from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
 from plinth.model.layers import Join, SoftmaxCrossEntropy
+from plinth.plan.cost import cuts
 from plinth.plan.partition import Region
 from plinth.plan.plan import Plan
 from plinth_hw.isa.tasks import VectorFunction, VectorOp
@@ -76,7 +77,7 @@ class Flow:
         rows = part.positions // fold
         for strip, (first, samples) in enumerate(found):
             for start, count in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
-                                                 pieces=1 if len(found) > 1 else STRIPS):
+                                                 pieces=1 if len(found) > 1 else cuts.STRIPS):
                 yield strip, first * rows + start, count
 
     def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products:

@@ -11,18 +11,12 @@ from plinth.errors import UserError
 from plinth.lower.builder import STATIC_BASE, Buffer, GraphBuilder
 from plinth.lower.places import Part, Tensor
 from plinth.lower.stages import POOLS, Stage
-from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
+from plinth.lower.vector import VectorProgram
+from plinth.plan.cost import cuts
 from plinth.plan.partition import Exchange
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
 
-#: Strips that a die's part is cut into, unless the scratchpad asks for more or they get short.
-STRIPS = 8
-#: Groups of a row from which on the sum of columns takes no more cycles a row.
-SUMMED_GROUPS = 4
-#: Strips that images are cut into at least, if there are as many, and positions of a strip of more.
-IMAGE_STRIPS = 4
-STRIP_POSITIONS = 512
 #: Loads of a vector program that sums.
 _SUMMED = 4
 
@@ -132,7 +126,7 @@ class StepBuilder:
                                writes=[target] if other == die else [])
 
     def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0, *,
-               column_regions: int = 0, pieces: int = STRIPS) -> Iterator[tuple[int, int]]:
+               column_regions: int = 0, pieces: int = cuts.STRIPS) -> Iterator[tuple[int, int]]:
         """First row and number of rows of the pieces in which a vector program does rows x columns: about
         ``pieces``, or as many more as the scratchpad asks for its full, row and column regions.
 
@@ -141,12 +135,10 @@ class StepBuilder:
         UserError
             If not even a row fits the scratchpad.
         """
-        line = region_lines(self.parameters, 1, columns, "full")
-        most = (scratchpad_lines(self.parameters) - row_regions * line) // (regions * line + column_regions)
-        if most < 1:
+        step = cuts.row_step(self.parameters, rows, columns, regions, row_regions, pieces, column_regions)
+        if step < 1:
             raise UserError(f"a layer of {columns} outputs does not fit the vector scratchpad of preset "
                             f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
-        step = min(most, max(2 * self.parameters.rows, -(-rows // pieces)))
         for start in range(0, rows, step):
             yield start, min(step, rows - start)
 
@@ -171,12 +163,6 @@ class StepBuilder:
             return [(0, samples)] if samples else []
         return list(image_strips(samples, stage.node.raw_elements // stage.node.output_channels))
 
-    def folding(self, positions: int, channels: int) -> int:
-        """Positions that column sums take as one row, so that a row has groups enough: a divisor of them."""
-        wide = [fold for fold in range(1, positions + 1) if positions % fold == 0 and
-                -(-fold * channels // self.parameters.beat_words) >= SUMMED_GROUPS]
-        return wide[0] if wide else 1
-
     def summed(self, name: str, sources: list[list[Buffer]], target: Tensor, keep: int) -> list[list[Buffer]]:
         """On each die, add sources in their order into ``target`` until ``keep`` are left; the sums come first."""
         found = []
@@ -197,7 +183,7 @@ class StepBuilder:
 
 def image_strips(images: int, positions: int) -> Iterator[tuple[int, int]]:
     """First image and number of images of the strips in which maps of so many positions are worked on."""
-    step = max(1, min(STRIP_POSITIONS // positions, -(-images // IMAGE_STRIPS)))
+    step = cuts.image_step(images, positions)
     for start in range(0, images, step):
         yield start, min(step, images - start)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from plinth.model.array import Array
+from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Cycles, Machine, Work, matrix_memory, moved_words
 from plinth.plan.graph import LOSS, Follower, Node, PlanGraph
@@ -23,9 +24,8 @@ from plinth_hw.isa.tasks import BODY_WORDS, VECTOR_LOADS, VECTOR_STORES
 #: Tasks of an engine from fetch to completion (docs/control.md, scheduler), and those of them that are fetched ahead of
 #: the engine: of 1 to 5, the number with which predicted steps of the digits networks come nearest to counted ones.
 HEADERS, BODIES = 8, 2
-#: Strips of rows at most; strips of images at least, and positions of a strip of more; beats that a pooling task counts
-#: for; groups of a row that sums over rows want: as lowering cuts.
-STRIPS, IMAGE_STRIPS, STRIP_POSITIONS, TASK_BEATS, SUMMED_GROUPS = 8, 4, 512, 64, 4
+#: Beats that a pooling task counts for, as lowering cuts.
+TASK_BEATS = 64
 #: Tasks of a layer that are walked one by one; more are walked in as many groups.
 MOST_TASKS = 32
 #: Engines, and how often a step is walked through, with what engines took from each other the time before.
@@ -270,17 +270,6 @@ class _Walk:
             found.append((size, taken, first + (last - first) * end / total))
         return found
 
-    def _row_step(self, rows: int, columns: int, regions: int, row_regions: int, pieces: int) -> int:
-        """Rows of a strip of a vector program."""
-        line = -(-columns // self.parameters.beat_words)
-        most = max(1, (self.lines - row_regions * line) // (regions * line))
-        return min(most, max(2 * self.parameters.rows, -(-rows // pieces)))
-
-    @staticmethod
-    def _image_step(images: int, positions: int) -> int:
-        """Images of a strip."""
-        return max(1, min(STRIP_POSITIONS // positions, -(-images // IMAGE_STRIPS)))
-
     def _vector(self, program: str, work: Work, rows: int, columns: int, ready: Ready, regions: int,
                 row_regions: int = 0) -> Ready:
         """A vector program strip by strip."""
@@ -298,7 +287,7 @@ class _Walk:
         first, last, pieces = where
         if first == 0:
             self._chain = 0.0
-        step = self._row_step(rows, columns, regions, row_regions, pieces)
+        step = max(1, row_step(self.parameters, rows, columns, regions, row_regions, pieces))
         for count, strips, share in self._pieces(rows, step, first, last):
             stages = self.machine.vector(program, count, columns, work)
             start = ready.until(share)
@@ -320,7 +309,7 @@ class _Walk:
         """Vector work of a stage: each strip of images goes through all of it, if there are pools; else each part of
         it goes strip by strip. The tensor behind each part."""
         pools = pools or any(task.follower is not None for task in tasks)
-        step = self._image_step(samples, positions) if pools else max(1, samples)
+        step = image_step(samples, positions) if pools else max(1, samples)
         if not (samples and channels):
             return ready
         tensors = [Ready() for _ in tasks]
@@ -346,9 +335,7 @@ class _Walk:
     def _fold(self, task: _Stage, channels: int) -> int:
         """Positions that sums over rows take as one row, so that it has groups enough."""
         if task.work.sums and self.parameters.multiply_format != FP16:
-            for fold in range(1, task.positions + 1):
-                if task.positions % fold == 0 and -(-fold * channels // self.parameters.beat_words) >= SUMMED_GROUPS:
-                    return fold
+            return folding(self.parameters, task.positions, channels)
         return 1
 
     def _sum(self, fold: int, channels: int) -> None:
@@ -417,7 +404,7 @@ class _Walk:
             found.add(1.0, ready.whole)
             return found
         convolution = node.kind == "convolution"
-        step = self._image_step(samples, positions) if convolution else 2 * self.parameters.rows
+        step = image_step(samples, positions) if convolution else 2 * self.parameters.rows
         for count, strips, share in self._pieces(samples, step):
             if not convolution:
                 size = (outputs, inputs * taps) if direction == "fprop" else (inputs * taps, outputs)

@@ -1,0 +1,34 @@
+"""How tasks are cut: lowering cuts them so, and predictions walk through the same pieces."""
+
+from plinth_hw.isa.parameters import DieParameters
+
+#: Strips that a die's part is cut into, unless the scratchpad asks for more or they get short.
+STRIPS = 8
+#: Groups of a row from which on the sum of columns takes no more cycles a row.
+SUMMED_GROUPS = 4
+#: Strips that images are cut into at least, if there are as many, and positions of a strip of more.
+IMAGE_STRIPS = 4
+STRIP_POSITIONS = 512
+
+
+def row_step(parameters: DieParameters, rows: int, columns: int, regions: int, row_regions: int,
+             pieces: int = STRIPS, column_regions: int = 0) -> int:
+    """Rows of a strip of a vector program over rows x columns: of about ``pieces`` strips, or as many more as the
+    scratchpad asks for its full, row and column regions; 0 if not even a row fits."""
+    line = -(-columns // parameters.beat_words)
+    lines = parameters.vector_buffer_words // parameters.beat_words
+    most = (lines - row_regions * line) // (regions * line + column_regions)
+    return max(0, min(most, max(2 * parameters.rows, -(-rows // pieces))))
+
+
+def image_step(images: int, positions: int) -> int:
+    """Images of a strip, in maps of so many positions."""
+    return max(1, min(STRIP_POSITIONS // positions, -(-images // IMAGE_STRIPS)))
+
+
+def folding(parameters: DieParameters, positions: int, channels: int) -> int:
+    """Positions that column sums take as one row, so that a row has groups enough: a divisor of them."""
+    for fold in range(1, positions + 1):
+        if positions % fold == 0 and -(-fold * channels // parameters.beat_words) >= SUMMED_GROUPS:
+            return fold
+    return 1
