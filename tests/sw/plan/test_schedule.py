@@ -8,8 +8,9 @@ import pytest
 from plinth.bench.steps import hybrid_speedup, prediction_errors
 from plinth.model.array import ring
 from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import Machine, machine
-from plinth.plan.cost.schedule import Ready, _Die
+from plinth.plan.cost.schedule import Ready
 from plinth.plan.cost.time import StepTime
 from plinth.plan.graph import from_network
 from plinth.plan.partition import Region
@@ -36,7 +37,7 @@ def test_parts_of_a_tensor_are_there_one_after_the_other() -> None:
 
 
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
-    die = _Die(machine(preset("ndp-demo")), (), 1.0)
+    die = Die(machine(preset("ndp-demo")), (), 1.0)
     first = die.task("matrix", 0, (1000, 700), 0)
     assert first >= die.period + die.body + 1000
     assert die.task("matrix", 0, (1000, 700), 0) == first + 700

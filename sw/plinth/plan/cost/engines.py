@@ -1,0 +1,117 @@
+"""Predicted times of tasks on one die: its engines, each in order, and the control that fetches for them."""
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+
+from plinth.plan.cost.machine import Cycles, Machine
+from plinth_hw.isa.tasks import BODY_WORDS
+
+#: Tasks of an engine from fetch to completion (docs/control.md, scheduler), and those of them that are fetched ahead of
+#: the engine: of 1 to 5, the number with which predicted steps of the digits networks come nearest to counted ones.
+HEADERS, BODIES = 8, 2
+#: Engines of a die.
+ENGINES = ("matrix", "vector", "transfer", "collective")
+#: Largest share of memory's rate that the others leave a task without.
+MOST_SHARE = 0.75
+
+
+class Die:
+    """The engines of a die and its control.
+
+    Parameters
+    ----------
+    shares : sequence of float
+        For each task, the share of the memory's rate that other engines take while it runs; empty: none.
+    speed : float
+        Cycles of tasks are divided by it.
+    """
+
+    def __init__(self, machine: Machine, shares: Sequence[float], speed: float):
+        self.speed = speed
+        control = machine.control
+        self.period, self.issue, self.body = control["fetch"], control["issue"], 2 * BODY_WORDS
+        self.fetched = 0.0
+        self.shares = shares
+        self.starts: dict[str, deque[float]] = {}
+        self.ends: dict[str, deque[float]] = {}
+        #: End of each engine's last task.
+        self.last = dict.fromkeys(ENGINES, 0.0)
+        #: Engine, start, end and words in memory of each task.
+        self.tasks: list[tuple[str, float, float, float]] = []
+        #: Of all reductions.
+        self.latencies = 0.0
+        self._loaded = self._computed = 0.0
+        self._stored = [0.0, 0.0]
+
+    def _start(self, engine: str, ready: float, count: int) -> tuple[float, float]:
+        """When tasks may start, and how much longer memory takes for them."""
+        starts, ends = self.starts.setdefault(engine, deque(maxlen=BODIES)), self.ends.setdefault(
+            engine, deque(maxlen=HEADERS))
+        free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
+        self.fetched = max(self.fetched, free) + self.period
+        start = max(ready + self.issue, self.fetched + self.body)
+        self.fetched += (count - 1) * self.period
+        starts.append(start)
+        number = len(self.tasks)
+        return start, 1 / (1 - self.shares[number]) if number < len(self.shares) else 1.0
+
+    def _end(self, engine: str, start: float, end: float, words: float) -> float:
+        self.tasks.append((engine, max(start, self.last[engine]), end, words))
+        self.ends[engine].append(end)
+        self.last[engine] = end
+        return end
+
+    def task(self, engine: str, ready: float, cycles: Cycles, words: float, memory: float = 1.0,
+             count: int = 1) -> float:
+        """End of ``count`` equal tasks of some words, which memory takes a share of their time for."""
+        alone, row = cycles
+        start, slower = self._start(engine, ready, count)
+        more = max(0.0, memory * slower - 1)
+        alone, row = (alone + row * more) / self.speed, row * (1 + more) / self.speed
+        end = max(start + alone + (count - 1) * max(row, self.period), self.last[engine] + count * row)
+        return self._end(engine, start, end, count * words)
+
+    def vector(self, ready: float, stages: tuple[float, float, float], words: float, count: int = 1) -> float:
+        """End of ``count`` vector tasks."""
+        load, compute, store = stages
+        start, slower = self._start("vector", ready, count)
+        load, compute, store = load * slower / self.speed, compute / self.speed, store * slower / self.speed
+        start = max(start, self._loaded, self._stored[0])
+        self._loaded = start + load
+        work = compute + (count - 1) * max(load, compute, store, (load + compute + store) / 2, self.period)
+        self._computed = max(self._loaded, self._computed) + work
+        end = max(self._computed, self.last["vector"]) + store
+        self._stored = [self._stored[1], end]
+        return self._end("vector", start, end, count * words)
+
+    def reduce(self, ready: float, cycles: float, latency: float, words: float) -> float:
+        """End of a reduction whose words take some cycles on the links; those of two reductions share them."""
+        start, slower = self._start("collective", ready, 1)
+        busy = max(start, self.last["collective"]) + cycles * max(1.0, words / cycles / self.rate * slower)
+        self._end("collective", start, busy, words)
+        self.latencies += latency
+        self.ends["collective"][-1] = busy + latency
+        return busy + latency
+
+    #: Words that memory moves a cycle.
+    rate = 1.0
+
+    def met(self) -> list[float]:
+        """For each task, the share of memory's rate that other engines took while it ran."""
+        starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
+        words = np.array([task[3] for task in self.tasks])
+        engines = np.array([ENGINES.index(task[0]) for task in self.tasks])
+        total = np.zeros(len(self.tasks))
+        for engine in range(len(ENGINES)):
+            mine = engines == engine
+            if not mine.any():
+                continue
+            places = np.column_stack([starts[mine], ends[mine]]).ravel()
+            sums = np.concatenate([[0.0], np.cumsum(words[mine])])
+            moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
+            found = np.interp(ends, places, moved) - np.interp(starts, places, moved)
+            total += np.where(mine, 0.0, found)
+        shares = total / (self.rate * np.maximum(ends - starts, 1.0))
+        return [float(share) for share in np.minimum(shares, MOST_SHARE)]
