@@ -9,6 +9,7 @@ writes files, and gives the schema.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from math import prod
@@ -160,7 +161,7 @@ _FORMS: dict[type, dict[str, Form]] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(ABC):
     """One layer. Immutable; a network fills in ``inputs`` where it is left empty.
 
     Parameters
@@ -219,6 +220,7 @@ class Layer:
         return {field.name: field.default for field in fields(cls)
                 if field.name in cls.forms() and field.default is not MISSING}
 
+    @abstractmethod
     def output(self, inputs: Sequence[Shape]) -> Shape:
         """Shape of the output.
 
@@ -227,7 +229,6 @@ class Layer:
         ValueError
             If the inputs' shapes do not fit; the message names the layers and the shapes.
         """
-        raise NotImplementedError
 
     def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         """Shapes of ``weights`` and ``bias``, as far as present."""

@@ -29,19 +29,19 @@ def _sizes(value: Any, where: str, what: str) -> Shape:
 
 def _layer_from_data(data: Any, where: str) -> Layer:
     """One layer; ``where`` names file and place."""
+    made: type[Layer] | None = None
     if isinstance(data, dict):
         if isinstance(data.get("name"), str):
             where = f"{where} ({data['name'][:64]!r})"
         kind = data.get("kind")
         if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
             raise UserError(f"{where}: unknown kind {described(kind)}; {nearest(str(kind)[:64], KINDS)}")
-        made = KINDS[kind] if kind is not None else Layer
-    else:
-        made = Layer
-    forms, defaults = made.forms(), made.defaults()
-    data = check_mapping(data, where, "a layer" if made is Layer else f"a {made.kind} layer",
+        made = KINDS[kind] if kind is not None else None
+    forms, defaults = (made.forms(), made.defaults()) if made else ({}, {})
+    data = check_mapping(data, where, f"a {made.kind} layer" if made else "a layer",
                          required=["name", "kind", *(key for key in forms if key not in defaults)],
                          optional=[*defaults, "inputs", "shape"])
+    assert made is not None, "a layer without a kind is refused above"
     settings: dict[str, Any] = {"name": data["name"]}
     for key, form in forms.items():
         if key in data:
