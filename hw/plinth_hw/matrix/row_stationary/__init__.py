@@ -1,0 +1,1 @@
+"""Row-stationary machine: convolution rows in processing elements, sums down a chain of rows."""

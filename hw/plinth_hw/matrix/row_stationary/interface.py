@@ -1,0 +1,131 @@
+"""What goes into and comes out of the row-stationary array, and the limits of it.
+
+A *window* here is a group of ``interleaved_windows`` positions of the filter: what a row of the array runs
+without a pause, T taps of P slots each. A *line* is ``feed_words`` neighbouring words.
+"""
+
+from dataclasses import dataclass
+
+from amaranth.hdl import unsigned
+from amaranth.lib import data
+
+from plinth_hw.isa.formats import Float
+
+#: Width of an id, the number of a row of the map on the multicast bus.
+ID_BITS = 16
+#: Slots of a tap, at least: the sums' way round through the adder and their memory.
+LEAST_SLOTS = 8
+
+
+class Pass(data.Struct):
+    """What all rows of the array do with one load of their filters; every count is at least 1."""
+
+    #: Columns of the kernel, and channels of each. Tap t = column * tap_channels + channel.
+    tap_columns: unsigned(8)
+    tap_channels: unsigned(8)
+    #: Words of the stream between neighbouring columns of the kernel, and between windows.
+    tap_step: unsigned(16)
+    window_step: unsigned(16)
+    #: Windows; the last group may have fewer than the others: its absent ones run too.
+    windows: unsigned(16)
+    #: Filters, and windows that are run together; their product is at most ``sums``.
+    filter_step: unsigned(8)
+    interleaved_windows: unsigned(8)
+    #: Lines of the stream.
+    lines: unsigned(16)
+    #: Rows that multiply; the others hand sums on unchanged.
+    active: unsigned(8)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArrayShape:
+    """Sizes of a row-stationary array.
+
+    Raises
+    ------
+    TypeError
+        If a size is not an integer.
+    ValueError
+        If a size is not positive, ``feature_words`` or ``feed_words`` not a power of two, a scratchpad not whole
+        lines, or ``sums`` below ``LEAST_SLOTS``.
+    """
+
+    multiply_format: Float
+    accumulate_format: Float
+    #: PEs.
+    rows: int
+    columns: int
+    #: One half (of two) of a PE's filters.
+    filter_words: int
+    #: Ring of a PE's features.
+    feature_words: int
+    #: Slots of a window, at most.
+    sums: int
+    #: Words of a line.
+    feed_words: int
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "columns", "filter_words", "feature_words", "sums", "feed_words"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{name} must be an integer, not {value!r}")
+            if value < 1:
+                raise ValueError(f"{name} must be positive, not {value!r}")
+        for name in ("feature_words", "feed_words"):
+            value = getattr(self, name)
+            if value & (value - 1):
+                raise ValueError(f"{name} must be a power of two, not {value!r}")
+        for name in ("filter_words", "feature_words"):
+            value = getattr(self, name)
+            if value % self.feed_words:
+                raise ValueError(f"{name} must be a multiple of feed_words = {self.feed_words}, not {value!r}")
+        if self.feature_words < 2 * self.feed_words:
+            raise ValueError(f"feature_words must be at least two lines of feed_words = {self.feed_words}, "
+                             f"not {self.feature_words!r}")
+        if self.sums < LEAST_SLOTS:
+            raise ValueError(f"sums must be at least {LEAST_SLOTS}, not {self.sums!r}")
+
+    @property
+    def filter_lines(self) -> int:
+        """Lines of one half of a PE's filters."""
+        return self.filter_words // self.feed_words
+
+    @property
+    def feature_lines(self) -> int:
+        """Lines of a PE's ring of features."""
+        return self.feature_words // self.feed_words
+
+    @property
+    def operand_line(self) -> data.ArrayLayout:
+        """Words of a line of filters or features."""
+        return data.ArrayLayout(self.multiply_format.bits, self.feed_words)
+
+    @property
+    def sum_words(self) -> data.ArrayLayout:
+        """A sum of every column."""
+        return data.ArrayLayout(self.accumulate_format.bits, self.columns)
+
+    @property
+    def filter_write(self) -> data.StructLayout:
+        """A line of filters of a row: line ``tap * ceil(filter_step / feed_words) + filter / feed_words`` of a half."""
+        return data.StructLayout({
+            "valid": 1, "row": range(self.rows), "half": 1, "address": range(self.filter_lines),
+            "words": self.operand_line,
+        })
+
+    @property
+    def feature_write(self) -> data.StructLayout:
+        """The next line of the streams of all PEs with this id."""
+        return data.StructLayout({"valid": 1, "id": ID_BITS, "words": self.operand_line})
+
+    @property
+    def id_write(self) -> data.StructLayout:
+        """Part ``index`` (a row, or a column) of the ids: the id of PE (i, j) is row part i + column part j."""
+        return data.StructLayout({
+            "valid": 1, "is_column": 1, "index": range(max(self.rows, self.columns)), "value": ID_BITS,
+        })
+
+    @property
+    def sums_out(self) -> data.StructLayout:
+        """Finished sums of a slot."""
+        return data.StructLayout({"valid": 1, "words": self.sum_words})
