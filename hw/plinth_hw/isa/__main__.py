@@ -15,7 +15,7 @@ from typing import Any
 from amaranth.lib import data
 
 from plinth_hw.isa import registers, tasks
-from plinth_hw.isa.parameters import PRESETS
+from plinth_hw.isa.parameters import PRESETS, SYSTOLIC
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
 
@@ -94,7 +94,8 @@ def tables() -> str:
                         f"{tasks.HEADER_WORDS} words of header, {tasks.BODY_WORDS} words of body.", ""]
     parts: list[tuple[str, Any]] = [
         ("Header", tasks.TaskHeader), ("Pointer", tasks.Pointer), ("Matrix body", tasks.MatrixBody),
-        ("Vector body", tasks.VectorBody), ("Region of a vector body", tasks.VectorRegion),
+        ("Row-stationary body", tasks.RowStationaryBody), ("Vector body", tasks.VectorBody),
+        ("Region of a vector body", tasks.VectorRegion),
         ("Move of a vector body", tasks.VectorMove),
         ("Instruction of a vector body", tasks.VectorInstruction),
         ("Collective body", tasks.CollectiveBody), ("Transfer body", tasks.TransferBody),
@@ -116,13 +117,15 @@ def tables() -> str:
               "| preset | array | products | interleave | beat | memory | operand buffers | output buffer "
               "| vector scratchpad | link |",
               "| --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"]
+    kib = 4 / 1024
     for preset in PRESETS.values():
-        kib = 4 / 1024
+        systolic = preset.machine == SYSTOLIC
         lines.append(
-            f"| `{preset.name}` | {preset.rows}x{preset.columns} | {preset.multiply_format} "
-            f"| {preset.interleave} | {preset.beat_words} words "
+            f"| `{preset.name}` | {preset.machine}, {preset.rows}x{preset.columns} | {preset.multiply_format} "
+            f"| {preset.interleave if systolic else f'to {preset.sums}'} | {preset.beat_words} words "
             f"| {float(preset.memory_words_per_cycle):g} words a cycle "
-            f"| 2 x 2 x {preset.operand_buffer_words * kib:g} KiB | {preset.output_buffer_words * kib:g} KiB "
+            f"| 2 x {'2 x ' if systolic else ''}{preset.operand_buffer_words * kib:g} KiB "
+            f"| {preset.output_buffer_words * kib:g} KiB "
             f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
             f"| {preset.flit_words} words x {preset.link_rate} a cycle |")
     return "\n".join(lines) + "\n"

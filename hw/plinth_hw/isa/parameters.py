@@ -7,6 +7,8 @@ from plinth_hw.isa.formats import FP16, FP32, Float
 from plinth_hw.isa.tasks import Engine
 
 ALL_ENGINES = frozenset(Engine)
+#: Machines that a matrix engine can be.
+SYSTOLIC, ROW_STATIONARY = "systolic", "row-stationary"
 
 
 def _power_of_two(value: int) -> bool:
@@ -27,21 +29,30 @@ class DieParameters:
 
     #: Preset name, used in file and module names.
     name: str
-    #: PEs along M and N.
+    #: What the matrix engine is: an output-stationary systolic array, or a row-stationary one.
+    machine: str = SYSTOLIC
+    #: PEs along M and N; row-stationary: along kernel rows and rows of sums.
     rows: int
     columns: int
     #: Format of the matrix operands in memory, and of the accumulators and everything else.
     multiply_format: Float = FP32
     accumulate_format: Float = FP32
-    #: Independent outputs that each PE interleaves; at least the adder's latency; a power of two.
+    #: Independent outputs that each systolic PE interleaves; at least the adder's latency; a power of two.
     interleave: int = 8
+    #: Row-stationary PE: words of one half (of two) of its filter scratchpad, of its feature-map scratchpad (a ring),
+    #: and the most sums that it interleaves.
+    filter_words: int = 224
+    feature_words: int = 128
+    sums: int = 16
+    #: Words a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
+    feed_words: int = 4
     #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns).
     beat_words: int
     #: Memory bandwidth in words a cycle, reads and writes together (the memory model throttles).
     memory_words_per_cycle: Fraction
-    #: One half (of two) of each operand buffer, in 32-bit words.
+    #: One half (of two) of each operand buffer, in 32-bit words; row-stationary: of the one feature buffer.
     operand_buffer_words: int
-    #: Output buffer, all tile slots together.
+    #: Output buffer, all tile slots together; row-stationary: sum buffer, two halves of a bank for each column.
     output_buffer_words: int
     #: Words that the vector engine processes a cycle: half a beat.
     vector_buffer_words: int
@@ -67,15 +78,17 @@ class DieParameters:
     engines: frozenset[Engine] = field(default=ALL_ENGINES)
 
     def __post_init__(self) -> None:
-        for key in ("rows", "columns", "interleave", "beat_words", "operand_buffer_words",
-                    "output_buffer_words", "vector_buffer_words", "chunk_words", "reduce_blocks",
-                    "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
+        if self.machine not in (SYSTOLIC, ROW_STATIONARY):
+            raise ValueError(f"machine must be {SYSTOLIC!r} or {ROW_STATIONARY!r}, not {self.machine!r}")
+        for key in ("rows", "columns", "interleave", "filter_words", "feature_words", "sums", "feed_words",
+                    "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
+                    "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{key} must be an integer, not {value!r}")
             if value < 1:
                 raise ValueError(f"{key} must be positive, not {value!r}")
-        for key in ("interleave", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
+        for key in ("interleave", "feed_words", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
                     "axi_ports"):
             if not _power_of_two(getattr(self, key)):
                 raise ValueError(f"{key} must be a power of two, not {getattr(self, key)!r}")
@@ -88,18 +101,40 @@ class DieParameters:
         if self.chunk_words % self.flit_words:
             raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
                              f"flit_words = {self.flit_words}")
-        if self.output_buffer_words < self.tile_words:
+        if self.machine == SYSTOLIC and self.output_buffer_words < self.tile_words:
             raise ValueError(f"output_buffer_words must hold one tile of {self.tile_words} words, "
                              f"not {self.output_buffer_words}")
+        if self.machine == ROW_STATIONARY:
+            self._check_row_stationary()
         if not 0 < self.link_rate <= 1:
             raise ValueError(f"link_rate must be above 0 and at most 1, not {self.link_rate}")
         if not 0 < self.memory_words_per_cycle <= 2 * self.beat_words:
             raise ValueError(f"memory_words_per_cycle must be above 0 and at most a beat each way = "
                              f"{2 * self.beat_words}, not {self.memory_words_per_cycle}")
 
+    def _check_row_stationary(self) -> None:
+        if self.multiply_format != FP32:
+            raise ValueError(f"a row-stationary machine reads an operand a word: multiply_format must be {FP32}, "
+                             f"not {self.multiply_format}")
+        for key, unit in (("filter_words", "feed_words"), ("feature_words", "feed_words"),
+                          ("operand_buffer_words", "beat_words")):
+            if getattr(self, key) % getattr(self, unit):
+                raise ValueError(f"{key} = {getattr(self, key)} must be a multiple of {unit} = {getattr(self, unit)}")
+        if self.output_buffer_words % (2 * self.columns) or self.bank_words < self.sums:
+            raise ValueError(f"output_buffer_words must be 2 x {self.columns} halves of banks of at least sums = "
+                             f"{self.sums} words, not {self.output_buffer_words}")
+        if self.feature_words < 4 * self.feed_words:
+            raise ValueError(f"feature_words must be at least four lines of feed_words = {self.feed_words}, "
+                             f"not {self.feature_words}")
+
+    @property
+    def bank_words(self) -> int:
+        """Words of one half of a bank of a row-stationary machine's sum buffer: of an array column."""
+        return self.output_buffer_words // (2 * self.columns)
+
     @property
     def tile_words(self) -> int:
-        """Outputs of one tile of the matrix engine."""
+        """Outputs of one tile of the systolic matrix engine."""
         return self.rows * self.columns * self.interleave
 
     @property
@@ -141,7 +176,23 @@ def _ndp(name: str, size: int, **changes: object) -> DieParameters:
     return DieParameters(**values)  # type: ignore[arg-type]
 
 
-#: Named presets. ``tiny`` for block tests, ``demo`` for the training run, ``paper`` for MPT's figures.
+def _hypar(name: str, rows: int, columns: int, feature_words: int, bank_words: int, **changes: object
+           ) -> DieParameters:
+    """The ``hypar`` machine: a row-stationary array with two halves of a feature buffer and a bank of sums for each
+    array column; all else as in the ``ndp`` machine of the same beat.
+
+    12 x 14 at 250 MHz: 84 GOPS, 108 KB of buffers, memory at the most that a beat of 16 words each way allows, which is
+    a tenth of the 320 GB/s of HyPar section 6.1.
+    """
+    beat = 1
+    while beat < max(rows, columns):
+        beat *= 2
+    values: dict[str, object] = {"rows": rows, "columns": columns, "machine": ROW_STATIONARY,
+                                 "operand_buffer_words": feature_words, "output_buffer_words": columns * bank_words}
+    return _ndp(name, beat, **(values | changes))
+
+
+#: Named presets. ``tiny`` for block tests, ``demo`` for the training run, ``paper`` for the figures of MPT and HyPar.
 PRESETS: dict[str, DieParameters] = {
     p.name: p for p in (
         _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
@@ -149,6 +200,9 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64),
+        _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
+        _hypar("hypar-demo", 6, 8, 2048, 512),
+        _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
     )
 }
 

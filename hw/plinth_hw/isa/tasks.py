@@ -6,6 +6,8 @@ and lengths count 32-bit words unless a name says otherwise; a row of packed FP1
 a word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
+from typing import Any
+
 from amaranth.hdl import signed, unsigned
 from amaranth.lib import data, enum
 
@@ -24,7 +26,7 @@ RECORD_WORDS = 8
 class Engine(enum.Enum, shape=unsigned(4)):
     """Engines of a die; the value is also the index of the engine's status registers."""
 
-    #: Systolic (later also row-stationary) matrix engine.
+    #: Systolic or row-stationary matrix engine.
     MATRIX = 0
     #: Vector engine.
     VECTOR = 1
@@ -39,6 +41,9 @@ class MatrixOperation(enum.Enum, shape=unsigned(4)):
     GEMM = 0
     #: The same, where A is the matrix of the windows of a feature map, read from the map itself.
     CONVOLUTION = 1
+    #: Rows of windows of a feature map times rows of filters; the one operation of row-stationary dies, and of those
+    #: only.
+    ROW_STATIONARY = 2
 
 
 class VectorOperation(enum.Enum, shape=unsigned(4)):
@@ -217,6 +222,150 @@ class MatrixBody(data.Struct):
     c_row_step: unsigned(32)
     #: The same from the last position of an image to the first one of the next.
     c_image_step: unsigned(32)
+
+
+class RowStationaryBody(data.Struct):
+    """Rows of sums ``out[o, w, f]``, o = (image, y) in an array column each: over blocks of channels, folds of kernel
+    rows, segments of kernel columns, sets, rows of a set, taps (s, c), ascending, ``X * W`` is added to a sum. Steps
+    are words modulo 2^32 and may be negative; see docs/row_mapping.md.
+
+    From ``x_origin`` on fields follow from those above; they save the engine multiplications."""
+
+    #: Map: element (image, row, column, channel) lies at the sum of its steps.
+    x: Pointer
+    #: First word of the filters.
+    w: Pointer
+    #: First word of the sums.
+    c: Pointer
+    #: From an image of the map to the next.
+    x_image: unsigned(32)
+    #: From a row of the map to the next.
+    x_row: unsigned(32)
+    #: From a column of the map to the next.
+    x_column: unsigned(32)
+    #: From a channel of the map to the next; 1 if ``tap_channels`` is above 1.
+    x_channel: unsigned(32)
+    #: From a kernel row to the next.
+    w_row: unsigned(32)
+    #: From a kernel column to the next.
+    w_column: unsigned(32)
+    #: From a channel of the filters to the next.
+    w_channel: unsigned(32)
+    #: From a filter to the next.
+    w_filter: unsigned(32)
+    #: From the sums of an image to those of the next.
+    c_image: unsigned(32)
+    #: From the sums of a row y to those of the next.
+    c_row: unsigned(32)
+    #: From the sums of a window column v to those of the next.
+    c_column: unsigned(32)
+    #: From the sums of a window of a column to those of the next.
+    c_run: unsigned(32)
+    # word 15
+    #: Images.
+    images: unsigned(16)
+    #: Rows y of sums of an image; images x rows take an array column each.
+    rows: unsigned(16)
+    # word 16
+    #: Windows of a row.
+    windows: unsigned(16)
+    #: Neighbouring words of the map that are windows of the same column; window = (v, u), u below this.
+    window_run: unsigned(16)
+    # word 17
+    #: Filters.
+    filters: unsigned(16)
+    #: Filters that a PE interleaves.
+    filter_step: unsigned(8)
+    #: Groups of ``filter_step`` filters that run for each load of the map's rows.
+    filter_groups: unsigned(8)
+    # word 18
+    #: Rows of a filter.
+    kernel_rows: unsigned(16)
+    #: Columns of a filter.
+    kernel_columns: unsigned(16)
+    # word 19
+    #: Channels that a sum runs over.
+    channels: unsigned(24)
+    #: Channels of a kernel column in a PE.
+    tap_channels: unsigned(8)
+    # word 20
+    #: Kernel rows of a set of array rows.
+    set_rows: unsigned(8)
+    #: Sets of array rows, ``tap_channels`` channels each.
+    sets: unsigned(8)
+    #: Kernel columns in a PE.
+    tap_columns: unsigned(8)
+    #: Windows that a PE interleaves.
+    interleaved_windows: unsigned(8)
+    # word 21
+    #: Row of the map that kernel row 0 meets for y = 0.
+    row_origin: signed(16)
+    #: Rows of the map from a y to the next.
+    row_stride: unsigned(16)
+    # word 22
+    #: Column of the map that kernel column 0 meets for v = 0.
+    column_origin: signed(24)
+    #: Columns of the map from a v to the next.
+    column_stride: unsigned(8)
+    # word 23
+    #: Rows of the map from a kernel row to the next.
+    row_dilation: unsigned(16)
+    #: Columns of the map from a kernel column to the next.
+    column_dilation: unsigned(16)
+    # word 24
+    #: Rows of the map; rows outside are +0 and not read.
+    map_rows: unsigned(16)
+    #: Columns of the map; columns outside are +0 and not read.
+    map_columns: unsigned(16)
+    # word 25
+    #: Sums start from C instead of +0.
+    accumulate: unsigned(1)
+    reserved0: unsigned(31)
+    #: row_origin x_row + column_origin x_column
+    x_origin: unsigned(32)
+    #: tap_channels x_channel
+    x_set: unsigned(32)
+    #: sets x_set
+    x_block: unsigned(32)
+    #: set_rows row_dilation x_row
+    x_fold: unsigned(32)
+    #: tap_columns column_dilation x_column
+    x_segment: unsigned(32)
+    #: tap_channels w_channel
+    w_set: unsigned(32)
+    #: sets w_set
+    w_block: unsigned(32)
+    #: set_rows w_row
+    w_fold: unsigned(32)
+    #: tap_columns w_column
+    w_segment: unsigned(32)
+    #: filter_step w_filter
+    w_group: unsigned(32)
+    # word 36
+    #: Words of a row's stream from a window to the next: column_stride tap_channels, or 1 if window_run is above 1.
+    window_step: unsigned(16)
+    #: Words of a row's stream from a kernel column to the next: column_dilation tap_channels window_run.
+    tap_step: unsigned(16)
+    # word 37
+    #: Columns of the map in a stream: (ceil(windows / window_run) - 1) column_stride + (tap_columns - 1)
+    #: column_dilation + 1
+    stream_columns: unsigned(16)
+    #: Lines of a stream: its words in units of the die's feed_words, rounded up.
+    stream_lines: unsigned(16)
+    # word 38
+    #: Rows of the map under a set: (rows - 1) row_stride + (set_rows - 1) row_dilation + 1
+    id_rows: unsigned(16)
+    #: Streams of a load: sets images id_rows
+    ids: unsigned(16)
+    # word 39
+    #: ceil(channels / (sets tap_channels))
+    blocks: unsigned(16)
+    #: ceil(kernel_rows / set_rows)
+    folds: unsigned(16)
+    # word 40
+    #: ceil(kernel_columns / tap_columns)
+    segments: unsigned(16)
+    reserved1: unsigned(16)
 
 
 class VectorOp(enum.Enum, shape=unsigned(5)):
@@ -424,19 +573,21 @@ class TransferBody(data.Struct):
     index: Pointer
 
 
-#: Body layout of each engine.
-BODIES = {
-    Engine.MATRIX: MatrixBody,
-    Engine.VECTOR: VectorBody,
-    Engine.COLLECTIVE: CollectiveBody,
-    Engine.TRANSFER: TransferBody,
-}
 #: Operations of each engine.
 OPERATIONS = {
     Engine.MATRIX: MatrixOperation,
     Engine.VECTOR: VectorOperation,
     Engine.COLLECTIVE: CollectiveOperation,
     Engine.TRANSFER: TransferOperation,
+}
+#: Body layout of each operation.
+BODIES: dict[Any, Any] = {
+    MatrixOperation.GEMM: MatrixBody,
+    MatrixOperation.CONVOLUTION: MatrixBody,
+    MatrixOperation.ROW_STATIONARY: RowStationaryBody,
+    **dict.fromkeys(VectorOperation, VectorBody),
+    **dict.fromkeys(CollectiveOperation, CollectiveBody),
+    **dict.fromkeys(TransferOperation, TransferBody),
 }
 
 
@@ -489,6 +640,6 @@ class ErrorCode(enum.Enum, shape=unsigned(8)):
     BAD_PACKET = 10
 
 
-for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (VectorBody, BODY_WORDS),
-                        (CollectiveBody, 8), (TransferBody, 11), (Record, RECORD_WORDS)):
+for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
+                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (Record, RECORD_WORDS)):
     assert data.Layout.cast(_layout).size == 32 * _words, (_layout, data.Layout.cast(_layout).size)

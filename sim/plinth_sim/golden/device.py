@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import (
     BODIES,
@@ -100,7 +100,7 @@ def _decode(words: bytes) -> tuple[Any, Engine, Any, Any]:
         operation = OPERATIONS[engine](header.operation)
     except ValueError as error:
         raise _DescriptorError(ErrorCode.BAD_OPERATION) from error
-    layout = BODIES[engine]
+    layout = BODIES[operation]
     body_bits = bits >> (32 * HEADER_WORDS)
     if engine is Engine.VECTOR:
         body: Any = np.frombuffer(words[4 * HEADER_WORDS:], dtype="<u4")
@@ -241,6 +241,8 @@ class GoldenDevice:
             raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
     def _multiply(self, operation: MatrixOperation, body: MatrixBody) -> None:
+        if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
+            raise _DescriptorError(ErrorCode.BAD_OPERATION)
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise _DescriptorError(ErrorCode.BAD_OPERAND)

@@ -21,6 +21,7 @@ from plinth_hw.isa.tasks import (
     BODIES,
     BODY_WORDS,
     DESCRIPTOR_WORDS,
+    OPERATIONS,
     WAITS,
     Engine,
     TaskHeader,
@@ -225,7 +226,7 @@ class GraphBuilder:
 def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int, ...]:
     """Header and body as descriptor words, low word first."""
     bits = TaskHeader.const(header).as_bits()  # type: ignore[attr-defined]
-    layout = BODIES[engine]
+    layout = BODIES[OPERATIONS[engine](header["operation"])]
     bits |= layout.const(body).as_bits() << (32 * (DESCRIPTOR_WORDS - BODY_WORDS))  # type: ignore[attr-defined]
     assert data.Layout.cast(layout).size <= 32 * BODY_WORDS
     return tuple((bits >> (32 * word)) & 0xFFFFFFFF for word in range(DESCRIPTOR_WORDS))

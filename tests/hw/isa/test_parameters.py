@@ -23,6 +23,19 @@ def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
         preset("ndp-demo", **changes)
 
 
+@pytest.mark.parametrize(("changes", "needle"), [
+    ({"machine": "dataflow"}, "machine must be 'systolic' or 'row-stationary', not 'dataflow'"),
+    ({"multiply_format": FP16}, "multiply_format must be float32e8m23, not float16e5m10"),
+    ({"filter_words": 30}, "filter_words = 30 must be a multiple of feed_words = 4"),
+    ({"operand_buffer_words": 1000, "beat_words": 16}, "operand_buffer_words = 1000 must be a multiple of beat_words"),
+    ({"output_buffer_words": 8 * 31}, "of at least sums = 16 words, not 248"),
+    ({"feature_words": 12}, "at least four lines"),
+])
+def test_a_row_stationary_die_has_constraints_of_its_own(changes, needle: str) -> None:
+    with pytest.raises(ValueError, match=needle):
+        preset("hypar-demo", **changes)
+
+
 def test_a_wrong_kind_is_a_type_error() -> None:
     with pytest.raises(TypeError, match=r"rows must be an integer, not 8\.0"):
         preset("ndp-demo", rows=8.0)
@@ -49,6 +62,13 @@ def test_the_paper_preset_has_the_sizes_of_the_paper() -> None:
     assert paper.vector_buffer_words * 4 == 512 * 1024
     assert paper.chunk_words * 4 == 256
     assert paper.flit_words * paper.link_rate * 4 == 60
+
+
+def test_the_row_stationary_preset_has_the_sizes_of_the_paper() -> None:
+    """HyPar section 6.1: 12 x 14 PEs, 108 KB of buffer."""
+    paper = PRESETS["hypar-paper"]
+    assert (paper.machine, paper.rows, paper.columns) == ("row-stationary", 12, 14)
+    assert (2 * paper.operand_buffer_words + paper.output_buffer_words) * 4 == 108 * 1024
 
 
 def test_formats_know_their_special_patterns() -> None:
