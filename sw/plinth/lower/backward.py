@@ -5,7 +5,7 @@ from plinth.lower.convolution import images_of
 from plinth.lower.forward import Flow, Forward, LoweredStage, column_sum
 from plinth.lower.places import Tensor
 from plinth.lower.stages import ACTIVATIONS, Follower
-from plinth.lower.step import folded, rows_of
+from plinth.lower.step import folded
 from plinth.lower.vector import VectorProgram
 from plinth.model.layers import Join, Sigmoid
 from plinth.plan.cost.cuts import folding
@@ -102,18 +102,18 @@ class Backward:
         for die, (part, d) in enumerate(zip(error.parts, error.buffers, strict=True)):
             target = self.flow.bias(made.stage, die, "gradients", part) if bias else None
             last = 0
-            for strip, start, count in self.flow.strips(made.stage, part, regions, 2 * bias, fold=fold):
+            for strip, piece in self.flow.strips(made.stage, part, regions, 2 * bias, fold=fold):
                 last = strip
-                program = VectorProgram(self.step.parameters, count, fold * part.channels)
-                program.load("d", rows_of(folded(d, fold), start, count))
+                program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                program.load("d", piece.of(folded(d, fold)))
                 if follower is not None:
-                    program.load("y", rows_of(folded(output.buffers[die], fold), start, count))
+                    program.load("y", piece.of(folded(output.buffers[die], fold)))
                     activation.backward(program, follower.layer, "d", "y")
                 if target is not None:
-                    column_sum(program, sums[die] if sums else target, first=start == 0)
+                    column_sum(program, piece.of(sums[die] if sums else target), first=piece.row == 0)
                 if found is not None:
-                    program.store("d", rows_of(folded(found.buffers[die], fold), start, count))
-                self.step.hold(die, strip, f"{name}[{start}]", program)
+                    program.store("d", piece.of(folded(found.buffers[die], fold)))
+                self.step.hold(die, strip, f"{name}{piece}", program)
             if sums and target is not None and part.words:
                 program = VectorProgram(self.step.parameters, fold, part.channels)
                 program.load("d", sums[die].part(sums[die].name, 0, fold, part.channels))
@@ -139,12 +139,12 @@ class Backward:
         if isinstance(stage.layer, Join):
             share = self.step.like(f"{stage.name}.share", error)
             for die, (part, d) in enumerate(zip(error.parts, error.buffers, strict=True)):
-                for start, count in self.step.strips(part.rows, part.channels, 1) if part.words else ():
-                    program = VectorProgram(self.step.parameters, count, part.channels)
-                    program.load("d", rows_of(d, start, count))
+                for piece in self.step.strips(part.rows, part.channels, 1) if part.words else ():
+                    program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                    program.load("d", piece.of(d))
                     program.run(VectorOp.SCALE, "d", "d", immediate=1.0 / len(stage.feeds))
-                    program.store("d", rows_of(share.buffers[die], start, count))
-                    self.step.vector(die, f"{stage.name}.share[{start}]", program)
+                    program.store("d", piece.of(share.buffers[die]))
+                    self.step.vector(die, f"{stage.name}.share{piece}", program)
             error = share
         for number in range(len(stage.feeds)):
             self._errors[stage.number, number] = error

@@ -1,7 +1,7 @@
 """fprop of a training step, and its loss; the order of operations stands in :mod:`plinth.lower.training`."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from plinth.lower import activation, pooling
 from plinth.lower.builder import Buffer
@@ -9,8 +9,8 @@ from plinth.lower.convolution import images_of
 from plinth.lower.places import LayerWeights, Part, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
-from plinth.lower.step import StepBuilder, add_sources, rows_of
-from plinth.lower.vector import VectorProgram, region_lines, scratchpad_lines
+from plinth.lower.step import Piece, StepBuilder, add_sources
+from plinth.lower.vector import VectorProgram
 from plinth.model.layers import Join, SoftmaxCrossEntropy
 from plinth.plan.cost import cuts
 from plinth.plan.partition import Region
@@ -71,14 +71,14 @@ class Flow:
                                        channels.channels)
 
     def strips(self, stage: Stage, part: Part, regions: int, row_regions: int = 0, *,
-               fold: int = 1) -> Iterator[tuple[int, int, int]]:
-        """Number of the strip, first row and rows of the programs over a part of a stage, ``fold`` positions a row."""
+               fold: int = 1) -> Iterator[tuple[int, Piece]]:
+        """Number of the strip and piece of the programs over a part of a stage, ``fold`` positions a row."""
         found = self.step.stage_strips(stage, part.samples) if part.words else []
         rows = part.positions // fold
         for strip, (first, samples) in enumerate(found):
-            for start, count in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
-                                                 pieces=1 if len(found) > 1 else cuts.STRIPS):
-                yield strip, first * rows + start, count
+            for piece in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
+                                          pieces=1 if len(found) > 1 else cuts.STRIPS):
+                yield strip, replace(piece, row=first * rows + piece.row)
 
     def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products:
         """Matrix tasks of a stage on a die."""
@@ -185,14 +185,11 @@ class Forward:
                                  packed=True)
         for die, copy in enumerate(copies):
             weights = self.flow.weight_matrix(stage, die, "parameters")
-            rows = scratchpad_lines(self.step.parameters) // region_lines(self.step.parameters, 1, weights.columns,
-                                                                          "full")
-            for start in range(0, weights.rows, rows):
-                count = min(rows, weights.rows - start)
-                program = VectorProgram(self.step.parameters, count, weights.columns)
-                program.load("w", rows_of(weights, start, count))
-                program.store("w", rows_of(copy, start, count))
-                self.step.vector(die, f"{stage.name}.to_fp16[{start}]", program)
+            for piece in self.step.strips(weights.rows, weights.columns, 1, pieces=1):
+                program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                program.load("w", piece.of(weights))
+                program.store("w", piece.of(copy))
+                self.step.vector(die, f"{stage.name}.to_fp16{piece}", program)
             self._operands[stage.name, die] = copy
 
     def _stage(self, made: LoweredStage) -> None:
@@ -251,18 +248,18 @@ class Forward:
             total = self.step.like(f"{stage.name}.sum", output)
             sources = self.step.summed(f"{stage.name}.sum", sources, total, 4 - biased)
         for die, (part, buffer) in enumerate(zip(output.parts, output.buffers, strict=True)):
-            for strip, start, count in self.flow.strips(stage, part, len(sources[die]), int(biased)):
-                program = VectorProgram(self.step.parameters, count, part.channels)
-                add_sources(program, [rows_of(source, start, count) for source in sources[die]])
+            for strip, piece in self.flow.strips(stage, part, len(sources[die]), int(biased)):
+                program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                add_sources(program, [piece.of(source) for source in sources[die]])
                 if biased:
-                    program.load("b", flow.bias(stage, die, "parameters", part), "row")
+                    program.load("b", piece.of(flow.bias(stage, die, "parameters", part)), "row")
                     program.run(VectorOp.ADD, "z", "z", "b")
                 if isinstance(stage.layer, Join):
                     program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(stage.feeds))
                 if made.activation is not None:
                     activation.forward(program, made.activation.layer, "z", "z")
-                program.store("z", rows_of(buffer, start, count))
-                self.step.hold(die, strip, f"{stage.name}.output[{start}]", program)
+                program.store("z", piece.of(buffer))
+                self.step.hold(die, strip, f"{stage.name}.output{piece}", program)
 
     def _follow(self, made: LoweredStage, follower: Follower) -> None:
         """A pool, or an activation that has its own program."""
@@ -271,12 +268,12 @@ class Forward:
         if isinstance(layer, ACTIVATIONS):
             target = self.step.like(name, source)
             for die, (part, x, y) in enumerate(zip(source.parts, source.buffers, target.buffers, strict=True)):
-                for strip, start, count in self.flow.strips(made.stage, part, 1):
-                    program = VectorProgram(self.step.parameters, count, part.channels)
-                    program.load("z", rows_of(x, start, count))
+                for strip, piece in self.flow.strips(made.stage, part, 1):
+                    program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                    program.load("z", piece.of(x))
                     activation.forward(program, layer, "z", "z")
-                    program.store("z", rows_of(y, start, count))
-                    self.step.hold(die, strip, f"{layer.name}.forward[{start}]", program)
+                    program.store("z", piece.of(y))
+                    self.step.hold(die, strip, f"{layer.name}.forward{piece}", program)
         else:
             _, height, width = follower.shape
             _, down, across = layer.output([follower.shape])
@@ -314,23 +311,24 @@ class Forward:
         classes = isinstance(stage.layer, SoftmaxCrossEntropy)
         factor = flow.scale / flow.plan.batch * (1 if classes else 2 / node.input_elements)
         for die, part in enumerate(parts):
-            for start, count in self.step.strips(part.rows, part.channels, 3, 3,
-                                                 column_regions=int(classes)) if part.words else ():
-                program = VectorProgram(self.step.parameters, count, part.channels)
-                program.load("z", rows_of(source.buffers[die], start, count))
-                program.load("t", rows_of(flow.targets.buffers[die], start, count))
+            for piece in self.step.strips(part.rows, part.channels, 3, 3,
+                                          column_regions=1 if classes else None) if part.words else ():
+                program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
+                program.load("z", piece.of(source.buffers[die]))
+                program.load("t", piece.of(flow.targets.buffers[die]))
                 if fused and before.stage.node.bias:
-                    program.load("b", flow.bias(before.stage, die, "parameters", part), "row")
+                    program.load("b", piece.of(flow.bias(before.stage, die, "parameters", part)), "row")
                     program.run(VectorOp.ADD, "z", "z", "b")
                 if classes:
                     softmax(program)
                 program.run(VectorOp.SUB, "d", "z", "t")
                 program.run(VectorOp.SCALE, "d", "d", immediate=factor)
-                program.store("z", rows_of(flow.predictions.buffers[die], start, count))
+                program.store("z", piece.of(flow.predictions.buffers[die]))
                 if fused and before.stage.node.bias:
-                    column_sum(program, flow.bias(before.stage, die, "gradients", part), first=start == 0)
-                program.store("d", rows_of(error.buffers[die], start, count))
-                self.step.vector(die, f"{stage.name}[{start}]", program)
+                    column_sum(program, piece.of(flow.bias(before.stage, die, "gradients", part)),
+                               first=piece.row == 0)
+                program.store("d", piece.of(error.buffers[die]))
+                self.step.vector(die, f"{stage.name}{piece}", program)
 
 
 def softmax(program: VectorProgram) -> None:

@@ -21,6 +21,25 @@ from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOpera
 _SUMMED = 4
 
 
+@dataclass(frozen=True)
+class Piece:
+    """What one vector task does of rows x columns."""
+
+    row: int
+    rows: int
+    column: int
+    columns: int
+
+    def __str__(self) -> str:
+        return f"[{self.row},{self.column}]" if self.column else f"[{self.row}]"
+
+    def of(self, buffer: Buffer) -> Buffer:
+        """The piece of a buffer; of a single row all of its rows."""
+        offset = self.column // 2 if buffer.packed else self.column
+        start, count = (0, 1) if buffer.rows == 1 else (self.row, self.rows)
+        return buffer.part(f"{buffer.name}{self}", start * buffer.stride + offset, count, self.columns, buffer.stride)
+
+
 @dataclass
 class StepBuilder:
     """The step graphs of all dies under construction."""
@@ -126,21 +145,27 @@ class StepBuilder:
                                writes=[target] if other == die else [])
 
     def strips(self, rows: int, columns: int, regions: int, row_regions: int = 0, *,
-               column_regions: int = 0, pieces: int = cuts.STRIPS) -> Iterator[tuple[int, int]]:
-        """First row and number of rows of the pieces in which a vector program does rows x columns: about
-        ``pieces``, or as many more as the scratchpad asks for its full, row and column regions.
+               column_regions: int | None = None, pieces: int = cuts.STRIPS) -> Iterator[Piece]:
+        """The pieces in which a vector program does rows x columns: about ``pieces`` strips of rows, or as many more as
+        the scratchpad asks for its full, row and column regions. Where not even a row fits, columns are cut as well,
+        columns inner; but not with ``column_regions``, which say that the program looks at whole rows.
 
         Raises
         ------
         UserError
-            If not even a row fits the scratchpad.
+            If a row that must be whole does not fit the scratchpad.
         """
-        step = cuts.row_step(self.parameters, rows, columns, regions, row_regions, pieces, column_regions)
+        width = columns
+        step = cuts.row_step(self.parameters, rows, columns, regions, row_regions, pieces, column_regions or 0)
         if step < 1:
-            raise UserError(f"a layer of {columns} outputs does not fit the vector scratchpad of preset "
-                            f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
+            if column_regions is not None:
+                raise UserError(f"a loss over {columns} values does not fit the vector scratchpad of preset "
+                                f"{self.parameters.name!r}; choose a larger preset or a narrower layer")
+            width = cuts.column_step(self.parameters, rows, columns, regions, row_regions)
+            step = cuts.row_step(self.parameters, rows, width, regions, row_regions, pieces)
         for start in range(0, rows, step):
-            yield start, min(step, rows - start)
+            for first in range(0, columns, width):
+                yield Piece(start, min(step, rows - start), first, min(width, columns - first))
 
     def vector(self, die: int, name: str, program: VectorProgram) -> None:
         """Append a vector task."""
@@ -171,11 +196,11 @@ class StepBuilder:
             while len(rest) > keep and target.parts[die].words:
                 first, rest = rest[:_SUMMED], rest[_SUMMED:]
                 place = target.buffers[die]
-                for start, count in self.strips(place.rows, place.columns, len(first)):
-                    program = VectorProgram(self.parameters, count, place.columns)
-                    add_sources(program, [rows_of(buffer, start, count) for buffer in first])
-                    program.store("z", rows_of(place, start, count))
-                    self.vector(die, f"{name}[{start}]", program)
+                for piece in self.strips(place.rows, place.columns, len(first)):
+                    program = VectorProgram(self.parameters, piece.rows, piece.columns)
+                    add_sources(program, [piece.of(buffer) for buffer in first])
+                    program.store("z", piece.of(place))
+                    self.vector(die, f"{name}{piece}", program)
                 rest.insert(0, place)
             found.append(rest)
         return found

@@ -9,6 +9,7 @@ from tests.support.networks import random_plan, trainable_network
 
 from plinth import backends
 from plinth.driver.driver import Driver
+from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
@@ -55,6 +56,27 @@ def test_gradients_are_those_of_the_network_under_any_plan(seed: int, dies: int)
     made = session(network, plan, data, program, driver, None)
     next(iter(made.epoch(0)))
     assert made.gradient_error < 1e-5
+
+
+@pytest.mark.parametrize("dies", [1, 2])
+@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-demo-mixed"])
+def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
+    wide = preset(name).vector_buffer_words + 6
+    network = perceptron("wide", (3, wide, 5))
+    batch = 7
+    plan = replace(random_plan(network, dies, batch, np.random.default_rng(0)), splits=(("dp",) * (dies - 1),) * 3)
+    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, batch, np.random.default_rng(1)), program, driver, None)
+    next(iter(made.epoch(0)))
+    assert made.gradient_error < (1e-5 if name == "ndp-tiny" else 1e-2)
+
+
+def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
+    network = perceptron("wide", (3, preset("ndp-tiny").vector_buffer_words))
+    plan = random_plan(network, 1, 4, np.random.default_rng(0))
+    with pytest.raises(UserError, match="a loss over 1024 values does not fit the vector scratchpad"):
+        lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
 
 
 @pytest.mark.parametrize("dies", [2, 4])

@@ -21,6 +21,14 @@ def row_step(parameters: DieParameters, rows: int, columns: int, regions: int, r
     return max(0, min(most, max(2 * parameters.rows, -(-rows // pieces))))
 
 
+def column_step(parameters: DieParameters, rows: int, columns: int, regions: int, row_regions: int) -> int:
+    """Columns of a piece of rows of which not even one fits the scratchpad: whole beats, so many that the rows of a
+    short strip fit."""
+    lines = parameters.vector_buffer_words // parameters.beat_words
+    beats = max(1, lines // (regions * min(rows, 2 * parameters.rows) + row_regions))
+    return min(columns, beats * parameters.beat_words)
+
+
 def image_step(images: int, positions: int) -> int:
     """Images of a strip, in maps of so many positions."""
     return max(1, min(STRIP_POSITIONS // positions, -(-images // IMAGE_STRIPS)))
