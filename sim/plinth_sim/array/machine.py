@@ -1,0 +1,215 @@
+"""What is simulated: dies with memories, links, and the tasks and flows of a step. Plain data.
+
+Units are seconds and words of 32 bits. Names of dies are their numbers; names of tasks and flows are any text.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+_NOWHERE: Integers = np.zeros(0, dtype=np.int64)
+_NOTHING: Floats = np.zeros(0, dtype=np.float64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Die:
+    """One die's memory and speed.
+
+    Parameters
+    ----------
+    words_per_second : float
+        What its memory moves, reads and writes together.
+    vaults : int
+        Parts of the memory with a queue each; each moves an equal share.
+    speed : float
+        Seconds and latencies of its tasks are divided by it; 0.5 is a straggler that takes twice as long.
+
+    Raises
+    ------
+    ValueError
+        If a value is not above zero.
+    """
+
+    words_per_second: float
+    vaults: int = 1
+    speed: float = 1.0
+
+    def __post_init__(self) -> None:
+        for what, value in (("words_per_second", self.words_per_second), ("vaults", self.vaults),
+                            ("speed", self.speed)):
+            if not 0 < value < float("inf"):
+                raise ValueError(f"{what} of a die must be above 0, not {value}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One direction of a link.
+
+    Raises
+    ------
+    ValueError
+        If it carries nothing.
+    """
+
+    name: str
+    words_per_second: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.words_per_second < float("inf"):
+            raise ValueError(f"link {self.name!r} must carry more than 0 words a second, not {self.words_per_second}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """Dies and links."""
+
+    dies: tuple[Die, ...]
+    links: tuple[Link, ...] = ()
+
+
+class Wait(NamedTuple):
+    """Until a counter has reached a value, and ``delay`` seconds more.
+
+    Every task and flow raises the counter of its own name, and those of its ``signals``, by one when it is done.
+    """
+
+    counter: str
+    reaches: int = 1
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Task:
+    """Work of one engine of one die. An engine's tasks start in the order in which they are given.
+
+    Parameters
+    ----------
+    name : str
+        Unique.
+    die, engine
+        Where it runs; an engine is any text.
+    seconds : float
+        For which it holds the engine if nobody else takes memory's rate.
+    latency : float
+        From the end of that until it is done, while the engine may go on.
+    words : float
+        Words that it moves in memory, spread evenly over the vaults.
+    vaults : mapping of int to float
+        Further words, of single vaults.
+    waits, signals
+        As :class:`Wait` says.
+    adds, multiplies, sram_words : float
+        Counted for energy, with the words in memory.
+    """
+
+    name: str
+    die: int
+    engine: str
+    seconds: float
+    latency: float = 0.0
+    words: float = 0.0
+    vaults: Mapping[int, float] = field(default_factory=dict)
+    waits: Sequence[Wait] = ()
+    signals: Sequence[str] = ()
+    adds: float = 0.0
+    multiplies: float = 0.0
+    sram_words: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class Flow:
+    """Words on their way: a message on the links of its path, or many that go on together at one pace.
+
+    Parameters
+    ----------
+    name : str
+        Unique.
+    links, words : arrays of equal length
+        Numbers of links, each once, and the words that each carries.
+    latency : float
+        From the last word's start until it has arrived.
+    seconds : float
+        For which it goes on at least.
+    dies, die_words : arrays of equal length
+        Dies, each once, and the words that their memories move for it.
+    die, engine
+        The engine that it holds, in order with its tasks, while words leave; None and "": none.
+    waits, signals
+        As of tasks.
+    adds : float
+        Counted for energy, with the words on links and in memories.
+    """
+
+    name: str
+    links: Integers = field(default_factory=lambda: _NOWHERE)
+    words: Floats = field(default_factory=lambda: _NOTHING)
+    latency: float = 0.0
+    seconds: float = 0.0
+    dies: Integers = field(default_factory=lambda: _NOWHERE)
+    die_words: Floats = field(default_factory=lambda: _NOTHING)
+    die: int | None = None
+    engine: str = ""
+    waits: Sequence[Wait] = ()
+    signals: Sequence[str] = ()
+    adds: float = 0.0
+
+
+Activity = Task | Flow
+
+
+def check(machine: Machine, activities: Sequence[Activity]) -> None:
+    """Look through what is to be simulated.
+
+    Raises
+    ------
+    ValueError
+        If a name stands twice, a die, vault or link does not exist, a number is negative or not finite, or a counter
+        that is waited for is raised less often.
+    """
+    dies, links = len(machine.dies), len(machine.links)
+    raised: dict[str, int] = {}
+    names: set[str] = set()
+    for one in activities:
+        if one.name in names:
+            raise ValueError(f"two tasks are called {one.name!r}")
+        names.add(one.name)
+        raised[one.name] = raised.get(one.name, 0) + 1
+        for counter in one.signals:
+            raised[counter] = raised.get(counter, 0) + 1
+        if one.die is not None and not 0 <= one.die < dies:
+            raise ValueError(f"{one.name!r} is for die {one.die}; dies are 0 to {dies - 1}")
+        numbers = [one.seconds, one.latency, one.adds]
+        if isinstance(one, Task):
+            numbers += [one.words, one.multiplies, one.sram_words, *one.vaults.values()]
+            for vault in one.vaults:
+                if not 0 <= vault < machine.dies[one.die].vaults:
+                    raise ValueError(f"{one.name!r} uses vault {vault} of die {one.die}, which has "
+                                     f"{machine.dies[one.die].vaults}")
+        else:
+            for places, words, what, count in ((one.links, one.words, "link", links),
+                                               (one.dies, one.die_words, "die", dies)):
+                if len(places) != len(words):
+                    raise ValueError(f"{one.name!r} names {len(places)} {what}s, but words for {len(words)}")
+                if len(places) and not (places.min() >= 0 and places.max() < count):
+                    raise ValueError(f"{one.name!r} names a {what} that does not exist; there are {count}")
+                if len(places) > 1 and len(np.unique(places)) < len(places):
+                    raise ValueError(f"{one.name!r} names a {what} twice")
+                if len(words):
+                    numbers += [float(words.min()), float(words.max())]
+        for number in numbers:
+            if not (isfinite(number) and number >= 0):
+                raise ValueError(f"{one.name!r}: seconds, latencies, words and counts are at least 0, not {number}")
+    for one in activities:
+        for wait in one.waits:
+            if not (isfinite(wait.delay) and wait.delay >= 0):
+                raise ValueError(f"{one.name!r} waits {wait.delay} seconds behind {wait.counter!r}, not at least 0")
+            if wait.reaches > raised.get(wait.counter, 0):
+                raise ValueError(f"{one.name!r} waits for {wait.reaches} of {wait.counter!r}, which is raised "
+                                 f"{raised.get(wait.counter, 0)} times")

@@ -1,0 +1,398 @@
+"""The event loop.
+
+::
+
+    waits met --> head of its engine's queue --> holds the engine, shares memory and links --> latency --> done
+                  (flows without an engine start at once)                                     raises counters
+
+Between two events every activity goes on at a constant pace. An event changes paces only where it touches a resource
+that its users would fill: such resources, and the activities on them, form connected parts, and only the parts touched
+are shared anew (:mod:`sharing`). Events closer than a relative 1e-12 happen together.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+
+import numpy as np
+
+from plinth_sim.array.energy import Counts
+from plinth_sim.array.machine import Activity, Floats, Flow, Machine, Task, check
+from plinth_sim.array.sharing import share
+
+#: Relative slack of times, and of a resource that counts as full.
+SLACK = 1e-12
+FULL = 1 + 1e-9
+#: Events between two calls of ``progress``.
+REPORTED = 4096
+#: Longest cycle that a message lists.
+LISTED = 8
+_FREE, _DONE, _MET = range(3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineTime:
+    """Where the seconds of an engine went; they add up to the step."""
+
+    #: Work as fast as it goes alone.
+    busy: float
+    #: What sharing memory or links made it longer.
+    shared: float
+    #: The next task waited for others.
+    waiting: float
+    #: Behind the last task.
+    idle: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What was simulated."""
+
+    #: Until everything is done.
+    seconds: float
+    #: Of each task and flow, in the order given: when it started, let go of its engine, and was done.
+    starts: Floats
+    ends: Floats
+    dones: Floats
+    engines: dict[tuple[int, str], EngineTime]
+    #: Words that each link carried, and each die's memory moved.
+    link_words: Floats
+    memory_words: Floats
+    counts: Counts
+    events: int
+
+
+def simulate(machine: Machine, activities: Sequence[Activity],
+             progress: Callable[[int, int], None] | None = None) -> Result:
+    """Simulate a step.
+
+    Parameters
+    ----------
+    machine : Machine
+        Dies and links.
+    activities : sequence of Task and Flow
+        Those of an engine in its order.
+    progress : callable, optional
+        Told how many of how many are done, now and then.
+
+    Raises
+    ------
+    ValueError
+        As :func:`plinth_sim.array.machine.check`, and if tasks wait for each other in a cycle; it is named.
+    """
+    check(machine, activities)
+    return _Run(machine, activities).run(progress)
+
+
+class _Run:
+    """One simulation."""
+
+    def __init__(self, machine: Machine, activities: Sequence[Activity]) -> None:
+        self.machine, self.activities = machine, activities
+        count = len(activities)
+        self.now = 0.0
+        self.events: list[tuple[float, int, int, int]] = []
+        self.starts, self.ends, self.dones = [-1.0] * count, [-1.0] * count, [-1.0] * count
+        self._resources()
+        # Paces.
+        self.left, self.since, self.pace, self.version = [1.0] * count, [0.0] * count, [0.0] * count, [0] * count
+        self.touched: dict[int, None] = {}
+        self.fresh: list[int] = []
+        # Engines.
+        keys: dict[tuple[int, str], int] = {}
+        self.engine = [-1 if one.die is None or not one.engine else keys.setdefault((one.die, one.engine), len(keys))
+                       for one in activities]
+        self.engines = list(keys)
+        self.queues: list[list[int]] = [[] for _ in keys]
+        for one, engine in enumerate(self.engine):
+            if engine >= 0:
+                self.queues[engine].append(one)
+        self.place, self.held, self.freed = [0] * len(keys), [False] * len(keys), [0.0] * len(keys)
+        self.busy, self.shared, self.waiting = [0.0] * len(keys), [0.0] * len(keys), [0.0] * len(keys)
+        self._counters()
+
+    def _resources(self) -> None:
+        """Links, then memories: one resource a die, or one a vault where a task names vaults."""
+        machine = self.machine
+        self.capacity = [link.words_per_second for link in machine.links]
+        uneven = {one.die for one in self.activities if isinstance(one, Task) and one.vaults}
+        memories: list[range] = []
+        for number, die in enumerate(machine.dies):
+            parts = die.vaults if number in uneven else 1
+            memories.append(range(len(self.capacity), len(self.capacity) + parts))
+            self.capacity += [die.words_per_second / parts] * parts
+        self.demand = [0.0] * len(self.capacity)
+        self.users: list[dict[int, float]] = [{} for _ in self.capacity]
+        self.on: list[tuple[int, ...]] = []
+        self.loads: list[tuple[float, ...]] = []
+        self.limit: list[float] = []
+        self.weight: list[float] = []
+        self.latency: list[float] = []
+        for one in self.activities:
+            found: dict[int, float] = {}
+            speed = 1.0
+            if isinstance(one, Task):
+                speed = machine.dies[one.die].speed
+                parts_of = memories[one.die]
+                if one.words:
+                    found = dict.fromkeys(parts_of, one.words / len(parts_of))
+                for vault, words in one.vaults.items():
+                    if words:
+                        found[parts_of[vault]] = found.get(parts_of[vault], 0.0) + words
+            else:
+                found = {link: words for link, words in zip(one.links.tolist(), one.words.tolist(), strict=True)
+                         if words}
+                for number, words in zip(one.dies.tolist(), one.die_words.tolist(), strict=True):
+                    if words:
+                        found |= dict.fromkeys(memories[number], words / len(memories[number]))
+            seconds = max(one.seconds / speed,
+                          max((words / self.capacity[resource] for resource, words in found.items()), default=0.0))
+            self.on.append(tuple(found))
+            self.loads.append(tuple(found.values()))
+            self.limit.append(1 / seconds if seconds else float("inf"))
+            self.weight.append(max(found.values(), default=1.0))
+            self.latency.append(one.latency / speed)
+
+    def _counters(self) -> None:
+        """Who raises and who waits for what; waiters by falling count."""
+        numbers: dict[str, int] = {}
+        for one in self.activities:
+            numbers.setdefault(one.name, len(numbers))
+        self.raises: list[tuple[int, ...]] = []
+        for one in self.activities:
+            self.raises.append((numbers[one.name], *(numbers.setdefault(counter, len(numbers))
+                                                     for counter in one.signals)))
+        self.value = [0] * len(numbers)
+        self.waiters: list[list[tuple[int, int, float]]] = [[] for _ in numbers]
+        self.pending = [0] * len(self.activities)
+        for number, one in enumerate(self.activities):
+            for wait in one.waits:
+                if wait.reaches > 0 or wait.delay:
+                    self.pending[number] += 1
+                    self.waiters[numbers[wait.counter]].append((max(0, wait.reaches), number, wait.delay))
+        for waiters in self.waiters:
+            waiters.sort(reverse=True)
+        self.numbers = numbers
+
+    # Events.
+
+    def run(self, progress: Callable[[int, int], None] | None) -> Result:
+        """Until nothing happens any more."""
+        count, done, events, reported = len(self.activities), 0, 0, 0
+        for counter, waiters in enumerate(self.waiters):
+            if waiters and waiters[-1][0] == 0:
+                self._release(counter)
+        for number in range(count):
+            if not self.pending[number] and self.engine[number] < 0:
+                self._start(number)
+        for engine in range(len(self.engines)):
+            self._next(engine)
+        self._share()
+        heap = self.events
+        while heap:
+            self.now = max(self.now, heap[0][0])
+            horizon = self.now * (1 + SLACK)
+            while heap and heap[0][0] <= horizon:
+                _, kind, number, version = heappop(heap)
+                if kind == _FREE:
+                    if version != self.version[number]:
+                        continue
+                    self._end(number)
+                    if self.latency[number]:
+                        heappush(heap, (self.now + self.latency[number], _DONE, number, 0))
+                    else:
+                        done += 1
+                        self._done(number)
+                elif kind == _DONE:
+                    done += 1
+                    self._done(number)
+                else:
+                    self._met(number)
+                events += 1
+            if self.touched or self.fresh:
+                self._share()
+            if progress is not None and events - reported >= REPORTED:
+                reported = events
+                progress(done, count)
+            if len(heap) > 64 and len(heap) > 4 * (count - done) + 64:
+                heap[:] = [event for event in heap if event[1] != _FREE or event[3] == self.version[event[2]]]
+                heapify(heap)
+        if done < count:
+            raise ValueError(self._cycle())
+        return self._result(events)
+
+    def _release(self, counter: int) -> None:
+        """Waits for a counter that its value meets."""
+        waiters, value = self.waiters[counter], self.value[counter]
+        while waiters and waiters[-1][0] <= value:
+            _, number, delay = waiters.pop()
+            if delay:
+                heappush(self.events, (self.now + delay, _MET, number, 0))
+            else:
+                self._met(number)
+
+    def _done(self, number: int) -> None:
+        self.dones[number] = self.now
+        for counter in self.raises[number]:
+            self.value[counter] += 1
+            if self.waiters[counter]:
+                self._release(counter)
+
+    def _met(self, number: int) -> None:
+        """One wait fewer."""
+        self.pending[number] -= 1
+        if not self.pending[number]:
+            engine = self.engine[number]
+            if engine < 0:
+                self._start(number)
+            else:
+                self._next(engine)
+
+    def _next(self, engine: int) -> None:
+        """Start the next task of an engine, if the engine is free and the task's waits are met."""
+        queue, place = self.queues[engine], self.place[engine]
+        if not self.held[engine] and place < len(queue) and not self.pending[queue[place]]:
+            self.held[engine] = True
+            self.waiting[engine] += self.now - self.freed[engine]
+            self._start(queue[place])
+
+    def _start(self, number: int) -> None:
+        if self.starts[number] >= 0:
+            return
+        self.starts[number] = self.since[number] = self.now
+        self.fresh.append(number)
+        limit = self.limit[number]
+        for resource, words in zip(self.on[number], self.loads[number], strict=True):
+            self.users[resource][number] = words
+            self.demand[resource] += words * limit
+            if self.demand[resource] > self.capacity[resource] * FULL:
+                self.touched[resource] = None
+
+    def _end(self, number: int) -> None:
+        """Let go of resources and engine."""
+        self.ends[number] = self.now
+        self.version[number] += 1
+        limit = self.limit[number]
+        for resource, words in zip(self.on[number], self.loads[number], strict=True):
+            users = self.users[resource]
+            del users[number]
+            if users:
+                if self.demand[resource] > self.capacity[resource] * FULL:
+                    self.touched[resource] = None
+                self.demand[resource] -= words * limit
+            else:
+                self.demand[resource] = 0.0
+        engine = self.engine[number]
+        if engine >= 0:
+            alone = 1 / limit
+            self.busy[engine] += alone
+            self.shared[engine] += max(0.0, self.now - self.starts[number] - alone)
+            self.held[engine] = False
+            self.freed[engine] = self.now
+            self.place[engine] += 1
+            self._next(engine)
+
+    # Sharing.
+
+    def _share(self) -> None:
+        """New paces where something changed."""
+        paced: set[int] = set()
+        seen: set[int] = set()
+        for first in self.touched:
+            if first in seen:
+                continue
+            part: list[int] = []
+            full: list[int] = []
+            stack = [first]
+            seen.add(first)
+            while stack:
+                resource = stack.pop()
+                if self.demand[resource] > self.capacity[resource] * FULL:
+                    full.append(resource)
+                for one in self.users[resource]:
+                    if one not in paced:
+                        paced.add(one)
+                        part.append(one)
+                        for other in self.on[one]:
+                            if other not in seen and self.demand[other] > self.capacity[other] * FULL:
+                                seen.add(other)
+                                stack.append(other)
+            self._fill(sorted(part), sorted(full))
+        self.touched.clear()
+        for number in self.fresh:
+            if number not in paced:
+                self._go(number, self.limit[number])
+        self.fresh.clear()
+
+    def _fill(self, part: list[int], full: list[int]) -> None:
+        if full:
+            index = {number: place for place, number in enumerate(part)}
+            paces = share([self.limit[one] for one in part], [self.weight[one] for one in part],
+                          [{index[one]: words for one, words in self.users[resource].items()} for resource in full],
+                          [self.capacity[resource] for resource in full])
+        else:
+            paces = [self.limit[one] for one in part]
+        for one, pace in zip(part, paces, strict=True):
+            self._go(one, pace)
+
+    def _go(self, number: int, pace: float) -> None:
+        """Go on at another pace."""
+        before = self.pace[number]
+        if pace == before:
+            return
+        left = self.left[number]
+        if before:
+            left = max(0.0, left - before * (self.now - self.since[number]))
+            self.left[number] = left
+        self.since[number] = self.now
+        self.pace[number] = pace
+        self.version[number] += 1
+        heappush(self.events, (self.now + left / pace, _FREE, number, self.version[number]))
+
+    # What was found.
+
+    def _cycle(self) -> str:
+        """Tasks that wait for each other."""
+        by_counter: dict[int, list[int]] = {}
+        for number, counters in enumerate(self.raises):
+            if self.dones[number] < 0:
+                for counter in counters:
+                    by_counter.setdefault(counter, []).append(number)
+        unmet: dict[int, int] = {}
+        for counter, waiters in enumerate(self.waiters):
+            for _, number, _ in waiters:
+                unmet.setdefault(number, by_counter[counter][0])
+        number = next(one for one in range(len(self.activities)) if self.dones[one] < 0)
+        way: dict[int, int] = {}
+        while number not in way:
+            way[number] = len(way)
+            engine = self.engine[number]
+            head = self.queues[engine][self.place[engine]] if engine >= 0 else number
+            number = head if head != number else unmet[number]
+        circle = [self.activities[one].name for one, place in way.items() if place >= way[number]]
+        text = " waits for ".join(map(repr, circle[:LISTED]))
+        more = f" (and {len(circle) - LISTED} more)" if len(circle) > LISTED else ""
+        return f"tasks wait for each other in a cycle: {text}{more} waits for {circle[0]!r}"
+
+    def _result(self, events: int) -> Result:
+        seconds = max(self.dones, default=0.0)
+        links, dies = len(self.machine.links), len(self.machine.dies)
+        link_words, memory_words = np.zeros(links), np.zeros(dies)
+        adds = multiplies = sram = 0.0
+        for one in self.activities:
+            adds += one.adds
+            if isinstance(one, Task):
+                multiplies += one.multiplies
+                sram += one.sram_words
+                memory_words[one.die] += one.words + sum(one.vaults.values())
+            elif isinstance(one, Flow):
+                np.add.at(link_words, one.links, one.words)
+                np.add.at(memory_words, one.dies, one.die_words)
+        engines = {key: EngineTime(busy=self.busy[place], shared=self.shared[place], waiting=self.waiting[place],
+                                   idle=max(0.0, seconds - self.freed[place]))
+                   for place, key in enumerate(self.engines)}
+        counts = Counts(adds=adds, multiplies=multiplies, sram_words=sram, dram_words=float(memory_words.sum()),
+                        link_words=float(link_words.sum()))
+        return Result(seconds=seconds, starts=np.array(self.starts), ends=np.array(self.ends),
+                      dones=np.array(self.dones), engines=engines, link_words=link_words, memory_words=memory_words,
+                      counts=counts, events=events)
