@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.row_stationary import ADDRESS_MASK, signed
 from plinth_sim.golden import matrix
 from plinth_sim.golden.vector import BadOperandError
 
 Offsets = NDArray[np.int64]
-ADDRESS_MASK = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,6 @@ class Operands:
         return int(np.count_nonzero(self.inside)) * self.b.shape[1]
 
 
-def _signed(step: int) -> int:
-    """A number of words modulo 2^32, the one nearest to 0."""
-    return (step + (1 << 31) & ADDRESS_MASK) - (1 << 31)
-
-
 def walk(count: int, sizes: Sequence[int], steps: Sequence[int]) -> tuple[Offsets, Offsets, Offsets]:
     """Offsets of the first ``count`` places of a walk, and their two upper indices.
 
@@ -58,7 +53,7 @@ def walk(count: int, sizes: Sequence[int], steps: Sequence[int]) -> tuple[Offset
     outer = number // (sizes[0] * sizes[1])
     turn = (sizes[0] - 1) * steps[0] + steps[1]
     round_ = (sizes[0] - 1) * steps[0] + (sizes[1] - 1) * turn + steps[2]
-    place, turn, round_ = (_signed(step) for step in (steps[0], turn, round_))
+    place, turn, round_ = (signed(step) for step in (steps[0], turn, round_))
     return inner * place + middle * turn + outer * round_, middle, inner
 
 
@@ -68,8 +63,8 @@ def _runs(count: int, run: int, runs: int, run_step: int, kernel_step: int, pack
     the kernel row."""
     number = np.arange(count, dtype=np.int64)
     within, run_number, row = number % run, number // run % runs, number // (run * runs)
-    turn = _signed((runs - 1) * run_step + kernel_step)
-    offsets = packing * (run_number * _signed(run_step) + row * turn) + within
+    turn = signed((runs - 1) * run_step + kernel_step)
+    offsets = packing * (run_number * signed(run_step) + row * turn) + within
     return offsets, row, run_number * run + within
 
 

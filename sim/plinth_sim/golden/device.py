@@ -30,7 +30,6 @@ from plinth_hw.isa.tasks import (
     CollectiveOperation,
     Engine,
     ErrorCode,
-    MatrixBody,
     MatrixOperation,
     Pointer,
     Record,
@@ -38,7 +37,7 @@ from plinth_hw.isa.tasks import (
     TransferOperation,
     UpdateOperation,
 )
-from plinth_sim.golden import collective, convolution, matrix, transfer, vector
+from plinth_sim.golden import collective, convolution, matrix, row_stationary, transfer, vector
 
 Words = NDArray[np.uint32]
 
@@ -240,9 +239,12 @@ class GoldenDevice:
         except IndexError as error:
             raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
-    def _multiply(self, operation: MatrixOperation, body: MatrixBody) -> None:
+    def _multiply(self, operation: MatrixOperation, body: Any) -> None:
         if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
             raise _DescriptorError(ErrorCode.BAD_OPERATION)
+        if operation is MatrixOperation.ROW_STATIONARY:
+            row_stationary.execute(self.memory, body, self.bases, self.parameters)
+            return
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise _DescriptorError(ErrorCode.BAD_OPERAND)

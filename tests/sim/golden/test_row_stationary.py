@@ -1,0 +1,113 @@
+"""The row-stationary golden model against loops over single numbers, and what it refuses."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.refusal import refused
+from tests.support.row_stationary import random_body
+
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.row_stationary import COUNTS, derived, signed
+from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixOperation
+from plinth_sim.golden import row_stationary
+from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.vector import BadOperandError
+
+TINY = preset("hypar-tiny")
+MEMORY = 1 << 16
+
+
+def loops(memory: np.ndarray, body: Any) -> np.ndarray:
+    """The memory after a task, sum by sum in the order of the specification."""
+    found = memory.copy()
+    floats, result = memory.view(np.float32), found.view(np.float32)
+    zero = np.float32(0)
+    step = {name: signed(getattr(body, name)) for name in vars(body) if name[:2] in ("x_", "w_", "c_")}
+    for image, y, w, f in np.ndindex(body.images, body.rows, body.windows, body.filters):
+        v, u = divmod(w, body.window_run)
+        at = (body.c.offset + image * step["c_image"] + y * step["c_row"] + v * step["c_column"] + u * step["c_run"]
+              + f)
+        total = floats[at] if body.accumulate else zero
+        for block, fold, segment, group, r, s, c in np.ndindex(
+                body.blocks, body.folds, body.segments, body.sets, body.set_rows, body.tap_columns, body.tap_channels):
+            channel = (block * body.sets + group) * body.tap_channels + c
+            krow, kcol = fold * body.set_rows + r, segment * body.tap_columns + s
+            left = right = zero
+            if channel < body.channels and krow < body.kernel_rows and kcol < body.kernel_columns:
+                right = floats[body.w.offset + channel * step["w_channel"] + krow * step["w_row"]
+                               + kcol * step["w_column"] + f * step["w_filter"]]
+                row = body.row_origin + y * body.row_stride + krow * body.row_dilation
+                column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
+                if 0 <= row < body.map_rows and 0 <= column < body.map_columns:
+                    left = floats[body.x.offset + image * step["x_image"] + row * step["x_row"]
+                                  + column * step["x_column"] + channel * step["x_channel"] + u]
+            total = np.float32(total + np.float32(left * right))
+        result[at] = total
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_sum_is_that_of_the_loops(seed: int) -> None:
+    """Bit for bit, for tasks of any folds, segments, blocks, sets, runs and remainders."""
+    rng = np.random.default_rng(seed)
+    body = random_body(rng, TINY)
+    memory = (rng.normal(size=MEMORY) * 10.0 ** rng.integers(-3, 4, MEMORY)).astype(np.float32).view(np.uint32)
+    expected = loops(memory, body)
+    found = memory.copy()
+    useful = row_stationary.execute(found, body, [0] * 16, TINY).useful_macs
+    assert np.array_equal(found, expected)
+    assert np.array_equal(found, memory) != bool(useful) or not body.accumulate
+
+
+def _plain_body(**changes: Any) -> Any:
+    """One multiply-add, or what the changes make of it."""
+    body = SimpleNamespace(
+        x=SimpleNamespace(offset=0, base=0), w=SimpleNamespace(offset=100, base=0),
+        c=SimpleNamespace(offset=200, base=0), **dict.fromkeys(COUNTS, 1),
+        **dict.fromkeys(("x_image", "x_row", "x_column", "x_channel", "w_row", "w_column", "w_channel", "w_filter",
+                         "c_image", "c_row", "c_column", "c_run", "row_stride", "column_stride", "row_dilation",
+                         "column_dilation"), 1), row_origin=0, column_origin=0, accumulate=0)
+    body.__dict__.update(changes)
+    body.__dict__.update({name: value for name, value in derived(body, TINY).items() if name not in changes})
+    return body
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    *(({name: 0}, f"{name} must not be 0") for name in ("images", "filters", "channels", "map_columns")),
+    ({"window_run": 2, "windows": 2, "tap_channels": 2, "channels": 2}, "window_run above 1 needs"),
+    ({"window_run": 2, "windows": 4, "column_stride": 2}, "window_run above 1 needs"),
+    ({"tap_channels": 2, "x_channel": 5}, "tap_channels above 1 needs x_channel = 1"),
+    ({"x_origin": 3}, "x_origin must be 0, not 3"), ({"blocks": 2}, "blocks must be 1, not 2"),
+    ({"rows": 5}, "the task needs 5 array columns, there are 4"),
+    ({"sets": 2, "set_rows": 2}, "the task needs 4 array rows, there are 3"),
+    ({"tap_columns": 57}, "the task needs 228 words of a PE's filter scratchpad, there are 224"),
+    ({"filter_step": 17}, "the task needs 17 sums of a PE, there are 16"),
+    ({"tap_columns": 40, "column_dilation": 4}, "words of a PE's feature-map scratchpad, there are 128"),
+    ({"windows": 600}, "words of the feature buffer, there are 512"),
+    ({"windows": 33, "filter_step": 2}, "the task needs 66 words of a bank of sums, there are 64")])
+def test_what_a_machine_cannot_run(changes: dict[str, int], message: str) -> None:
+    memory = np.zeros(1000, dtype=np.uint32)
+    with refused(BadOperandError, message):
+        row_stationary.execute(memory, _plain_body(**changes), [0] * 16, TINY)
+
+
+@pytest.mark.parametrize("changes", [{"map_columns": 5000, "column_origin": 2000}, {"w_filter": 900, "filters": 2},
+                                     {"c_row": -300 & 0xFFFFFFFF, "rows": 2, "x_row": 0}])
+def test_words_outside_the_memory(changes: dict[str, int]) -> None:
+    memory = np.zeros(1000, dtype=np.uint32)
+    with pytest.raises(IndexError):
+        row_stationary.execute(memory, _plain_body(**changes), [0] * 16, TINY)
+    assert not memory.any()
+
+
+@pytest.mark.parametrize(("name", "operation"), [
+    ("ndp-tiny", MatrixOperation.ROW_STATIONARY), ("hypar-tiny", MatrixOperation.GEMM),
+    ("hypar-tiny", MatrixOperation.CONVOLUTION)])
+def test_each_machine_has_its_operations(name: str, operation: MatrixOperation) -> None:
+    array = GoldenArray(preset(name), 1, 1024)
+    task = SimpleNamespace(engine=Engine.MATRIX, operation=operation, body=_plain_body())
+    with pytest.raises(Exception, match="BAD_OPERATION") as caught:
+        array.dies[0].run(task)  # type: ignore[arg-type]
+    assert caught.value.code is ErrorCode.BAD_OPERATION

@@ -1,0 +1,71 @@
+"""Random tasks of a row-stationary machine."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
+
+#: Words from which on maps, filters and sums lie.
+X, W, C = 0, 24000, 48000
+
+
+def _steps(sizes: list[tuple[str, int]], inner: int, rng: np.random.Generator) -> tuple[dict[str, int], int]:
+    """Steps of dimensions that are stored the last one fastest, and the words of all."""
+    steps, words = {}, inner
+    for name, size in reversed(sizes):
+        steps[name] = words
+        words = words * size + int(rng.integers(0, 3))
+    return steps, words
+
+
+def random_body(rng: np.random.Generator, die: DieParameters) -> Any:
+    """A task with a bit of everything that fits the machine; its operands lie in words 0 to 65535 of base 0."""
+    while True:
+        def number(low: int, high: int) -> int:
+            return int(rng.integers(low, high + 1))
+
+        run = number(2, 4) if rng.random() < 0.3 else 1
+        tap_channels = 1 if run > 1 else number(1, 3)
+        body = SimpleNamespace(
+            images=number(1, 2), rows=number(1, die.columns), windows=run * number(1, 6), window_run=run,
+            filters=number(1, 9), filter_step=number(1, min(8, die.sums)), filter_groups=number(1, 2),
+            kernel_rows=number(1, die.rows + 2), kernel_columns=number(1, 4), channels=number(1, 6),
+            tap_channels=tap_channels, set_rows=number(1, die.rows), sets=number(1, 2), tap_columns=number(1, 3),
+            interleaved_windows=number(1, 3), row_origin=number(-3, 2), row_stride=number(1, 2),
+            column_origin=number(-3, 2), column_stride=1 if run > 1 else number(1, 3), row_dilation=number(1, 2),
+            column_dilation=number(1, 2), map_rows=number(1, 9), map_columns=number(1, 9), accumulate=number(0, 1))
+        last = (body.windows - 1) % run
+        body.windows -= number(0, min(last, body.windows - 1))
+        body.__dict__.update(_places(body, rng))
+        body.__dict__.update(derived(body, die))
+        if all(need <= most for need, most in needs(body, die).values()):
+            return body
+
+
+def _places(body: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Pointers and steps of operands that lie anyhow: in any order, forwards or backwards."""
+    sizes = [("x_image", body.images), ("x_row", body.map_rows), ("x_column", body.map_columns)]
+    channel = ("x_channel", body.channels)
+    if body.tap_channels > 1:
+        x, x_words = _steps([*sizes, channel], 1, rng)
+    else:
+        rng.shuffle(sizes := [*sizes, channel])
+        x, x_words = _steps(sizes, body.window_run, rng)
+    sizes = [("w_row", body.kernel_rows), ("w_column", body.kernel_columns), ("w_channel", body.channels),
+             ("w_filter", body.filters)]
+    rng.shuffle(sizes)
+    w, w_words = _steps(sizes, 1, rng)
+    first = W
+    for name, size in sizes:
+        if rng.random() < 0.3:
+            first += (size - 1) * w[name]
+            w[name] = -w[name] & ADDRESS_MASK
+    columns = -(-body.windows // body.window_run)
+    c, c_words = _steps([("c_image", body.images), ("c_row", body.rows), ("c_column", columns),
+                         ("c_run", body.window_run)], body.filters, rng)
+    assert x_words <= W - X and w_words <= C - W and c_words <= (1 << 16) - C
+    pointers = {name: SimpleNamespace(offset=at, base=0) for name, at in (("x", X), ("w", first), ("c", C))}
+    return pointers | x | w | c
