@@ -2,26 +2,29 @@
 
 ::
 
-    start, base --> request of one beat --> read port
-                                               |
-             o <-- word register <-- lane <-- beat register
+    start, base --> request of a descriptor --> read port
+                                                   |
+             o <-- word register <-- lane <-- store of two descriptors
 
-The beat register takes a beat as soon as memory delivers it, so that the read path, which all engines share,
-never waits here: a beat is requested only when the register is empty or the words left in it have a place
-(word 0 of their descriptor has been taken). A descriptor takes max(64, beats * (memory latency + 3)) cycles.
-Nothing beyond the last descriptor is read. Beats may be smaller or larger than a descriptor; a larger one is
-read once for each of its descriptors. Source: MPT section VI.A (task graph in memory).
+A descriptor is requested in one burst, and only when the store has room for all of it, so that the read path,
+which all engines share, never waits here. The next one is requested as soon as the first beat of this one has
+shown that it is not the last: nothing beyond the last descriptor is read. A descriptor takes
+max(64, memory latency + 2) cycles, where the latency runs from the request to the first beat; the rest of its
+beats must come within 64 cycles. Beats may be smaller or larger than a descriptor; a larger one is read once
+for each of its descriptors. Source: MPT section VI.A (task graph in memory).
 """
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
-from plinth_hw.memory.port import ReadPort, beat_layout
+from plinth_hw.memory.port import ReadPort
 
 _DESCRIPTOR_LOG2 = (DESCRIPTOR_WORDS - 1).bit_length()
+#: Descriptors in the store.
+_STORED = 2
 
 
 class DescriptorWord(data.Struct):
@@ -80,74 +83,66 @@ class DescriptorFetch(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_log2 = (self.parameters.beat_words - 1).bit_length()
+        row_log2 = min(beat_log2, _DESCRIPTOR_LOG2)  # words of a descriptor that one beat brings
+        rows = DESCRIPTOR_WORDS >> row_log2
         request, beat = self.memory.request, self.memory.data
-        wanted = Signal(self.parameters.address_bits - _DESCRIPTOR_LOG2)  # descriptor to request from
-        held = Signal.like(wanted)  # descriptor in the beat register
-        presented = Signal.like(wanted)  # descriptor at ``o``
-        words = Signal(beat_layout(self.parameters))
-        full = Signal()  # the beat register holds words still to come
-        index = Signal(_DESCRIPTOR_LOG2)  # next word
-        placed = Signal()  # word 0 of the descriptor at ``o`` has been taken
-        final = Signal()  # the descriptor at ``o`` is the last
-        outstanding = Signal()
+        wanted = Signal(self.parameters.address_bits - _DESCRIPTOR_LOG2)  # descriptor requested last
+        fresh = Signal()  # none has been requested; ``wanted`` is the first
+        ahead = Signal(range(_STORED + 1))  # descriptors requested after the one at ``o``
+        known = Signal()  # word 0 of all that were requested has come, or none was requested
+        final = Signal()  # the descriptor requested last is the last
+        index = Signal(_DESCRIPTOR_LOG2)  # next word for ``o``
+        turn = Signal(range(2 * _STORED))  # number of its descriptor, as far as the store tells them apart
+        arrived = Signal(range(2 * _STORED * rows))  # rows stored
 
-        if beat_log2 < _DESCRIPTOR_LOG2:
-            part = Signal(_DESCRIPTOR_LOG2 - beat_log2)  # beat of the descriptor to request
-            m.d.comb += request.payload.address.eq(Cat(part, wanted))
-            lane: Value = index[:beat_log2]
-            first_part, last_part = part == 0, part.all()
+        # Read in the cycle of its address, and never a row that is being written.
+        m.submodules.store = store = memory.Memory(shape=32 << row_log2, depth=_STORED * rows, init=[])
+        write, read = store.write_port(), store.read_port(domain="comb")
+        row = Cat(index, turn)[row_log2:]
+        words = beat.payload.as_value()
+        if beat_log2 > row_log2:
+            words = words.word_select(wanted[:beat_log2 - row_log2], 32 << row_log2)
+            m.d.comb += request.payload.address.eq(wanted >> (beat_log2 - row_log2))
         else:
-            part = None  # a beat holds whole descriptors
-            m.d.comb += request.payload.address.eq(wanted >> (beat_log2 - _DESCRIPTOR_LOG2))
-            lane = Cat(index, held[:beat_log2 - _DESCRIPTOR_LOG2])
-            first_part, last_part = Const(1), Const(1)
+            m.d.comb += request.payload.address.eq(wanted << (_DESCRIPTOR_LOG2 - row_log2))
         m.d.comb += [
-            request.payload.beats.eq(1),
-            self.address.eq(presented << _DESCRIPTOR_LOG2),
-            beat.ready.eq(~full),
+            request.payload.beats.eq(rows),
+            self.requested.eq(wanted << _DESCRIPTOR_LOG2),
+            self.address.eq((wanted - ahead) << _DESCRIPTOR_LOG2),
+            beat.ready.eq(1),
+            write.en.eq(beat.valid), write.addr.eq(arrived), write.data.eq(words),
+            read.addr.eq(row),
         ]
 
-        more = Signal()  # another beat is known to be needed
-        m.d.comb += more.eq(self.active & ~self.stop & ~(first_part & final))
-        with m.If(request.valid & request.ready):
-            m.d.sync += [request.valid.eq(0), wanted.eq(wanted + last_part)]
-            if part is not None:
-                m.d.sync += part.eq(part + 1)
-        with m.Elif(more & ~outstanding & (~full | (placed & (index != 0)))):
-            m.d.sync += [
-                request.valid.eq(1),
-                outstanding.eq(1),
-                self.requested.eq(wanted << _DESCRIPTOR_LOG2),
-            ]
-        with m.If(beat.valid & beat.ready):
-            m.d.sync += [outstanding.eq(0), full.eq(1), words.eq(beat.payload)]
+        asks, begins = Signal(), Signal()
+        m.d.comb += asks.eq(self.active & ~self.stop & known & ~final
+                            & ((ahead == 0) | ((ahead == 1) & (index == 0))))
+        m.d.sync += ahead.eq(ahead + asks - begins)
+        with m.If(asks):
+            m.d.sync += [request.valid.eq(1), known.eq(0), fresh.eq(0), wanted.eq(wanted + ~fresh)]
+        with m.Elif(request.ready):
+            m.d.sync += request.valid.eq(0)
+        with m.If(beat.valid):
+            m.d.sync += arrived.eq(arrived + 1)
+            with m.If((arrived[:(rows - 1).bit_length()] == 0) if rows > 1 else Const(1)):
+                m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
-        word = Signal(32)
-        m.d.comb += word.eq(words[lane] if beat_log2 else words[0])
         ended = Signal()  # ``o`` presents the very last word
         with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [self.o.valid.eq(0), placed.eq(1)]
+            m.d.sync += self.o.valid.eq(0)
             with m.If(ended):
                 m.d.sync += [self.active.eq(0), ended.eq(0)]
-        with m.If(full & (~self.o.valid | self.o.ready)):
+        with m.If((row != arrived) & (~self.o.valid | self.o.ready)):
+            m.d.comb += begins.eq(index == 0)
             m.d.sync += [
-                index.eq(index + 1),
+                Cat(index, turn).eq(Cat(index, turn) + 1),
                 self.o.valid.eq(1),
                 self.o.payload.index.eq(index),
-                self.o.payload.word.eq(word),
+                self.o.payload.word.eq(read.data.word_select(index[:row_log2], 32)),
+                ended.eq(index.all() & final & (ahead == 0)),
             ]
-            with m.If(index == 0):
-                m.d.sync += [final.eq(header_word(word, 0).last), presented.eq(held), placed.eq(0)]
-            with m.If(index.all()):
-                m.d.sync += [held.eq(held + 1), ended.eq(final)]
-            boundary = min(beat_log2, _DESCRIPTOR_LOG2)
-            with m.If(index[:boundary].all() if boundary else Const(1)):
-                m.d.sync += full.eq(0)
         with m.If(self.start):
             m.d.sync += [
-                self.active.eq(1),
-                final.eq(0),
-                wanted.eq(self.base[_DESCRIPTOR_LOG2:]),
-                held.eq(self.base[_DESCRIPTOR_LOG2:]),
+                self.active.eq(1), known.eq(1), final.eq(0), fresh.eq(1), wanted.eq(self.base[_DESCRIPTOR_LOG2:]),
             ]
         return m
