@@ -14,19 +14,24 @@ from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, matrix_memory, moved_words
-from plinth.plan.graph import LOSS, Follower, Node, PlanGraph
+from plinth.plan.cost.stages import (
+    Stage,
+    backward_stages,
+    bias_stage,
+    forward_stages,
+    is_fused,
+    loss_work,
+    pool_tasks,
+)
+from plinth.plan.graph import LOSS, Node, PlanGraph
 from plinth.plan.partition import Exchange, Layout, Region, Splits, bounds, layouts
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES
+from plinth_hw.isa.tasks import VECTOR_LOADS
 
-#: Beats that a pooling task counts for, as lowering cuts.
-TASK_BEATS = 64
 #: Tasks of a layer that are walked one by one; more are walked in as many groups.
 MOST_TASKS = 32
 #: How often a step is walked through, with what engines took from each other the time before.
 PASSES = 4
-#: Vector work of an activation: element-wise instructions and functions, forwards and backwards.
-ACTIVATIONS = {"relu": ((1, 0), (1, 0)), "tanh": ((0, 1), (4, 0)), "sigmoid": ((2, 2), (4, 0))}
 
 
 @dataclass(frozen=True)
@@ -101,19 +106,6 @@ class _Made:
     map: Ready
     #: Home holds bias, activation and their error only in the loss.
     fused: bool = False
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Vector work of a stage: rows of ``positions`` a sample, or a pool along rows (axis 0) or columns."""
-
-    program: str
-    work: Work
-    positions: int
-    regions: int
-    row_regions: int = 0
-    follower: Follower | None = None
-    axis: int = 0
 
 
 class _Walk:
@@ -196,7 +188,7 @@ class _Walk:
             else:
                 found.add(share, self.die.vector(start, stages, self._words(work, count, columns), strips))
 
-    def _chained(self, tasks: Sequence[_Stage], samples: int, positions: int, channels: int, ready: Ready,
+    def _chained(self, tasks: Sequence[Stage], samples: int, positions: int, channels: int, ready: Ready,
                  pools: bool = False) -> Ready:
         """Vector work of a stage: each strip of images goes through all of it, if there are pools; else each part of
         it goes strip by strip. The tensor behind each part."""
@@ -224,7 +216,7 @@ class _Walk:
             first = share
         return tensors[-1]
 
-    def _fold(self, task: _Stage, channels: int) -> int:
+    def _fold(self, task: Stage, channels: int) -> int:
         """Positions that sums over rows take as one row, so that it has groups enough."""
         if task.work.sums and self.parameters.multiply_format != FP16:
             return folding(self.parameters, task.positions, channels)
@@ -330,10 +322,7 @@ class _Walk:
                 members = 1 << len(here.mp)
                 ready = self.exchange(here.output, here.home, node.output_channels, positions, ready, own=False)
                 sources = members
-        reader = self.graph.edges[self.graph.outputs[number][0]].consumer if self.graph.outputs[number] else -1
-        fused = (self.graph.nodes[reader].kind == LOSS and node.weighted and not node.followers and not here.mp
-                 and not here.op)
-        if fused:
+        if is_fused(self.graph, number, here):
             self.made[number] = _Made(ready, True)
             return
         bias = int(node.bias > 0)
@@ -341,63 +330,14 @@ class _Walk:
             taken = min(VECTOR_LOADS, sources)
             ready = self._vector("sum", Work(taken, 1, wise=taken - 1), rows, channels, ready, taken)
             sources -= taken - 1
-        followers = list(node.followers)
-        wise = functions = 0
-        if followers and followers[0].kind in ACTIVATIONS:
-            (wise, functions), _ = ACTIVATIONS[followers.pop(0).kind]
-        work = Work(sources, 1, row_loads=bias, wise=sources - 1 + bias + wise + (node.kind == "join"),
-                    functions=functions)
-        tasks = [_Stage("forward", work, positions, sources, bias)]
-        for follower in followers:
-            tasks += self._follow(follower)
-        self.made[number] = _Made(self._chained(tasks, samples, positions, channels, ready))
+        self.made[number] = _Made(self._chained(forward_stages(node, sources), samples, positions, channels, ready))
 
-    @staticmethod
-    def _follow(follower: Follower) -> list[_Stage]:
-        """An activation or a pool, forwards."""
-        size = follower.output[0] * follower.output[1]
-        if follower.kind in ACTIVATIONS:
-            (wise, functions), _ = ACTIVATIONS[follower.kind]
-            return [_Stage("forward", Work(1, 1, wise=wise, functions=functions), size, 1)]
-        mean, found = follower.kind == "mean-pool", []
-        for axis in (0, 1):
-            rest, later = follower.kernel[axis], 0
-            while rest:
-                taps = min(VECTOR_LOADS - later, rest)
-                rest -= taps
-                work = Work(taps + later, 1, wise=taps + later - 1 + (mean and not rest))
-                found.append(_Stage("pool", work, size, taps + later, follower=follower, axis=axis))
-                later = 1
-        return found
-
-    def _pool(self, task: _Stage, samples: int, channels: int, ready: float, strips: int) -> float:
-        """Tasks of a pool over some images, cut as lowering does; their reader waits for the last."""
-        follower, axis = task.follower, task.axis
-        assert follower is not None
-        (height, width), (down, across) = follower.size, follower.output
-        outer, places, windows, inner = ((samples, height, down, width * channels) if axis == 0 else
-                                         (samples * down, width, across, channels))
-        beat, lines = self.parameters.beat_words, max(1, self.lines // task.regions)
-        stride = follower.stride[axis]
-
-        def cut(blocks: int, rows: int, columns: int) -> tuple[int, int, int, int]:
-            wide = max(1, min(columns, lines * beat))
-            high = max(1, min(rows, lines // -(-wide // beat)))
-            return blocks * -(-columns // wide), rows, high, wide
-
-        def cost(found: tuple[int, int, int, int]) -> int:
-            blocks, rows, high, wide = found
-            return blocks * (TASK_BEATS * -(-rows // high) + rows * -(-wide // beat))
-
-        joined = windows if stride == 1 else 1
-        by_outer = cut(-(-windows // joined), outer, joined * inner)
-        by_window = cut(1, outer * windows, inner) if windows * stride == places else cut(outer, windows, inner)
-        blocks, rows, high, wide = min(by_outer, by_window, key=cost)
-        end, whole = ready, rows // high
-        # Whole tasks of each block, and one for the rows that are left.
-        for size, count in ((high, blocks * whole), (rows - high * whole, blocks if rows % high else 0)):
+    def _pool(self, task: Stage, samples: int, channels: int, ready: float, strips: int) -> float:
+        """Tasks of a pool over some images; their reader waits for the last."""
+        end = ready
+        for size, wide, count in pool_tasks(self.parameters, task, samples, channels):
             stages = self.machine.vector(task.program, size, wide, task.work)
-            for _, tasks, _ in self._pieces(count * strips, 1) if count else ():
+            for _, tasks, _ in self._pieces(count * strips, 1):
                 end = self.die.vector(ready, stages, self._words(task.work, size, wide), tasks)
         return end
 
@@ -406,11 +346,8 @@ class _Walk:
         rows = samples * (node.input_elements // node.input_channels)
         edge = self.graph.inputs[number][0]
         before = self.graph.edges[edge].producer
-        bias = int(self.made[before].fused and self.graph.nodes[before].bias > 0)
-        classes = not node.followers or node.followers[0].kind == "softmax-cross-entropy"
-        work = Work(2, 2, row_loads=bias, row_stores=bias, sums=bias, wise=bias + (4 if classes else 2),
-                    reductions=2 * classes, functions=int(classes), column_functions=int(classes))
-        self.errors[edge] = self._vector("loss", work, rows, channels, ready, 3, 3)
+        bias = self.made[before].fused and self.graph.nodes[before].bias > 0
+        self.errors[edge] = self._vector("loss", loss_work(node, bias), rows, channels, ready, 3, 3)
 
     # Backwards.
 
@@ -425,18 +362,7 @@ class _Walk:
             biased = error.whole
         else:
             error = self._map_error(number, samples)
-            followers = list(node.followers)
-            first = followers.pop(0) if followers and followers[0].kind in ACTIVATIONS else None
-            tasks: list[_Stage] = []
-            for follower in reversed(followers):
-                tasks += self._follow_back(follower)
-            summed = bias and not here.mp
-            if first is not None or summed:
-                wise = ACTIVATIONS[first.kind][1][0] if first else 0
-                work = Work(1 + (first is not None), int(first is not None), row_stores=int(summed), wise=wise,
-                            sums=int(summed))
-                regions = 1 if first is None else 3 if first.kind == "sigmoid" else 2
-                tasks.append(_Stage("backward", work, positions, regions, 2 * summed))
+            tasks = backward_stages(node, bias and not here.mp)
             if tasks:
                 error = self._chained(tasks, samples, positions, channels, error)
                 biased = max(error.whole, self._chain)
@@ -450,8 +376,7 @@ class _Walk:
             error = self.exchange(here.home, here.output, node.output_channels, positions, error, own=True)
             if bias:
                 count, _, _, outputs, _ = self._products(node, here)
-                self._chained([_Stage("bias", Work(1, 0, row_stores=1, sums=1), positions, 1, 2)], count, positions,
-                              outputs, error, bool(node.pools))
+                self._chained([bias_stage(node)], count, positions, outputs, error, bool(node.pools))
                 biased = self._chain
         for edge in self.graph.inputs[number]:
             self.errors[edge] = self._matrix(node, here, "bprop", error)
@@ -481,29 +406,6 @@ class _Walk:
                                  samples * elements // node.output_channels, channels, ready, taken)
             count -= taken - 1
         return ready
-
-    @staticmethod
-    def _follow_back(follower: Follower) -> list[_Stage]:
-        """An activation or a pool, backwards."""
-        size = follower.output[0] * follower.output[1]
-        if follower.kind in ACTIVATIONS:
-            _, (wise, _) = ACTIVATIONS[follower.kind]
-            return [_Stage("backward", Work(2, 1, wise=wise), size, 3 if follower.kind == "sigmoid" else 2)]
-        mean, found = follower.kind == "mean-pool", []
-        most = (VECTOR_STORES, VECTOR_STORES) if mean else (VECTOR_LOADS - 2, VECTOR_LOADS - 3)
-        for axis in (1, 0):
-            kernel, stride = follower.kernel[axis], follower.stride[axis]
-            fresh, later = min(kernel, stride), min(most[1], stride)
-            groups = [(min(most[0], fresh - tap), 0) for tap in range(0, fresh, most[0])]
-            groups += [(min(later, kernel - tap), 1) for tap in range(fresh, kernel, later)]
-            for index, (taps, adds) in enumerate(groups):
-                left = index + 1 < len(groups)
-                if mean:
-                    work = Work(1 + adds * taps, taps, wise=1 + adds * taps)
-                else:
-                    work = Work(2 + taps + adds, taps + left, wise=(3 + adds) * taps)
-                found.append(_Stage("unpool", work, size, work.loads, follower=follower, axis=axis))
-        return found
 
     def _update(self, node: Node, here: Layout, error: Ready, biased: float) -> None:
         """Weight gradient and its reduction."""
