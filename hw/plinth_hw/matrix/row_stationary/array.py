@@ -1,10 +1,19 @@
+# amaranth: UnusedElaboratable=no
+# Rows that share a module are elaborated once, however often they are placed.
 """Row-stationary array."""
 
-from amaranth.lib import stream, wiring
+import itertools
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw import emit
 from plinth_hw.isa.formats import Float
-from plinth_hw.matrix.row_stationary.interface import ArrayShape, Pass
+from plinth_hw.matrix.row_stationary.head import PassPreparation, SumEntry
+from plinth_hw.matrix.row_stationary.interface import ID_BITS, ArrayShape, Pass
+from plinth_hw.matrix.row_stationary.row import LINE_BITS, Row
 
 
 class RowArray(wiring.Component):
@@ -80,3 +89,77 @@ class RowArray(wiring.Component):
             "issued": Out(rows),
             "blocked": Out(1),
         })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        shape = self.shape
+        m.submodules.preparation = preparation = PassPreparation(shape)
+        m.submodules.entry = entry = SumEntry(shape)
+        rows = [Row(shape) for _ in range(shape.rows)]
+        for r, row in enumerate(rows):
+            emit.place(m, platform, row, name=f"row_{r}", module=row.module_name)
+        wiring.connect(m, wiring.flipped(self.passes), preparation.passes)
+        wiring.connect(m, wiring.flipped(self.sums), entry.sums)
+        wiring.connect(m, preparation.o_passes, rows[0].passes)
+        m.d.comb += [
+            rows[0].chain.eq(entry.o_chain), rows[0].arrived.eq(entry.arrived),
+            entry.slots.eq(rows[0].slots), entry.begin.eq(rows[0].begin), entry.read.eq(rows[0].read),
+        ]
+        for r, (above, below) in enumerate(itertools.pairwise(rows)):
+            wiring.connect(m, above.o_passes, below.passes)
+            # Windows that the row above has begun, and those whose sums come in time, less those begun below.
+            begun, arrived = Signal(range(3), name=f"begun_{r}"), Signal(range(3), name=f"arrived_{r}")
+            m.d.sync += [
+                begun.eq(begun + above.begin - below.begin),
+                arrived.eq(arrived + above.arriving - below.begin),
+            ]
+            m.d.comb += [
+                below.chain.eq(above.o_chain), below.arrived.eq(arrived != 0), above.room.eq(begun < 2),
+            ]
+        last = rows[-1]
+        m.d.comb += [
+            last.o_passes.ready.eq(1), last.room.eq(self.sum_room),
+            self.results.eq(last.o_chain), self.sum_reserve.eq(last.begin), self.blocked.eq(last.blocked),
+            self.issued.eq(Cat(row.issued for row in rows)),
+            self.filters_released.eq(Cat(row.filters_released for row in rows)),
+        ]
+        self._filters(m, rows)
+        self._features(m, rows)
+        return m
+
+    def _filters(self, m: Module, rows: list[Row]) -> None:
+        """Writes of filters, one cycle later."""
+        filters, loaded = Signal.like(self.filters), Signal.like(self.filters_loaded)
+        m.d.sync += [filters.eq(self.filters), loaded.eq(self.filters_loaded)]
+        line = Signal(range(2 * self.shape.filter_lines))
+        m.d.comb += line.eq(filters.address + Mux(filters.half, self.shape.filter_lines, 0))
+        for r, row in enumerate(rows):
+            m.d.comb += [
+                row.filters.enable.eq(filters.valid & (filters.row == r)), row.filters.line.eq(line),
+                row.filters.words.eq(filters.words), row.filters_loaded.eq(loaded[r]),
+            ]
+
+    def _features(self, m: Module, rows: list[Row]) -> None:
+        """Writes of features, two cycles later; between, rows take their part from the id."""
+        shape = self.shape
+        arrival = data.StructLayout({"features": shape.feature_write, "done": 1, "ids": shape.id_write})
+        early, late = Signal(arrival), Signal(arrival)
+        m.d.sync += [
+            early.features.eq(self.features), early.done.eq(self.line_done), early.ids.eq(self.ids), late.eq(early),
+        ]
+        column_parts = Signal(data.ArrayLayout(ID_BITS, shape.columns))
+        with m.If(late.ids.valid & late.ids.is_column):
+            m.d.sync += column_parts[late.ids.index].eq(late.ids.value)
+        done, released = Signal(LINE_BITS), Signal(LINE_BITS)
+        m.d.comb += self.lines_released.eq((released != done) & (released != rows[-1].first_line))
+        m.d.sync += [done.eq(done + late.done), released.eq(released + self.lines_released)]
+        for r, row in enumerate(rows):
+            part, offset = Signal(ID_BITS, name=f"row_part_{r}"), Signal(ID_BITS, name=f"offset_{r}")
+            with m.If(early.ids.valid & ~early.ids.is_column & (early.ids.index == r)):
+                m.d.sync += part.eq(early.ids.value)
+            m.d.sync += offset.eq(early.features.id - part)
+            m.d.comb += [
+                row.features.valid.eq(late.features.valid), row.features.offset.eq(offset),
+                row.features.line.eq(done), row.features.words.eq(late.features.words),
+                row.column_parts.eq(column_parts), row.lines_done.eq(done),
+            ]

@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# The adder is made to ask for its latency.
 """What goes into and comes out of the row-stationary array, and the limits of it.
 
 A *window* here is a group of ``interleaved_windows`` positions of the filter: what a row of the array runs
@@ -9,12 +11,13 @@ from dataclasses import dataclass
 from amaranth.hdl import unsigned
 from amaranth.lib import data
 
+from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.isa.formats import Float
 
 #: Width of an id, the number of a row of the map on the multicast bus.
 ID_BITS = 16
-#: Slots of a tap, at least: the sums' way round through the adder and their memory.
-LEAST_SLOTS = 8
+#: Width of counts of windows and of lines of a stream.
+COUNT_BITS = 16
 
 
 class Pass(data.Struct):
@@ -27,12 +30,12 @@ class Pass(data.Struct):
     tap_step: unsigned(16)
     window_step: unsigned(16)
     #: Windows; the last group may have fewer than the others: its absent ones run too.
-    windows: unsigned(16)
+    windows: unsigned(COUNT_BITS)
     #: Filters, and windows that are run together; their product is at most ``sums``.
     filter_step: unsigned(8)
     interleaved_windows: unsigned(8)
     #: Lines of the stream.
-    lines: unsigned(16)
+    lines: unsigned(COUNT_BITS)
     #: Rows that multiply; the others hand sums on unchanged.
     active: unsigned(8)
 
@@ -47,7 +50,7 @@ class ArrayShape:
         If a size is not an integer.
     ValueError
         If a size is not positive, ``feature_words`` or ``feed_words`` not a power of two, a scratchpad not whole
-        lines, or ``sums`` below ``LEAST_SLOTS``.
+        lines, ``feed_words`` 1, or ``sums`` below ``least_slots``.
     """
 
     multiply_format: Float
@@ -82,8 +85,15 @@ class ArrayShape:
         if self.feature_words < 2 * self.feed_words:
             raise ValueError(f"feature_words must be at least two lines of feed_words = {self.feed_words}, "
                              f"not {self.feature_words!r}")
-        if self.sums < LEAST_SLOTS:
-            raise ValueError(f"sums must be at least {LEAST_SLOTS}, not {self.sums!r}")
+        if self.feed_words < 2:
+            raise ValueError(f"feed_words must be at least 2, not {self.feed_words!r}")
+        if self.sums < self.least_slots:
+            raise ValueError(f"sums must be at least {self.least_slots}, not {self.sums!r}")
+
+    @property
+    def least_slots(self) -> int:
+        """Slots of a tap, at least: the way of a sum through the adder, its memory and the register behind it."""
+        return FloatAdder(self.accumulate_format).latency + 2
 
     @property
     def filter_lines(self) -> int:

@@ -1,0 +1,140 @@
+# amaranth: UnusedElaboratable=no
+# Arithmetic units that are made to ask for their latency; elements that are placed as instances.
+"""Processing element of the row-stationary array.
+
+::
+
+    filters (2 halves) --line--> word --+
+                                        x --product--> + --sum--+---> chain, to the element below
+    features (ring) -----line--> word --+              ^        |
+                                                       |        v
+    chain, from the element above --> sums (ring) --> start <-- accumulators
+
+The element is datapath only: all elements of a row run in lockstep, and the row makes their control.
+
+Latency from the addresses of a slot's operands, in cycles (Lm multiplier, La adder): the line 1, the word 2,
+the product 2 + Lm, the sum 2 + Lm + La; its starting value is chosen 1 + Lm after the addresses. One
+multiply-add a cycle. Source: HyPar, section 5; Eyeriss.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.matrix.row_stationary.interface import ArrayShape
+
+
+def read_control(lines: int, words: int) -> data.StructLayout:
+    """A line is read in the cycle of ``enable``; ``word`` selects from it one cycle later."""
+    return data.StructLayout({"enable": 1, "line": range(lines), "word": range(words)})
+
+
+def element_control(shape: ArrayShape) -> data.StructLayout:
+    """Control of the elements of a row; every field acts in the cycle in which it is present.
+
+    ``filter``, ``feature``: operands. ``bubble``: with the selected words, multiply -0 by +0 instead.
+    ``start``: what goes to the adder next starts from word ``sum_read`` of the sums, else from accumulator
+    ``read_slot``. ``capture``: the adder's sum goes to accumulator ``write_slot``. ``chain``: the word from above
+    goes to word ``sum_write`` of the sums. ``filter_write``, ``feature_write``: places of lines that are written.
+    """
+    return data.StructLayout({
+        "filter": read_control(2 * shape.filter_lines, shape.feed_words),
+        "feature": read_control(shape.feature_lines, shape.feed_words),
+        "bubble": 1,
+        "start": 1, "sum_read": range(2 * shape.sums), "read_slot": range(shape.sums),
+        "capture": 1, "write_slot": range(shape.sums),
+        "chain": 1, "sum_write": range(2 * shape.sums),
+        "filter_enable": 1, "filter_write": range(2 * shape.filter_lines),
+        "feature_write": range(shape.feature_lines),
+    })
+
+
+class RowElement(wiring.Component):
+    """Multiply-add on operands and sums of its own scratchpads.
+
+    Parameters
+    ----------
+    shape : ArrayShape
+
+    Members
+    -------
+    control : In(element_control)
+    filter_words, feature_words : In(operand_line)
+        Lines to write; the first with ``control.filter_enable``, the second with ``feature_enable``.
+    feature_enable : In(1)
+    chain : In
+        Word from the element above.
+    o_chain : Out
+        The adder's sum, for the element below.
+
+    Attributes
+    ----------
+    multiply_latency, add_latency : int
+        Lm and La.
+    """
+
+    def __init__(self, shape: ArrayShape) -> None:
+        self.shape = shape
+        self._multiplier = FloatMultiplier(shape.multiply_format, shape.accumulate_format)
+        self._adder = FloatAdder(shape.accumulate_format)
+        self.multiply_latency = self._multiplier.latency
+        self.add_latency = self._adder.latency
+        word = shape.accumulate_format.bits
+        super().__init__({
+            "control": In(element_control(shape)),
+            "filter_words": In(shape.operand_line),
+            "feature_words": In(shape.operand_line), "feature_enable": In(1),
+            "chain": In(word), "o_chain": Out(word),
+        })
+
+    @property
+    def module_name(self) -> str:
+        """Name of the module that all equal elements share."""
+        shape = self.shape
+        return (f"plinth_row_element_{shape.multiply_format}_{shape.accumulate_format}_w{shape.filter_words}"
+                f"_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        shape, control = self.shape, self.control
+        operand, word = shape.multiply_format.bits, shape.accumulate_format.bits
+        m.submodules.multiplier = multiplier = self._multiplier
+        m.submodules.adder = adder = self._adder
+        m.submodules.filters = filters = Memory(shape=shape.operand_line, depth=2 * shape.filter_lines, init=[])
+        m.submodules.features = features = Memory(shape=shape.operand_line, depth=shape.feature_lines, init=[])
+        m.submodules.sums = sums = Memory(shape=word, depth=2 * shape.sums, init=[])
+        m.submodules.accumulators = accumulators = Memory(shape=word, depth=shape.sums, init=[])
+
+        for memory, read, enable, place, words in (
+                (filters, control.filter, control.filter_enable, control.filter_write, self.filter_words),
+                (features, control.feature, self.feature_enable, control.feature_write, self.feature_words)):
+            write, line = memory.write_port(), memory.read_port()
+            m.d.comb += [
+                write.en.eq(enable), write.addr.eq(place), write.data.eq(words),
+                line.en.eq(read.enable), line.addr.eq(read.line),
+            ]
+            factor = Signal(operand, reset_less=True)
+            if memory is filters:
+                m.d.sync += factor.eq(Mux(control.bubble, 1 << (operand - 1), line.data[read.word]))
+                m.d.comb += multiplier.a.eq(factor)
+            else:
+                m.d.sync += factor.eq(Mux(control.bubble, 0, line.data[read.word]))
+                m.d.comb += multiplier.b.eq(factor)
+
+        from_above, own = sums.read_port(domain="comb"), accumulators.read_port(domain="comb")
+        arrive, capture = sums.write_port(), accumulators.write_port()
+        start = Signal(word, reset_less=True)
+        m.d.sync += start.eq(Mux(control.start, from_above.data, own.data))
+        m.d.comb += [
+            from_above.addr.eq(control.sum_read), own.addr.eq(control.read_slot),
+            adder.a.eq(start), adder.b.eq(multiplier.o),
+            arrive.en.eq(control.chain), arrive.addr.eq(control.sum_write), arrive.data.eq(self.chain),
+            capture.en.eq(control.capture), capture.addr.eq(control.write_slot), capture.data.eq(adder.o),
+            self.o_chain.eq(adder.o),
+        ]
+        return m

@@ -1,0 +1,112 @@
+"""What stands before row 0 of the row-stationary array: passes made ready, and sums to start from."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from plinth_hw.matrix.row_stationary.interface import ArrayShape, Pass
+from plinth_hw.matrix.row_stationary.row import ready_pass, word_bits
+
+
+class PassPreparation(wiring.Component):
+    """Products that rows need of a pass, found by additions while the pass before runs.
+
+    Latency: 1 + max(tap_columns, interleaved_windows) cycles. One pass at a time.
+
+    Parameters
+    ----------
+    shape : ArrayShape
+
+    Members
+    -------
+    passes : In(stream.Signature(Pass))
+    o_passes : Out(stream.Signature(ready_pass))
+    """
+
+    def __init__(self, shape: ArrayShape) -> None:
+        self.shape = shape
+        super().__init__({
+            "passes": In(stream.Signature(Pass)), "o_passes": Out(stream.Signature(ready_pass(shape))),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        shape = self.shape
+        given, made = Signal(Pass), self.o_passes.payload
+        busy, count = Signal(), Signal(8)
+        span, reach, step = (Signal(word_bits(shape), name=name) for name in ("span", "reach", "step"))
+        slots = Signal(range(shape.sums + 1))
+        adds_span, adds_step = Signal(), Signal()
+        m.d.comb += [
+            self.passes.ready.eq(~busy),
+            adds_span.eq(count + 1 < given.tap_columns), adds_step.eq(count < given.interleaved_windows),
+            self.o_passes.valid.eq(busy & ~adds_span & ~adds_step),
+            made.last_column.eq(given.tap_columns - 1), made.last_channel.eq(given.tap_channels - 1),
+            made.tap_step.eq(given.tap_step), made.window_step.eq(given.window_step),
+            made.windows.eq(given.windows), made.interleaved_windows.eq(given.interleaved_windows),
+            made.last_filter.eq(given.filter_step - 1), made.last_interleaved.eq(given.interleaved_windows - 1),
+            made.slots.eq(slots),
+            made.tap_lines.eq((given.filter_step + shape.feed_words - 1) >> exact_log2(shape.feed_words)),
+            made.step.eq(step), made.reach.eq(span + reach), made.lines.eq(given.lines),
+            made.active.eq(given.active),
+        ]
+        with m.If(busy):
+            m.d.sync += count.eq(count + 1)
+            with m.If(adds_span):
+                m.d.sync += span.eq(span + given.tap_step)
+            with m.If(adds_step):
+                m.d.sync += [reach.eq(step), step.eq(step + given.window_step), slots.eq(slots + given.filter_step)]
+            with m.If(self.o_passes.valid):
+                m.d.sync += [busy.eq(~self.o_passes.ready), count.eq(count)]
+        with m.Elif(self.passes.valid):
+            m.d.sync += [
+                given.eq(self.passes.payload), busy.eq(1), count.eq(0),
+                span.eq(self.passes.payload.tap_channels - 1), reach.eq(0), step.eq(0), slots.eq(0),
+            ]
+        return m
+
+
+class SumEntry(wiring.Component):
+    """Hands sums to row 0, as a row above it would, and counts them.
+
+    Parameters
+    ----------
+    shape : ArrayShape
+
+    Members
+    -------
+    sums : In(stream.Signature(sum_words))
+    o_chain : Out(sums_out)
+    slots : In
+        Sums of the window that row 0 begins next.
+    begin, read : In(1)
+        Of row 0: a window begins, a word was read.
+    arrived : Out(1)
+        All sums of that window are there.
+    """
+
+    def __init__(self, shape: ArrayShape) -> None:
+        self.shape = shape
+        super().__init__({
+            "sums": In(stream.Signature(shape.sum_words)), "o_chain": Out(shape.sums_out),
+            "slots": In(range(shape.sums + 1)), "begin": In(1), "read": In(1), "arrived": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        capacity = 2 * self.shape.sums
+        held, waiting = (Signal(range(capacity + 1), name=name) for name in ("held", "waiting"))
+        taken = Signal()
+        m.d.comb += [
+            self.sums.ready.eq(held != capacity), taken.eq(self.sums.valid & self.sums.ready),
+            self.o_chain.valid.eq(taken), self.o_chain.words.eq(self.sums.payload),
+            self.arrived.eq(waiting >= self.slots),
+        ]
+        m.d.sync += [
+            held.eq(held + taken - self.read),
+            waiting.eq(waiting + taken - Mux(self.begin, self.slots, 0)),
+        ]
+        return m
