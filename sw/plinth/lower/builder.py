@@ -138,6 +138,13 @@ class GraphBuilder:
 
         Once done it advances a counter of another die as well, if ``remote`` says so: (die, counter).
         """
+        self.add_parts([name], engine, operation, [body], reads=reads, writes=writes, after=after, remote=remote)
+
+    def add_parts(self, names: Iterable[str], engine: Engine, operation: Any, bodies: Iterable[Mapping[str, Any]], *,
+                  reads: Iterable[Buffer] = (), writes: Iterable[Buffer] = (), after: Iterable[tuple[int, int]] = (),
+                  remote: tuple[int, int] | None = None) -> None:
+        """Append tasks that together do what :meth:`add` says of one, writing different words: they do not wait for
+        each other."""
         reads, writes = list(reads), list(writes)
         needed: dict[int, int] = dict(after)
         for buffers, own in ((reads, False), (writes, True)):
@@ -147,11 +154,6 @@ class GraphBuilder:
                     if (own or other.writes) and other.low < high and low < other.high:
                         needed[other.counter] = max(needed.get(other.counter, 0), other.value)
         waits = self._joined(sorted(needed.items()))
-        number = self._finished.get(engine, 0) + 1
-        self._finished[engine] = number
-        for buffers, own in ((reads, False), (writes, True)):
-            for buffer in buffers:
-                self._touch(buffer, engine.value, number, own)
         header = {
             "engine": engine, "operation": operation.value, "advance_enable": 1, "advance": engine.value,
             "wait_enable": (1 << len(waits)) - 1,
@@ -160,7 +162,13 @@ class GraphBuilder:
         }
         if remote is not None:
             header |= {"remote_enable": 1, "remote_die": remote[0], "remote_counter": remote[1]}
-        self._pending.append((name, engine, header, dict(body)))
+        tasks = [(name, engine, dict(header), dict(body)) for name, body in zip(names, bodies, strict=True)]
+        number = self._finished.get(engine, 0) + len(tasks)
+        self._finished[engine] = number
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                self._touch(buffer, engine.value, number, own)
+        self._pending += tasks
 
     def done(self, engine: Engine) -> tuple[int, int]:
         """Counter and value that say that all tasks of an engine so far are done."""

@@ -16,17 +16,19 @@ the rows y and columns x with the same remainder modulo s: each is a convolution
 that meet those places.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 from plinth.lower.builder import Buffer
 from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.row_stationary import ADDRESS_MASK
 
 Body = dict[str, Any]
 Pair = tuple[int, int]
-ADDRESS_MASK = 0xFFFF_FFFF
 #: Largest number of elements of a run, and of positions or rows of a grid.
 LONGEST = (1 << 16) - 1
 #: Cycles of a task in which the array does not multiply, about, besides its drain.
@@ -234,7 +236,7 @@ def forward(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, w
     w : Buffer
         ``layer.taps`` rows of ``layer.outputs``.
     """
-    _require(layer, x, w, z)
+    require(layer, x, w, z)
     grid = Grid(z.images, z.height, z.width)
     return [{
         **_windows(x, part, grid, layer.kernel, (-layer.padding[0], -layer.padding[1]), layer.stride),
@@ -243,13 +245,38 @@ def forward(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, w
     } for part in parts(parameters, grid, layer.outputs, layer.taps)]
 
 
-def _phase(remainder: int, axis: int, layer: ConvolutionShape) -> tuple[int, int, int]:
-    """Of the rows (axis 0) or columns with a remainder modulo the stride: their first tap, how many there are, and
-    the row (column) of the output map that the window of the first of them begins at."""
-    kernel, stride, padding = layer.kernel[axis], layer.stride[axis], layer.padding[axis]
-    tap = (remainder + padding) % stride
-    taps = -(-max(0, kernel - tap) // stride)
-    return tap, taps, (remainder + padding - tap) // stride - (taps - 1)
+@dataclass(frozen=True)
+class Phase:
+    """Rows and columns of the input's gradient with the same remainders modulo the strides."""
+
+    #: The first row and column, and how many there are.
+    row: int
+    column: int
+    rows: int
+    columns: int
+    #: Kernel row and column of the first tap, and how many taps there are.
+    tap: Pair
+    taps: Pair
+    #: Row and column of the output map that the window of the first place begins at.
+    first: Pair
+
+
+def phases(layer: ConvolutionShape) -> Iterator[Phase]:
+    """The phases of a layer, row by row."""
+    def side(axis: int, size: int) -> list[tuple[int, int, int, int, int]]:
+        kernel, stride, padding = layer.kernel[axis], layer.stride[axis], layer.padding[axis]
+        found = []
+        for remainder in range(min(stride, size)):
+            tap = (remainder + padding) % stride
+            taps = -(-max(0, kernel - tap) // stride)
+            first = (remainder + padding - tap) // stride - (taps - 1)
+            found.append((remainder, -(-(size - remainder) // stride), tap, taps, first))
+        return found
+
+    for down, across in product(side(0, layer.height), side(1, layer.width)):
+        (row, rows, *rest), (column, columns, *others) = down, across
+        tap, taps, first = zip(rest, others, strict=True)
+        yield Phase(row, column, rows, columns, tap, taps, first)
 
 
 def input_gradient(layer: ConvolutionShape, parameters: DieParameters, dz: FeatureMap, w: Buffer, dx: FeatureMap, *,
@@ -258,39 +285,37 @@ def input_gradient(layer: ConvolutionShape, parameters: DieParameters, dz: Featu
 
     Places that no tap meets become 0: as a sum of one product of a place outside the map and a weight.
     """
-    _require(layer, dx, w, dz)
+    require(layer, dx, w, dz)
     bodies: list[Body] = []
     down, right = layer.stride
-    for row in range(min(down, dx.height)):
-        for column in range(min(right, dx.width)):
-            grid = Grid(dx.images, -(-(dx.height - row) // down), -(-(dx.width - column) // right))
-            tap, taps, y = _phase(row, 0, layer)
-            tap_column, tap_columns, x = _phase(column, 1, layer)
-            k = taps * tap_columns * layer.outputs
-            if not k and accumulate:
-                continue
-            if k:
-                place_words = layer.inputs * w.stride
-                step, row_step = -right * place_words, -down * layer.kernel[1] * place_words
-                place = (tap + down * (taps - 1)) * layer.kernel[1] + tap_column + right * (tap_columns - 1)
-                weights: Body = {
-                    "b": {"offset": w.address + place * place_words, "base": w.base},
-                    "b_run": layer.outputs, "b_runs": tap_columns, "b_run_step": step & ADDRESS_MASK,
-                    "b_kernel_step": (row_step - (tap_columns - 1) * step) & ADDRESS_MASK}
-            else:
-                taps, tap_columns, y, x, k, weights = 1, 1, dz.height, 0, 1, {"b": w.pointer}
-            bodies += [{
-                **_windows(dz, part, grid, (taps, tap_columns), (y, x), (1, 1)),
-                **_results(dx, part, grid, (row, column), layer.stride), **weights, "b_stride": w.stride,
-                "transpose_b": 1, "k": k, "accumulate": int(accumulate),
-            } for part in parts(parameters, grid, layer.inputs, k)]
+    for phase in phases(layer):
+        grid = Grid(dx.images, phase.rows, phase.columns)
+        (tap, tap_column), taps, first = phase.tap, phase.taps, phase.first
+        k = taps[0] * taps[1] * layer.outputs
+        if not k and accumulate:
+            continue
+        if k:
+            place_words = layer.inputs * w.stride
+            step, row_step = -right * place_words, -down * layer.kernel[1] * place_words
+            place = (tap + down * (taps[0] - 1)) * layer.kernel[1] + tap_column + right * (taps[1] - 1)
+            weights: Body = {
+                "b": {"offset": w.address + place * place_words, "base": w.base},
+                "b_run": layer.outputs, "b_runs": taps[1], "b_run_step": step & ADDRESS_MASK,
+                "b_kernel_step": (row_step - (taps[1] - 1) * step) & ADDRESS_MASK}
+        else:
+            taps, first, k, weights = (1, 1), (dz.height, 0), 1, {"b": w.pointer}
+        bodies += [{
+            **_windows(dz, part, grid, taps, first, (1, 1)),
+            **_results(dx, part, grid, (phase.row, phase.column), layer.stride), **weights, "b_stride": w.stride,
+            "transpose_b": 1, "k": k, "accumulate": int(accumulate),
+        } for part in parts(parameters, grid, layer.inputs, k)]
     return bodies
 
 
 def weight_gradient(layer: ConvolutionShape, parameters: DieParameters, x: FeatureMap, dz: FeatureMap, dw: Buffer, *,
                     accumulate: bool = False) -> list[Body]:
     """Body of the CONVOLUTION task for the gradient of ``w``."""
-    _require(layer, x, dw, dz)
+    require(layer, x, dw, dz)
     k = dz.images * dz.height * dz.width
     whole = Part(0, 0, dz.height, k, 0)
     return [{
@@ -302,7 +327,8 @@ def weight_gradient(layer: ConvolutionShape, parameters: DieParameters, x: Featu
     }]
 
 
-def _require(layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
+def require(layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> None:
+    """Raise ``ValueError`` for operands that are not of the layer's shape."""
     for name, found, needed in (
             ("The input", (x.height, x.width, x.channels), (layer.height, layer.width, layer.inputs)),
             ("The output", (z.height, z.width, z.channels), (layer.out_height, layer.out_width, layer.outputs)),

@@ -6,18 +6,21 @@ strip by strip. The weight gradient is one product over all samples of the die.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from plinth.lower import convolution
 from plinth.lower.builder import Buffer, GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap, images_of
+from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, images_of
 from plinth.lower.places import Part, WeightSlice
+from plinth.lower.row_stationary import RowStationary
 from plinth.lower.stages import Stage
 from plinth.lower.step import image_strips, rows_of
+from plinth.lower.systolic import Systolic
 from plinth.model.layers import Convolution
-from plinth.plan.cost.machine import interleave_m_log2
-from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, MatrixOperation
+from plinth.plan.cost.cuts import sample_step
+from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
+from plinth_hw.isa.tasks import Engine
+
+#: What makes the tasks of each machine.
+MAKERS: dict[str, type[Systolic] | type[RowStationary]] = {SYSTOLIC: Systolic, ROW_STATIONARY: RowStationary}
 
 
 @dataclass(frozen=True)
@@ -44,21 +47,17 @@ class Products:
         return replace(ConvolutionShape.of(self.stage.layer, self.stage.input), inputs=self.piece.inputs,
                        outputs=self.piece.outputs)
 
-    def _add(self, name: str, operation: MatrixOperation, bodies: Sequence[dict[str, Any]], reads: list[Buffer],
-             writes: list[Buffer]) -> None:
-        for number, body in enumerate(bodies):
-            suffix = f".{number}" if len(bodies) > 1 else ""
-            self.builder.add(f"{self.stage.name}.{name}{suffix}", Engine.MATRIX, operation, body, reads=reads,
-                             writes=writes)
+    @property
+    def _maker(self) -> Systolic | RowStationary:
+        """Makes the tasks of the die's machine."""
+        return MAKERS[self.parameters.machine](self.parameters, self.stage.name)
 
-    def _gemm(self, name: str, a: Buffer, b: Buffer, c: Buffer, *, transpose_a: bool = False,
-              transpose_b: bool = False) -> None:
-        body = {"a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride,
-                "c": c.pointer, "c_stride": c.stride, "m": c.rows, "n": c.columns,
-                "k": a.rows if transpose_a else a.columns, "transpose_a": int(transpose_a),
-                "transpose_b": int(transpose_b),
-                "interleave_m_log2": interleave_m_log2(self.parameters, c.rows, c.columns)}
-        self._add(name, MatrixOperation.GEMM, [body], [a, b], [c])
+    def _add(self, name: str, groups: Sequence[Sequence[Body]], reads: list[Buffer], writes: list[Buffer]) -> None:
+        names = [f"{self.stage.name}.{name}{suffix}" for suffix in _suffixes(sum(map(len, groups)))]
+        operation = self._maker.operation(self._shape is None)
+        for bodies in groups:
+            self.builder.add_parts(names[:len(bodies)], Engine.MATRIX, operation, bodies, reads=reads, writes=writes)
+            names = names[len(bodies):]
 
     def _matrix(self, buffer: Buffer, part: Part) -> Buffer:
         """A part as a matrix: a row is a sample."""
@@ -66,7 +65,8 @@ class Products:
             return buffer
         return buffer.part(buffer.name, 0, part.samples, part.positions * part.channels)
 
-    def _strips(self, rows: int, step: int) -> Iterator[tuple[int, int]]:
+    def _strips(self, rows: int) -> Iterator[tuple[int, int]]:
+        step = sample_step(self.parameters)
         for start in range(0, rows, step):
             yield start, min(step, rows - start)
 
@@ -83,14 +83,14 @@ class Products:
         shape = self._shape
         if shape is None:
             a = self._matrix(x, self.x_part)
-            for start, count in self._strips(a.rows, 2 * self.parameters.rows):
-                self._gemm(f"fprop[{start}]", rows_of(a, start, count), w, rows_of(z, start, count))
+            for start, count in self._strips(a.rows):
+                source, target = rows_of(a, start, count), rows_of(z, start, count)
+                self._add(f"fprop[{start}]", self._maker.dense_forward(source, w, target), [source, w], [target])
             return
         for start, count in self._image_strips(shape):
-            source, target = self._maps(shape, x, z, start, count)
-            self._add(f"fprop[{start}]", MatrixOperation.CONVOLUTION,
-                      convolution.forward(shape, self.parameters, source, w, target), [source.buffer, w],
-                      [target.buffer])
+            images, sums = self._maps(shape, x, z, start, count)
+            self._add(f"fprop[{start}]", self._maker.forward(shape, images, w, sums), [images.buffer, w],
+                      [sums.buffer])
 
     def _image_strips(self, shape: ConvolutionShape) -> Iterator[tuple[int, int]]:
         return image_strips(self.z_part.samples, shape.out_height * shape.out_width)
@@ -102,15 +102,14 @@ class Products:
         shape = self._shape
         if shape is None:
             c = self._matrix(dx, self.x_part)
-            for start, count in self._strips(c.rows, 2 * self.parameters.rows):
-                self._gemm(f"bprop[{start}]", rows_of(dz, start, count), w, rows_of(c, start, count),
-                           transpose_b=True)
+            for start, count in self._strips(c.rows):
+                error, target = rows_of(dz, start, count), rows_of(c, start, count)
+                self._add(f"bprop[{start}]", self._maker.dense_input_gradient(error, w, target), [error, w], [target])
             return
         for start, count in self._image_strips(shape):
-            target, source = self._maps(shape, dx, dz, start, count)
-            self._add(f"bprop[{start}]", MatrixOperation.CONVOLUTION,
-                      convolution.input_gradient(shape, self.parameters, source, w, target), [source.buffer, w],
-                      [target.buffer])
+            sums, errors = self._maps(shape, dx, dz, start, count)
+            self._add(f"bprop[{start}]", self._maker.input_gradient(shape, errors, w, sums), [errors.buffer, w],
+                      [sums.buffer])
 
     def update(self, x: Buffer, dz: Buffer, dw: Buffer) -> None:
         """``dw = x^T dz``."""
@@ -118,9 +117,13 @@ class Products:
             return
         shape = self._shape
         if shape is None:
-            self._gemm("update_grad", self._matrix(x, self.x_part), dz, dw, transpose_a=True)
+            a = self._matrix(x, self.x_part)
+            self._add("update_grad", self._maker.dense_weight_gradient(a, dz, dw), [a, dz], [dw])
             return
-        source, error = self._maps(shape, x, dz, 0, self.z_part.samples)
-        self._add("update_grad", MatrixOperation.CONVOLUTION,
-                  convolution.weight_gradient(shape, self.parameters, source, error, dw), [source.buffer, error.buffer],
-                  [dw])
+        images, errors = self._maps(shape, x, dz, 0, self.z_part.samples)
+        self._add("update_grad", self._maker.weight_gradient(shape, images, errors, dw),
+                  [images.buffer, errors.buffer], [dw])
+
+
+def _suffixes(count: int) -> list[str]:
+    return [f".{number}" for number in range(count)] if count > 1 else [""]

@@ -1,6 +1,6 @@
 """How tasks are cut: lowering cuts them so, and predictions walk through the same pieces."""
 
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
 #: Strips that a die's part is cut into, unless the scratchpad asks for more or they get short.
 STRIPS = 8
@@ -27,6 +27,12 @@ def column_step(parameters: DieParameters, rows: int, columns: int, regions: int
     lines = parameters.vector_buffer_words // parameters.beat_words
     beats = max(1, lines // (regions * min(rows, 2 * parameters.rows) + row_regions))
     return min(columns, beats * parameters.beat_words)
+
+
+def sample_step(parameters: DieParameters) -> int:
+    """Samples of a strip of a fully connected layer: two of an array's rows, or four of a row-stationary one's
+    columns."""
+    return 2 * parameters.rows if parameters.machine == SYSTOLIC else 4 * parameters.columns
 
 
 def image_step(images: int, positions: int) -> int:

@@ -1,0 +1,357 @@
+"""Mappings of products onto the row-stationary machine: which there are, what they cost, which one is taken.
+
+A product is a set of :class:`Loops`. Array columns hold (image, row) pairs of its sums, array rows hold kernel rows,
+in ``sets`` for several groups of channels; a PE holds T = tap_columns tap_channels taps and runs through the windows of
+its row of sums, ``filter_step`` filters and ``interleaved_windows`` windows at a time, so P = their product slots a
+tap, or :data:`LEAST_SLOTS` if that is more. A task does this for some images, rows, columns and units of the sums:
+
+    passes    = blocks folds segments groups           blocks   = ceil(channels / (sets tap_channels))
+    slots     = ceil(windows / interleaved_windows)    folds    = ceil(kernel rows / set_rows)
+                T P            of a pass               segments = ceil(kernel columns / tap_columns)
+                                                       groups   = ceil(filters / filter_step)
+
+docs/row_mapping.md has all formulas. Every mapping within the limits of the machine is costed, the one with the fewest
+cycles is taken, of equal ones that which moves fewest words.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.errors import UserError
+from plinth_hw.isa.parameters import DieParameters
+
+Counts = NDArray[np.int64]
+
+#: Slots of a tap, at least: an accumulator's way through the adder.
+LEAST_SLOTS = 8
+#: Cycles that each task costs beside its passes, about.
+TASK_CYCLES = 120
+#: Largest fields of a body.
+LONGEST = (1 << 16) - 1
+#: Ways to hold taps, ways to cut sums, that are costed at most; the best by their own count of cycles.
+MOST_TAPS, MOST_CUTS = 160, 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loops:
+    """Sizes of a product: sums are [image, row, column, unit, filter], each over [channel, kernel row, kernel column].
+
+    Units are neighbours in the map and in the kernel's row of windows; where there are several, the images are one.
+    """
+
+    images: int = 1
+    rows: int = 1
+    columns: int = 1
+    units: int = 1
+    filters: int
+    channels: int = 1
+    kernel_rows: int = 1
+    kernel_columns: int = 1
+    row_stride: int = 1
+    column_stride: int = 1
+    row_dilation: int = 1
+    column_dilation: int = 1
+    #: Channels are neighbours in the map; filters are neighbours in the weights.
+    adjacent_channels: bool = False
+    adjacent_filters: bool = True
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds, padding and all."""
+        return (self.images * self.rows * self.columns * self.units * self.filters * self.channels * self.kernel_rows
+                * self.kernel_columns)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mapping:
+    """How a product lies on the machine; names as in a task's body. ``rows`` x ``columns`` sums of ``images`` images,
+    or of as many runs of ``run`` units, a task at most."""
+
+    images: int
+    rows: int
+    columns: int
+    run: int
+    set_rows: int
+    sets: int
+    tap_columns: int
+    tap_channels: int
+    filter_step: int
+    interleaved_windows: int
+    filter_groups: int
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Sums of one task: from an image, row, column, unit on so many of them; ``run`` units in each of the images."""
+
+    image: int
+    row: int
+    column: int
+    unit: int
+    images: int
+    rows: int
+    columns: int
+    run: int
+
+    @property
+    def windows(self) -> int:
+        """Windows of a row of sums."""
+        return self.columns * self.run
+
+
+@dataclass(frozen=True)
+class Work:
+    """What tasks take: cycles from the first operand's request to the last result, cycles that they add behind others,
+    words read and written."""
+
+    alone: float
+    row: float
+    read: float
+    written: float
+
+
+def balanced(size: int, most: int) -> list[int]:
+    """Largest parts of ``size`` cut in 1, 2, 3, ... parts as equal as can be, of at most ``most``; descending."""
+    found: list[int] = []
+    part = min(size, most)
+    while part:
+        part = -(-size // -(-size // part))
+        found.append(part)
+        part -= 1
+    return found
+
+
+def pieces(loops: Loops, mapping: Mapping) -> Iterator[Piece]:
+    """The tasks of a product."""
+    runs = [(0, loops.units // mapping.run, mapping.run)] if loops.units >= mapping.run else []
+    if loops.units % mapping.run:
+        runs.append((loops.units - loops.units % mapping.run, 1, loops.units % mapping.run))
+    for unit, blocks, run in runs:
+        images = blocks if loops.units > 1 else loops.images
+        for image in range(0, images, mapping.images):
+            some = min(mapping.images, images - image)
+            for row in range(0, loops.rows, mapping.rows):
+                for column in range(0, loops.columns, mapping.columns):
+                    yield Piece(
+                        0 if loops.units > 1 else image, row, column, unit + (image * run if loops.units > 1 else 0),
+                        some, min(mapping.rows, loops.rows - row), min(mapping.columns, loops.columns - column), run)
+
+
+def _up(one: Any, two: Any) -> Any:
+    return -(-one // two)
+
+
+def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any) -> Any:
+    """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays."""
+    beat, feed = die.beat_words, die.feed_words
+    taps = mapping.tap_columns * mapping.tap_channels
+    active = mapping.sets * mapping.set_rows
+    passes = (_up(loops.channels, mapping.sets * mapping.tap_channels) * _up(loops.kernel_rows, mapping.set_rows)
+              * _up(loops.kernel_columns, mapping.tap_columns))
+    groups = _up(loops.filters, mapping.filter_step)
+    loads = _up(groups, mapping.filter_groups)
+    id_rows = (rows - 1) * loops.row_stride + (mapping.set_rows - 1) * loops.row_dilation + 1
+    ids = mapping.sets * images * id_rows
+    stream = (_up(windows, run) - 1) * loops.column_stride + (mapping.tap_columns - 1) * loops.column_dilation + 1
+    lines = _up(stream * mapping.tap_channels * run, feed)
+    turn = taps * np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
+    compute = _up(windows, mapping.interleaved_windows) * turn
+    if loops.adjacent_filters:
+        filter_beats = active * taps * _up(mapping.filter_step, beat)
+    else:
+        filter_beats = active * mapping.tap_columns * mapping.filter_step * _up(mapping.tap_channels, beat)
+    filter_lines = active * taps * _up(mapping.filter_step, feed)
+    one_pass = np.maximum(np.maximum(compute, ids * lines), np.maximum(filter_beats, filter_lines))
+    load = ids * np.maximum(stream * _up(mapping.tap_channels * run, beat), lines)
+    stored = images * rows * windows * _up(loops.filters, beat)
+    read = beat * passes * (loads * load + groups * filter_beats)
+    row = np.maximum(np.maximum(passes * groups * one_pass, passes * loads * load), stored)
+    row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle)) + TASK_CYCLES
+    around = load + filter_beats + die.rows * turn + images * rows * windows * _up(mapping.filter_step, beat)
+    return row, around, read, beat * stored
+
+
+def _tap_choices(die: DieParameters, loops: Loops) -> Counts:
+    """Set rows, sets, tap columns, tap channels that a PE and the array can hold: the best by slots."""
+    found = []
+    most = die.filter_words // die.feed_words
+    for set_rows in balanced(loops.kernel_rows, die.rows):
+        for sets in range(1, min(loops.channels, die.rows // set_rows) + 1):
+            for tap_columns in balanced(loops.kernel_columns, most):
+                share = _up(loops.channels, sets)
+                wide = balanced(share, most // tap_columns) if loops.adjacent_channels else [1]
+                for tap_channels in wide:
+                    slots = (_up(loops.channels, sets * tap_channels) * _up(loops.kernel_rows, set_rows)
+                             * _up(loops.kernel_columns, tap_columns) * tap_columns * tap_channels)
+                    found.append((slots, -tap_columns * tap_channels, set_rows, sets, tap_columns, tap_channels))
+    found.sort()
+    least = found[0][0]
+    return np.array([choice[2:] for choice in found if choice[0] <= 2 * least][:MOST_TAPS], dtype=np.int64)
+
+
+def _cut_choices(die: DieParameters, loops: Loops) -> Counts:
+    """Images, rows, columns and run of a task, and how many tasks those are: the best by their columns of sums."""
+    found = []
+    runs = balanced(loops.units, min(loops.units, die.bank_words, die.feature_words)) if loops.units > 1 else [1]
+    for run in runs:
+        images = loops.units // run if loops.units > 1 else loops.images
+        rest = loops.units % run / run
+        for rows in balanced(loops.rows, die.columns)[:4]:
+            some = min(images, die.columns // rows)
+            bands = _up(loops.rows, rows)
+            for columns in balanced(loops.columns, min(loops.columns, die.bank_words // run))[:8]:
+                tasks = bands * _up(loops.columns, columns) * (_up(images, some) + rest)
+                found.append((tasks * columns * run, tasks, some, rows, columns, run))
+    found.sort()
+    return np.array([choice[1:] for choice in found[:MOST_CUTS]], dtype=np.float64)
+
+
+def _filter_choices(die: DieParameters, loops: Loops) -> Counts:
+    """Filter steps and interleaved windows."""
+    return np.array([(step, windows) for step in balanced(loops.filters, die.sums)
+                     for windows in range(1, min(die.sums // step, loops.columns * loops.units) + 1)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class _Choices:
+    """Fields of mappings as arrays."""
+
+    set_rows: Counts
+    sets: Counts
+    tap_columns: Counts
+    tap_channels: Counts
+    filter_step: Counts
+    interleaved_windows: Counts
+    filter_groups: Counts
+
+
+@lru_cache(maxsize=4096)
+def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping:
+    """The mapping that is taken.
+
+    Raises
+    ------
+    UserError
+        If none fits the machine; the message says what the smallest one needs, for the layer ``name``.
+    """
+    taps, cuts, filters = _tap_choices(die, loops), _cut_choices(die, loops), _filter_choices(die, loops)
+    set_rows, sets, tap_columns, tap_channels = (taps[:, place].reshape(-1, 1, 1) for place in range(4))
+    filter_step, together = (filters[:, place].reshape(1, -1, 1) for place in range(2))
+    images, rows, columns, run = (cuts[:, place].astype(np.int64).reshape(1, 1, -1) for place in range(1, 5))
+    tasks = cuts[:, 0].reshape(1, 1, -1)
+    windows = columns * run
+    padded = _up(windows, together) * together * filter_step
+    most = np.minimum(np.minimum(die.bank_words // padded, _up(loops.filters, filter_step)), 255)
+    groups = _up(loops.filters, filter_step)
+    even = _up(groups, np.maximum(1, _up(groups, np.maximum(1, most))))
+    shape = np.broadcast_shapes(set_rows.shape, filter_step.shape, images.shape)
+    choices = _Choices(set_rows, sets, tap_columns, tap_channels, filter_step, together, even)
+    row, around, read, written = _costs(die, loops, choices, images, rows, windows, run)
+    step = np.where(run > 1, 1, loops.column_stride * tap_channels)
+    span = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels
+    id_rows = (rows - 1) * loops.row_stride + (set_rows - 1) * loops.row_dilation + 1
+    stream = (columns - 1) * loops.column_stride + (tap_columns - 1) * loops.column_dilation + 1
+    lines = _up(stream * tap_channels * run, die.feed_words)
+    steps = _up(filter_step, die.feed_words) * die.feed_words
+    limits: dict[str, tuple[Any, int]] = {
+        "words of a PE's filter scratchpad": (tap_columns * tap_channels * steps, die.filter_words),
+        "words of a PE's feature-map scratchpad": (
+            (sets * set_rows + 1) * together * step + span + 2 * die.feed_words, die.feature_words),
+        "words of the feature buffer": (sets * images * id_rows * lines * die.feed_words, die.operand_buffer_words),
+        "words of a bank of sums": (padded, die.bank_words),
+    }
+    fits = np.ones(shape, dtype=bool)
+    for need, there in limits.values():
+        fits &= need <= there
+    # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
+    fits &= (run == 1) | ((tap_channels == 1) & (loops.column_stride == 1))
+    if not fits.any():
+        raise _misfit(name, limits)
+    cycles = np.where(fits, tasks * row + around, inf)
+    least = cycles.min()
+    words = np.where(cycles <= least * 1.01, np.broadcast_to(tasks * (read + written), shape), inf)
+    best = np.unravel_index(int(words.argmin()), shape)
+
+    def at(values: Any) -> int:
+        return int(np.broadcast_to(values, shape)[best])
+
+    return Mapping(images=at(images), rows=at(rows), columns=at(columns), run=at(run), set_rows=at(set_rows),
+                   sets=at(sets), tap_columns=at(tap_columns), tap_channels=at(tap_channels),
+                   filter_step=at(filter_step), interleaved_windows=at(together), filter_groups=at(even))
+
+
+def _misfit(name: str, limits: dict[str, tuple[Any, int]]) -> UserError:
+    """What keeps a product from the machine: the limit that most is missing from."""
+    what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
+    return UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs "
+                     f"{int(np.min(need))} {what}, of which there are {there}")
+
+
+def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
+    """What the tasks of products take, one behind the other."""
+    row = read = written = around = 0.0
+    for loops, mapping in products:
+        for piece in pieces(loops, mapping):
+            cycles, more, loaded, stored = map(float, _costs(
+                die, loops, mapping, piece.images, piece.rows, piece.windows, piece.run))
+            row, read, written = row + cycles, read + loaded, written + stored
+            around = max(around, more)
+    return Work(row + around, row, read, written)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples of a fully connected layer, from ``start`` on, that one product is made of, and its mapping."""
+
+    start: int
+    loops: Loops
+    mapping: Mapping
+
+
+@lru_cache(maxsize=4096)
+def dense(die: DieParameters, samples: int, inputs: int, outputs: int, transposed: bool, name: str = "a product",
+          ) -> tuple[Part, ...]:
+    """Parts of samples x inputs times inputs x outputs, weights or their transpose: samples as rows x columns of a map,
+    those left over likewise."""
+    found: list[tuple[float, tuple[Part, ...]]] = []
+    for columns in balanced(samples, max(1, min(-(-samples // die.columns), die.bank_words)))[:3]:
+        loops = Loops(rows=samples // columns, columns=columns, filters=outputs, channels=inputs,
+                      adjacent_channels=True, adjacent_filters=not transposed)
+        parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
+        rest = samples % columns
+        if rest:
+            parts += tuple(replace(part, start=part.start + samples - rest)
+                           for part in dense(die, rest, inputs, outputs, transposed, name))
+        found.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
+    return min(found, key=lambda choice: choice[0])[1]
+
+
+def _folds(die: DieParameters, samples: int) -> list[tuple[int, int]]:
+    """For each number of samples in a kernel row, slots of all of them; those left over likewise."""
+    found = [(0, 0)]
+    for count in range(1, samples + 1):
+        found.append(min((-(-(count // wide) // die.rows) * wide + found[count % wide][0], wide)
+                         for wide in range(1, min(count, die.filter_words // die.feed_words) + 1)))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, name: str = "a product",
+                 ) -> tuple[Part, ...]:
+    """Parts of inputs x samples times samples x outputs: samples as kernel rows x columns, those left over likewise."""
+    wide = min(samples, die.filter_words // die.feed_words)
+    if samples <= wide * die.rows:
+        wide = _folds(die, samples)[samples][1]
+    loops = Loops(units=inputs, filters=outputs, kernel_rows=samples // wide, kernel_columns=wide)
+    parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
+    rest = samples % wide
+    if rest:
+        parts += tuple(replace(part, start=part.start + samples - rest)
+                       for part in dense_update(die, rest, inputs, outputs, name))
+    return parts
