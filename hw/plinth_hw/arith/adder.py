@@ -12,6 +12,9 @@ sign of ``b``. ``x + (-0)`` is ``x``, bit for bit, for every x but NaN.
 One path serves near and far operands. The sum is normalised by ``min(leading zeros, biased exponent)``, taken
 greedily, one power of two a step: with ``shift`` so limited, ``exponent - shift`` plus the leading bit is the
 result's exponent field for normal and subnormal numbers alike.
+
+The larger of two numbers is the one of larger magnitude if that is positive, else the other one: one of them is
+left out of the sum.
 """
 
 from typing import Any
@@ -34,11 +37,16 @@ class FloatAdder(wiring.Component):
     ----------
     format : Float
         Format of operands and sum.
+    chooses : bool
+        There is a member ``larger``.
 
     Members
     -------
     a, b : In
         Operands, taken every cycle.
+    larger : In(1)
+        With the operands: instead of their sum the larger of both is wanted; a NaN in either gives NaN, +0 is larger
+        than -0.
     o : Out
         Sum of the operands of ``latency`` cycles before.
 
@@ -53,11 +61,13 @@ class FloatAdder(wiring.Component):
         If ``format`` is not a :class:`Float`.
     """
 
-    def __init__(self, format: Float):
+    def __init__(self, format: Float, *, chooses: bool = False):
         if not isinstance(format, Float):
             raise TypeError(f"Adder format must be a Float, not {format!r}")
         self._format = format
-        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
+        self._chooses = chooses
+        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits),
+                          **({"larger": In(1)} if chooses else {})})
 
     @property
     def format(self) -> Float:
@@ -84,8 +94,8 @@ class FloatAdder(wiring.Component):
         # Stage 1: x has the larger magnitude; so if only one of both is normal, it is x.
         x = register(fmt.bits, "x_1")
         y = register(fmt.bits - 1, "y_1")
-        subtract, x_normal, y_normal = (register(1, f"{name}_1")
-                                        for name in ("subtract", "x_normal", "y_normal"))
+        subtract, x_normal, y_normal, larger = (register(1, f"{name}_1")
+                                                for name in ("subtract", "x_normal", "y_normal", "larger"))
         swap, a_normal, b_normal = Signal(), Signal(), Signal()
         m.d.comb += [
             swap.eq(self.a[:-1] < self.b[:-1]),
@@ -98,6 +108,7 @@ class FloatAdder(wiring.Component):
             subtract.eq(self.a[-1] ^ self.b[-1]),
             x_normal.eq(a_normal | b_normal),
             y_normal.eq(a_normal & b_normal),
+            larger.eq(self.larger if self._chooses else 0),
         ]
 
         # Stage 2: exponent difference, alignment by its higher bits.
@@ -114,14 +125,16 @@ class FloatAdder(wiring.Component):
         amount = difference[1:]
         fine_levels = min(3, levels)
         y_significand = Cat(Const(0, 2), y[:fraction], y_normal)
-        coarse_amount = amount[fine_levels:levels]
+        only_x, only_y = Signal(), Signal()
+        m.d.comb += [only_x.eq(larger & ~x[-1]), only_y.eq(larger & x[-1])]
+        coarse_amount = amount[fine_levels:levels] & ~only_y.replicate(levels - fine_levels)
         coarse, lost = Signal(fraction + 3), Signal()
         m.d.comb += [
             coarse.eq(y_significand >> Cat(Const(0, fine_levels), coarse_amount)),
             lost.eq(select([y_significand[:i << fine_levels].any() for i in range(1 << len(coarse_amount))],
                            coarse_amount)),
         ]
-        far = amount[levels:].any()
+        far = only_x | (amount[levels:].any() & ~only_y)
 
         sign_2, subtract_2 = register(1, "sign_2"), register(1, "subtract_2")
         nan_2, infinite_2 = register(1, "nan_2"), register(1, "infinite_2")
@@ -129,15 +142,15 @@ class FloatAdder(wiring.Component):
         x_2, y_2 = register(fraction + 1, "x_2"), register(fraction + 3, "y_2")
         sticky_2, amount_2 = register(1, "sticky_2"), register(fine_levels, "amount_2")
         m.d.sync += [
-            sign_2.eq(x[-1]),
-            subtract_2.eq(subtract),
-            nan_2.eq(x_special & (x[:fraction].any() | (y_special & subtract))),
-            infinite_2.eq(x_special),
-            exponent_2.eq(x_exponent | ~x_normal),
-            x_2.eq(Cat(x[:fraction], x_normal)),
+            sign_2.eq(x[-1] & ~(only_y & subtract)),
+            subtract_2.eq(subtract & ~larger),
+            nan_2.eq(x_special & (x[:fraction].any() | (y_special & subtract & ~larger))),
+            infinite_2.eq(Mux(only_y, y_special, x_special)),
+            exponent_2.eq(Mux(only_y, y_exponent | ~y_normal, x_exponent | ~x_normal)),
+            x_2.eq(Mux(only_y, 0, Cat(x[:fraction], x_normal))),
             y_2.eq(Mux(far, 0, coarse)),
-            sticky_2.eq(Mux(far, y.any(), lost)),
-            amount_2.eq(amount[:fine_levels]),
+            sticky_2.eq(Mux(far, y.any(), lost) & ~larger),
+            amount_2.eq(Mux(only_y, 0, amount[:fine_levels])),
         ]
 
         # Stage 3: fine alignment, sum.

@@ -34,7 +34,7 @@ from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
-from plinth_hw.vector.lane import FROM_FP16_SCALE, LOOP_CYCLES, Lane
+from plinth_hw.vector.lane import FROM_FP16_SCALE, LOOP_CYCLES, Lane, LaneDecoder
 from plinth_hw.vector.lane import LATENCIES as LANE_LATENCIES
 from plinth_hw.vector.moves import Task, scratchpad_lines
 from plinth_hw.vector.pairs import PairReader
@@ -183,12 +183,14 @@ class ComputeStage(wiring.Component):
                 m.d.sync += immediate.eq(0)
         m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
         m.submodules.function = function = FunctionUnit()
-        m.d.comb += function.function.eq(instruction.function)
+        m.submodules.decoder = decoder = LaneDecoder()
+        m.d.comb += [function.function.eq(instruction.function), decoder.op.eq(instruction.op),
+                     decoder.again.eq(reduces & ~before.first)]
         for number in range(self.parameters.beat_words // 2):
             lane = Lane()
             emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
-            m.d.comb += [lane.op.eq(instruction.op), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
-                         lane.immediate.eq(immediate), lane.again.eq(reduces & ~before.first)]
+            m.d.comb += [lane.control.eq(decoder.o), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
+                         lane.immediate.eq(immediate)]
             if number == 0:
                 m.d.comb += function.i.eq(lane.chosen)
                 results.append(Mux(is_function, function.o, lane.o))

@@ -2,13 +2,15 @@
 
 ::
 
-    a ------> or FP16 as FP32 --> choose --> x --+--> multiplier (5) --> o
-    b ----------+--> other ---------^            |
-    immediate --+      +--> or next power --> y -+--> adder (6) --+--> o, or its end as FP16
-              sum <-----------------------------------------------+
+    a ------> or FP16 as FP32, or zero --> x --+--> multiplier (5) --> o
+    b ----------+                              |
+    immediate --+--> or next power ------> y --+--> adder (6) --+--> o, or its end as FP16
+    sum --------+                                               |
+      ^---------------------------------------------------------+
 
-Instructions that only choose (MAX, RELU, COPY...) go through the adder too, which adds -0: that leaves every
-number as it is and makes every NaN the quiet one. A sum comes back eight cycles after its operand came.
+The adder also gives the larger of x and y. Where there is nothing to add, y is -0: that leaves every number as it
+is and makes every NaN the quiet one. A sum comes back eight cycles after its operand came. What instructions want
+of the lanes is decoded once for all of them.
 
 Conversions are an operation each. FROM_FP16: the bits of an FP16 number, put in their places of an FP32 number,
 are 2^-112 of its value. TO_FP16: the number x from 2^e to 2^(e + 1), e at least -14, is rounded to a multiple of
@@ -17,8 +19,8 @@ are 2^-112 of its value. TO_FP16: the number x from 2^e to 2^(e + 1), e at least
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
@@ -43,21 +45,74 @@ LATENCIES: dict[VectorOp, int] = {op: 6 if op in _PRODUCTS else 7
                                   for op in VectorOp if op is not VectorOp.FUNCTION}
 
 
+class LaneControl(data.Struct):
+    """What an instruction wants of the lanes, with each element."""
+
+    #: The product instead of the sum.
+    product: unsigned(1)
+    #: The larger of both instead of the sum.
+    larger: unsigned(1)
+    #: The sign of the other operand, which may be zero, is turned.
+    turned: unsigned(1)
+    #: Zero where b is not above zero, else a.
+    masked: unsigned(1)
+    #: FROM_FP16, TO_FP16.
+    widens: unsigned(1)
+    narrows: unsigned(1)
+    #: With a reduction, one cycle before its element: the sum of 8 cycles before that element goes on; else it
+    #: starts with the element. Otherwise zero.
+    again: unsigned(1)
+
+
+class LaneDecoder(wiring.Component):
+    """Decodes instructions.
+
+    Members
+    -------
+    op : In(VectorOp)
+        From a cycle before the first element until the last result has come.
+    again : In(1)
+        As of :class:`LaneControl`.
+    o : Out(LaneControl)
+    """
+
+    def __init__(self) -> None:
+        super().__init__({"op": In(VectorOp), "again": In(1), "o": Out(LaneControl)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        larger, turned, sum_turned, further = Signal(), Signal(), Signal(), Signal()
+
+        def one_of(*ops: VectorOp) -> Any:
+            return Cat(self.op == op for op in ops).any()
+
+        m.d.sync += [
+            self.o.product.eq(one_of(*_PRODUCTS)), self.o.masked.eq(self.op == VectorOp.RELU_MASK),
+            self.o.widens.eq(self.op == VectorOp.FROM_FP16), self.o.narrows.eq(self.op == VectorOp.TO_FP16),
+            larger.eq(one_of(VectorOp.MAX, VectorOp.RELU)), turned.eq(one_of(VectorOp.SUB, VectorOp.COPY)),
+            sum_turned.eq(one_of(VectorOp.SUM, VectorOp.MAXIMUM)), further.eq(self.op == VectorOp.MAXIMUM),
+        ]
+        # The first element of a reduction meets -0.
+        going_on = Signal()
+        m.d.sync += going_on.eq(self.again)
+        m.d.comb += [
+            self.o.again.eq(self.again),
+            self.o.larger.eq(larger | (further & going_on)), self.o.turned.eq(turned | (sum_turned & ~going_on)),
+        ]
+        return m
+
+
 class Lane(wiring.Component):
     """``o = op(a, b)``.
 
     Members
     -------
-    op : In(VectorOp)
-        Holds until the last result has come.
+    control : In(LaneControl)
     a : In(32)
         Operand, taken every cycle.
     b, immediate : In(32)
-        The other operand, the one of both that ``op`` does not take being zero; both zero with a reduction.
-        FROM_FP16 takes ``FROM_FP16_SCALE``.
-    again : In(1)
-        With a reduction, one cycle before its element: the sum of 8 cycles before that element goes on; else
-        it starts with the element. Otherwise zero.
+        The other operand, the one of both that the instruction does not take being zero; both zero with a
+        reduction. FROM_FP16 takes ``FROM_FP16_SCALE``.
     o : Out(32)
         Result of the operands of ``LATENCIES[op]`` cycles before.
     chosen : Out(32)
@@ -68,54 +123,37 @@ class Lane(wiring.Component):
     module_name = "vector_lane"
 
     def __init__(self) -> None:
-        super().__init__({"op": In(VectorOp), "a": In(32), "b": In(32), "immediate": In(32), "again": In(1),
+        super().__init__({"control": In(LaneControl), "a": In(32), "b": In(32), "immediate": In(32),
                           "o": Out(32), "chosen": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.adder = adder = FloatAdder(FP32)
+        m.submodules.adder = adder = FloatAdder(FP32, chooses=True)
         m.submodules.multiplier = multiplier = FloatMultiplier(FP32, FP32)
         assert adder.latency + 2 == LOOP_CYCLES
         assert (LATENCIES[VectorOp.ADD], LATENCIES[VectorOp.MUL]) == (1 + adder.latency, 1 + multiplier.latency)
+        control = self.control
         x, y = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        total = Signal(32, reset_less=True)
-        sums = Signal()
-        other = Signal(32)
+        total, larger = Signal(32, reset_less=True), Signal(reset_less=True)
         m.d.comb += [
-            other.eq(self.b | self.immediate | total),
-            adder.a.eq(x), adder.b.eq(y), multiplier.a.eq(x), multiplier.b.eq(y), self.chosen.eq(x),
+            adder.a.eq(x), adder.b.eq(y), adder.larger.eq(larger), multiplier.a.eq(x), multiplier.b.eq(y),
+            self.chosen.eq(x),
         ]
-        m.d.sync += [total.eq(Mux(self.again, adder.o, 0)), sums.eq(self.again), x.eq(self.a), y.eq(_MINUS_ZERO)]
-
-        a_nan, other_nan, other_larger = Signal(), Signal(), Signal()
-        m.d.comb += [
-            a_nan.eq(_is_nan(self.a)), other_nan.eq(_is_nan(other)),
-            # -0 is below +0.
-            other_larger.eq(self.a[31] ^ ((self.a[31] == other[31]) & (self.a[:31] < other[:31]))),
+        m.d.sync += [
+            total.eq(Mux(control.again, adder.o, 0)), larger.eq(control.larger),
+            x.eq(Mux(control.widens, _placed(self.a), self.a)),
+            y.eq((self.b | self.immediate | total | Mux(control.narrows, _rounding(self.a), 0))
+                 ^ Cat(Const(0, 31), control.turned)),
         ]
-        with m.Switch(self.op):
-            with m.Case(VectorOp.ADD, VectorOp.ADD_IMMEDIATE, VectorOp.MUL, VectorOp.SCALE):
-                m.d.sync += y.eq(other)
-            with m.Case(VectorOp.SUB):
-                m.d.sync += y.eq(other ^ _MINUS_ZERO)
-            with m.Case(VectorOp.SUM), m.If(sums):
-                m.d.sync += y.eq(other)
-            with m.Case(VectorOp.MAX, VectorOp.MAXIMUM), m.If(
-                    ((self.op == VectorOp.MAX) | sums) & ~a_nan & (other_nan | other_larger)):
-                m.d.sync += x.eq(other)
-            with m.Case(VectorOp.RELU), m.If(self.a[31] & ~a_nan):
+        with m.If(control.masked):
+            m.d.sync += y.eq(_MINUS_ZERO)
+            with m.If(self.b[31] | _is_nan(self.b) | ~self.b[:31].any()):
                 m.d.sync += x.eq(0)
-            with m.Case(VectorOp.RELU_MASK), m.If(other[31] | other_nan | ~other[:31].any()):
-                m.d.sync += x.eq(0)
-            with m.Case(VectorOp.FROM_FP16):
-                m.d.sync += [x.eq(_placed(self.a)), y.eq(other)]
-            with m.Case(VectorOp.TO_FP16):
-                m.d.sync += y.eq(_rounding(self.a))
 
         m.d.comb += self.o.eq(adder.o)
-        with m.If(Cat(self.op == op for op in _PRODUCTS).any()):
+        with m.If(control.product):
             m.d.comb += self.o.eq(multiplier.o)
-        with m.Elif(self.op == VectorOp.TO_FP16):
+        with m.Elif(control.narrows):
             m.d.comb += self.o.eq(_rounded(m, adder.o))
         return m
 

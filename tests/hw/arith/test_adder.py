@@ -9,6 +9,7 @@ from tests.support.refusal import refused
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.reference import ReferenceAdder
 from plinth_hw.isa.formats import FP32, Float
+from plinth_sim.golden.vector import maximum
 
 OPERATION = OPERATIONS["add"]
 UNITS = pytest.mark.parametrize("unit", [FloatAdder, ReferenceAdder])
@@ -38,6 +39,15 @@ def test_adding_negative_zero_changes_nothing() -> None:
     values = directed(OPERATIONS["to_fp16"])[0]
     values = values[(values & 0x7FFFFFFF) <= FP32.infinity]
     np.testing.assert_array_equal(Batch(FloatAdder(FP32))(values, np.full_like(values, 1 << 31)), values)
+
+
+def test_the_larger_of_both() -> None:
+    batch = Batch(FloatAdder(FP32, chooses=True))
+    for a, b in (directed(OPERATION), *random(OPERATION, 3, 100_000)):
+        # Sums in between, so that neither is for the other to leave traces in.
+        larger = np.random.default_rng(len(a)).integers(0, 2, len(a))
+        expected = np.where(larger, maximum(a, b), OPERATION.by_golden(a, b))
+        np.testing.assert_array_equal(batch(a, b, larger), expected)
 
 
 def test_format_is_checked() -> None:

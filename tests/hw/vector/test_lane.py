@@ -11,7 +11,7 @@ from tests.support.arith import OPERATIONS, check, directed, random
 from tests.support.batch import Batch
 
 from plinth_hw.isa.tasks import VectorOp
-from plinth_hw.vector.lane import FROM_FP16_SCALE, LATENCIES, Lane
+from plinth_hw.vector.lane import FROM_FP16_SCALE, LATENCIES, Lane, LaneDecoder
 
 
 class Conversion(wiring.Component):
@@ -19,13 +19,15 @@ class Conversion(wiring.Component):
 
     def __init__(self, op: VectorOp):
         self.op = op
-        self.latency = LATENCIES[op]
+        self.latency = 1 + LATENCIES[op]
         super().__init__({"a": In(16 if op is VectorOp.FROM_FP16 else 32), "o": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.lane = lane = Lane()
-        m.d.comb += [lane.op.eq(self.op), lane.a.eq(Cat(self.a, ~self.a)), self.o.eq(lane.o)]
+        m.submodules.lane, m.submodules.decoder = lane, decoder = Lane(), LaneDecoder()
+        # The first operand comes a cycle after its instruction.
+        m.d.sync += lane.a.eq(Cat(self.a, ~self.a))
+        m.d.comb += [decoder.op.eq(self.op), lane.control.eq(decoder.o), self.o.eq(lane.o)]
         if self.op is VectorOp.FROM_FP16:
             m.d.comb += lane.immediate.eq(FROM_FP16_SCALE)
         return m
