@@ -33,6 +33,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "prediction_error_worst", "hybrid_speedup")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
+#: Machines of a training run, and their presets.
+MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
 #: Arrays that a training run can use.
 DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
@@ -80,11 +82,12 @@ def _recorded(window: backends.Window) -> str:
 
 
 def _preset(machine: str | None, number_format: str) -> str:
-    """Preset of a machine and number format."""
-    if machine is None:
+    """Preset of a machine, by name or in full, and number format."""
+    if machine is None or machine == "ndp":
         return {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"}[number_format]
+    machine = MACHINES.get(machine, machine)
     if machine not in PRESETS:
-        raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join(PRESETS)}")
+        raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join((*MACHINES, *PRESETS))}")
     if (PRESETS[machine].multiply_format == FP16) != (number_format == "mixed"):
         raise UserError(f"preset {machine!r} does not compute in --format {number_format}")
     return machine
@@ -120,7 +123,8 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 @click.option("--format", "number_format", type=click.Choice(["fp32", "mixed"]), default="fp32",
               show_default=True, help="FP32, or FP16 products with FP32 sums")
 @click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
-@click.option("--preset", "machine", help="die preset; default: the array's, or ndp-demo")
+@click.option("--machine", "--preset", "machine",
+              help="ndp, hypar, or a die preset in full; default: the array's, or ndp-demo")
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")

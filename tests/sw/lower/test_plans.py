@@ -48,9 +48,10 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
 
 
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
-@pytest.mark.parametrize("seed", range(12))
-def test_gradients_are_those_of_the_network_under_any_plan(seed: int, dies: int) -> None:
-    network, plan, data, program = lowered(seed, dies, "ndp-demo")
+@pytest.mark.parametrize(("name", "seed"), [*(("ndp-demo", seed) for seed in range(12)),
+                                            *(("hypar-tiny", seed) for seed in range(12, 20))])
+def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int, dies: int) -> None:
+    network, plan, data, program = lowered(seed, dies, name)
     driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program,
                     memory_words=MEMORY_WORDS)
     made = session(network, plan, data, program, driver, None)
