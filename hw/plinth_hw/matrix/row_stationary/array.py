@@ -103,15 +103,15 @@ class RowArray(wiring.Component):
         wiring.connect(m, preparation.o_passes, rows[0].passes)
         m.d.comb += [
             rows[0].chain.eq(entry.o_chain), rows[0].arrived.eq(entry.arrived),
-            entry.slots.eq(rows[0].slots), entry.begin.eq(rows[0].begin), entry.read.eq(rows[0].read),
+            entry.slots.eq(rows[0].slots), entry.begins.eq(rows[0].begins), entry.read.eq(rows[0].read),
         ]
         for r, (above, below) in enumerate(itertools.pairwise(rows)):
             wiring.connect(m, above.o_passes, below.passes)
             # Windows that the row above has begun, and those whose sums come in time, less those begun below.
             begun, arrived = Signal(range(3), name=f"begun_{r}"), Signal(range(3), name=f"arrived_{r}")
             m.d.sync += [
-                begun.eq(begun + above.begin - below.begin),
-                arrived.eq(arrived + above.arriving - below.begin),
+                begun.eq(begun + above.begins - below.begins),
+                arrived.eq(arrived + above.arriving - below.begins),
             ]
             m.d.comb += [
                 below.chain.eq(above.o_chain), below.arrived.eq(arrived != 0), above.room.eq(begun < 2),
@@ -119,7 +119,7 @@ class RowArray(wiring.Component):
         last = rows[-1]
         m.d.comb += [
             last.o_passes.ready.eq(1), last.room.eq(self.sum_room),
-            self.results.eq(last.o_chain), self.sum_reserve.eq(last.begin), self.blocked.eq(last.blocked),
+            self.results.eq(last.o_chain), self.sum_reserve.eq(last.begins), self.blocked.eq(last.blocked),
             self.issued.eq(Cat(row.issued for row in rows)),
             self.filters_released.eq(Cat(row.filters_released for row in rows)),
         ]

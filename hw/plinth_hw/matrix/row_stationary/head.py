@@ -82,7 +82,7 @@ class SumEntry(wiring.Component):
     o_chain : Out(sums_out)
     slots : In
         Sums of the window that row 0 begins next.
-    begin, read : In(1)
+    begins, read : In(1)
         Of row 0: a window begins, a word was read.
     arrived : Out(1)
         All sums of that window are there.
@@ -92,7 +92,7 @@ class SumEntry(wiring.Component):
         self.shape = shape
         super().__init__({
             "sums": In(stream.Signature(shape.sum_words)), "o_chain": Out(shape.sums_out),
-            "slots": In(range(shape.sums + 1)), "begin": In(1), "read": In(1), "arrived": Out(1),
+            "slots": In(range(shape.sums + 1)), "begins": In(1), "read": In(1), "arrived": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -107,6 +107,6 @@ class SumEntry(wiring.Component):
         ]
         m.d.sync += [
             held.eq(held + taken - self.read),
-            waiting.eq(waiting + taken - Mux(self.begin, self.slots, 0)),
+            waiting.eq(waiting + taken - Mux(self.begins, self.slots, 0)),
         ]
         return m

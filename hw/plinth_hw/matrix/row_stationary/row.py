@@ -92,10 +92,10 @@ class Row(wiring.Component):
         Number of the line that is not done yet.
     first_line : Out(LINE_BITS)
         Number of the first line that this row still needs.
-    begin : Out(1)
+    begins : Out(1)
         A window begins: its first slot is in the next cycle.
     slots : Out
-        Sums that this window has; valid with ``begin``.
+        Sums that this window has; valid with ``begins``.
     arrived : In(1)
         The sums of the window that begins next are there, or will be in time.
     room : In(1)
@@ -135,7 +135,7 @@ class Row(wiring.Component):
                 "valid": 1, "offset": ID_BITS, "line": range(shape.feature_lines), "words": shape.operand_line})),
             "column_parts": In(data.ArrayLayout(ID_BITS, shape.columns)),
             "lines_done": In(LINE_BITS), "first_line": Out(LINE_BITS),
-            "begin": Out(1), "slots": Out(range(shape.sums + 1)),
+            "begins": Out(1), "slots": Out(range(shape.sums + 1)),
             "arrived": In(1), "room": In(1), "arriving": Out(1), "read": Out(1),
             "chain": In(shape.sums_out), "o_chain": Out(shape.sums_out),
             "issued": Out(1), "blocked": Out(1),
@@ -202,17 +202,17 @@ class Row(wiring.Component):
         m.d.comb += [
             lines_there.eq(~(self.lines_done - need)[LINE_BITS - 1] | (plan.active == 0)),
             possible.eq(settled & waiting & lines_there & self.arrived & (~fresh | (filters != 0))),
-            self.begin.eq(possible & self.room), self.blocked.eq(possible & ~self.room),
+            self.begins.eq(possible & self.room), self.blocked.eq(possible & ~self.room),
             self.slots.eq(plan.slots),
             start["pass"].eq(plan), start.begins_pass.eq(fresh),
             start.ends_pass.eq(left <= plan.interleaved_windows),
             start.place.eq(Cat(base[:line_log2], first_line)),
         ]
         m.d.sync += [
-            filters.eq(filters + self.filters_loaded - (self.begin & fresh)),
-            settled.eq(planned & ~self.begin),
+            filters.eq(filters + self.filters_loaded - (self.begins & fresh)),
+            settled.eq(planned & ~self.begins),
         ]
-        with m.If(self.begin):
+        with m.If(self.begins):
             m.d.sync += [
                 planned.eq(~start.ends_pass), fresh.eq(0), left.eq(left - plan.interleaved_windows),
                 base.eq(base + plan.step), last.eq(last + plan.step),
@@ -254,7 +254,7 @@ class Row(wiring.Component):
         ]
         m.d.sync += [
             slot.eq(slot + 1),
-            running.eq(self.begin | (running & ~ends_window)),
+            running.eq(self.begins | (running & ~ends_window)),
             self.filters_released.eq(ends_window & final),
         ]
         with m.If(ends_filters):
@@ -278,7 +278,7 @@ class Row(wiring.Component):
                              column_place.eq(after), tap_place.eq(after), place.eq(after)]
             with m.Else():
                 m.d.sync += [channel.eq(channel + 1), tap_place.eq(tap_place + 1), place.eq(tap_place + 1)]
-        with m.If(self.begin):
+        with m.If(self.begins):
             half_start = Mux(half ^ start.begins_pass, shape.filter_lines, 0)
             m.d.sync += [
                 now.eq(start["pass"]), final.eq(start.ends_pass), passive.eq(start["pass"].active == 0),
