@@ -1,0 +1,1 @@
+"""A Plan on an array as input of the array simulator, and what comes out for eyes."""

@@ -1,0 +1,165 @@
+"""Words between dies as words on links.
+
+A word goes from node to node over the lowest port that leads nearer, the rule of :mod:`plinth.model.routes`; nodes are
+dies and switches. Words of all pairs move one hop a time: those that are furthest from their destination first, so
+that each node's words for a destination are added up before they go on.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.model.array import Array
+from plinth.plan.partition import Halvings, Integers, Region, members, pattern
+
+Floats = NDArray[np.float64]
+#: Group of a die that neither sends nor receives.
+NOBODY = -1
+
+
+@dataclass(frozen=True)
+class Group:
+    """Dies that send each other something, and the words on links; per position of a map, or word of a message."""
+
+    dies: Integers
+    links: Integers
+    words: Floats
+    #: Words that each of the dies sends, and receives.
+    sent: Floats
+    received: Floats
+    #: Links on the longest way.
+    hops: int
+
+
+def groups_of(words: Integers | Floats) -> Integers:
+    """For each die the lowest one of those that it has to do with, directly or not; NOBODY if it moves nothing."""
+    mask = words > 0
+    mask = mask | mask.T
+    count = len(mask)
+    found = np.where(mask.any(axis=1), np.arange(count), count)
+    while True:
+        lowest = np.minimum(found, np.where(mask, found, count).min(axis=1))
+        if (lowest == found).all():
+            return np.where(found == count, NOBODY, found)
+        found = lowest
+
+
+class Ways:
+    """The links of an array, each direction for itself, and the ways over them."""
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.dies = array, array.dies
+        self._exchange = lru_cache(maxsize=512)(self._exchanged)
+        self._ring = lru_cache(maxsize=512)(self._ringed)
+
+    @cached_property
+    def directed(self) -> list[tuple[int, int, int, int]]:
+        """Number of a link -> node, port out, node, port in."""
+        return self.array.directed()
+
+    @cached_property
+    def rates(self) -> Floats:
+        """Words a cycle of each link."""
+        rates = {}
+        for link in self.array.links:
+            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
+        return np.array([rates[node, port] for node, port, _, _ in self.directed])
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Of each link."""
+        def node(number: int) -> str:
+            return f"die {number}" if number < self.dies else f"switch {number - self.dies}"
+
+        several = self.array.topology in ("torus", "links", "ring")
+        return [f"{node(one)} to {node(two)}" + (f" by port {port}" if several else "")
+                for one, port, two, _ in self.directed]
+
+    @cached_property
+    def hops(self) -> NDArray[np.int32]:
+        """Links from each node to each die."""
+        nodes = self.dies + self.array.switches
+        far = nodes + 1
+        found = np.full((nodes, self.dies), far, dtype=np.int32)
+        found[np.arange(self.dies), np.arange(self.dies)] = 0
+        ports: dict[int, list[tuple[int, int]]] = {}
+        for node, port, other, _ in self.directed:
+            ports.setdefault(port, []).append((node, other))
+        sides = [tuple(np.array(side) for side in zip(*pairs, strict=True)) for pairs in ports.values()]
+        while True:
+            before = found.copy()
+            for ones, others in sides:
+                found[ones] = np.minimum(found[ones], found[others] + 1)
+            if (found == before).all():
+                return found
+
+    @cached_property
+    def _steps(self) -> list[tuple[Integers, Integers, Integers, Integers]]:
+        """From the longest way to the shortest: places [node, die] in the flattened table, where their words go, over
+        which links, to which die."""
+        hops, dies = self.hops, self.dies
+        link = np.full(hops.shape, -1, dtype=np.int64)
+        by_port = sorted(range(len(self.directed)), key=lambda number: self.directed[number][1])
+        for number in by_port:
+            node, _, other, _ = self.directed[number]
+            nearer = (hops[other] < hops[node]) & (link[node] < 0)
+            link[node, nearer] = number
+        heads = np.array([other for _, _, other, _ in self.directed], dtype=np.int64)
+        order = np.argsort(hops.reshape(-1), kind="stable")
+        lengths = hops.reshape(-1)[order]
+        found = []
+        for length in range(int(hops.max(initial=0)), 0, -1):
+            places = order[np.searchsorted(lengths, length):np.searchsorted(lengths, length, side="right")]
+            over, to = link.reshape(-1)[places], places % dies
+            found.append((places, heads[over] * dies + to, over, to))
+        return found
+
+    def loads(self, words: Integers | Floats, groups: Integers) -> list[Group]:
+        """Words of each group on links, ``words`` being [sender, receiver]; groups ascending."""
+        known = np.unique(groups[groups != NOBODY])
+        if not len(known):
+            return []
+        place = np.full(self.dies, -1, dtype=np.int64)
+        place[groups != NOBODY] = np.searchsorted(known, groups[groups != NOBODY])
+        links, dies = len(self.directed), self.dies
+        waiting = np.zeros((dies + self.array.switches) * dies)
+        waiting[:dies * dies] = words.reshape(-1)
+        loads = np.zeros(len(known) * links)
+        for places, nexts, over, to in self._steps:
+            amounts = waiting[places]
+            some = np.flatnonzero(amounts)
+            amounts = amounts[some]
+            np.add.at(waiting, nexts[some], amounts)
+            np.add.at(loads, place[to[some]] * links + over[some], amounts)
+        table = loads.reshape(len(known), links)
+        sent, received = words.sum(axis=1).astype(float), words.sum(axis=0).astype(float)
+        longest = np.where(words > 0, self.hops[:dies], 0).max(axis=1)
+        found = []
+        for number in range(len(known)):
+            mine, used = np.flatnonzero(place == number), np.flatnonzero(table[number])
+            found.append(Group(mine, used, table[number, used], sent[mine], received[mine], int(longest[mine].max())))
+        return found
+
+    def exchange(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
+        """Groups of an exchange, words per position."""
+        return self._exchange(source, target, batch, channels)
+
+    def _exchanged(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
+        words = pattern(source, target, batch, channels, self.array.levels)
+        return self.loads(words, groups_of(words))
+
+    def ring(self, over: Halvings) -> list[Group]:
+        """The rings of a reduction over the dies that differ in some levels, for messages of one word."""
+        return self._ring(over)
+
+    def _ringed(self, over: Halvings) -> list[Group]:
+        rings = members(over, self.array.levels)
+        size = rings.shape[1]
+        words = np.zeros((self.dies, self.dies))
+        words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
+        groups = np.full(self.dies, NOBODY, dtype=np.int64)
+        if size > 1:
+            groups[rings] = rings[:, :1]
+        return self.loads(words, groups)

@@ -1,0 +1,321 @@
+"""The tasks and flows of a training step: what the dies of a Plan do, on one array.
+
+For every die and node, in pieces by samples::
+
+    fprop    matrix (waits for its input) --> sums to the homes --> vector: sum, bias, activation, pool --> to readers
+    bprop    errors to the homes --> vector: mask, unpool, bias' gradient --> to the layer's dies --> matrix: error of
+             the input, then gradient of the weights --> reduction
+
+Pieces follow each other from engine to engine where nothing moves between dies. Transfers between layers and rings are
+flows, one for each group of dies that have to do with each other; a flow waits for all its senders, and starts then,
+beside whatever else is on the links. Regions, senders, receivers and words are the Plan's own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.errors import UserError
+from plinth.model.array import Array
+from plinth.plan import partition
+from plinth.plan.cost.cuts import STRIPS
+from plinth.plan.cost.machine import LINK_LATENCY, Work
+from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_work
+from plinth.plan.graph import LOSS, Node
+from plinth.plan.partition import Integers, Layout, Region, bounds
+from plinth.plan.plan import Plan
+from plinth.simulate.costs import BPROP, FPROP, UPDATE, VAULTS, Cost, Costs, Part
+from plinth.simulate.ways import Group, Ways
+from plinth_hw.isa.tasks import VECTOR_LOADS
+from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Task, Wait
+
+#: Pieces of all nodes on all dies, about, at most: with more dies, pieces get larger.
+MOST_PIECES = 1 << 15
+
+#: For each die, for each piece of what it has, what must be done before the piece is there.
+Ready = list[list[tuple[Wait, ...]]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Input of the simulator."""
+
+    machine: Machine
+    activities: list[Activity]
+    #: Bytes of memory that the fullest die needs for weights, gradients, maps and errors.
+    memory_bytes: int
+    #: Words of transfers and reductions, as the Plan counts them.
+    moved_words: int
+
+
+def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
+             ways: Ways | None = None) -> Workload:
+    """Tasks and flows of a step.
+
+    Parameters
+    ----------
+    plan : Plan
+    array : Array
+        Of as many dies.
+    costs : Costs
+    slow : dict of int to float, optional
+        Dies whose tasks take longer by a factor, beside the array's speeds.
+    ways : Ways, optional
+        The array's, if they are known.
+
+    Raises
+    ------
+    UserError
+        If the array has another number of dies, or a die that is slow does not exist.
+    """
+    if plan.dies != array.dies:
+        raise UserError(f"the plan is for {plan.dies} dies, but array {array.name!r} has {array.dies}; choose an array "
+                        "of as many, or plan again with `plinth plan --array`")
+    speeds = [float(speed) for speed in array.relative_speeds]
+    for die, factor in (slow or {}).items():
+        if not 0 <= die < array.dies:
+            raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
+        speeds[die] /= factor
+    ways = ways or Ways(array)
+    hertz = float(array.clock_mhz * 1_000_000)
+    machine = Machine(
+        dies=tuple(Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
+        links=tuple(Link(name=name, words_per_second=rate * hertz)
+                    for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
+    made = _Step(plan, array, costs, ways)
+    made.run()
+    words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
+    return Workload(machine, made.activities, made.memory_bytes(), words)
+
+
+class _Step:
+    """Collects a step's tasks in program order."""
+
+    def __init__(self, plan: Plan, array: Array, costs: Costs, ways: Ways) -> None:
+        self.plan, self.graph, self.costs, self.ways = plan, plan.graph, costs, ways
+        self.levels, self.dies, self.batch = plan.levels, plan.dies, plan.batch
+        self.layouts = plan.layouts
+        self.second = 1 / float(array.clock_mhz * 1_000_000)
+        self.hop = array.link_latency
+        self.pieces = max(1, min(STRIPS, MOST_PIECES // (self.dies * len(self.graph.nodes))))
+        self.activities: list[Activity] = []
+        self.maps: dict[int, Ready] = {}
+        self.errors: dict[int, Ready] = {}
+
+    def run(self) -> None:
+        """All of a step."""
+        for number, node in enumerate(self.graph.nodes):
+            self._forward(number, node)
+        for number in range(len(self.graph.nodes) - 2, -1, -1):
+            self._backward(number, self.graph.nodes[number])
+
+    # Sizes.
+
+    def _size(self, region: Region, channels: int) -> tuple[Integers, Integers]:
+        """Samples and channels of every die."""
+        (low, high), (first, last) = (bounds(self.batch, region.batch, self.levels),
+                                      bounds(channels, region.channels, self.levels))
+        return high - low, last - first
+
+    def _parts(self, node: Node, here: Layout) -> list[Part]:
+        samples, outputs = self._size(here.output, node.output_channels)
+        _, inputs = self._size(here.input, node.input_channels)
+        return [Part(*one) for one in zip(samples.tolist(), inputs.tolist(), outputs.tolist(), strict=True)]
+
+    def memory_bytes(self) -> int:
+        """Bytes of the fullest die: weights and their gradients; inputs, sums and maps, and the errors of each."""
+        words = np.zeros(self.dies, dtype=np.int64)
+        for node, here in zip(self.graph.nodes, self.layouts, strict=True):
+            if node.weighted:
+                weights, bias = partition.weight_words(node, here, self.levels)
+                words += 2 * (weights + bias)
+            for region, channels, elements in ((here.input, node.input_channels, node.input_elements),
+                                               (here.output, node.output_channels, node.raw_elements)):
+                samples, width = self._size(region, channels)
+                words += 2 * samples * width * (elements // channels)
+        return 4 * int(words.max())
+
+    # Tasks.
+
+    def _tasks(self, name: str, die: int, engine: str, costs: Sequence[Cost], ready: list[tuple[Wait, ...]],
+               more: tuple[Wait, ...] = ()) -> list[tuple[Wait, ...]]:
+        """Pieces on an engine of a die, each behind what it needs; what there is of them then."""
+        found = []
+        for place, cost in enumerate(costs):
+            waits = ready[-(-(place + 1) * len(ready) // len(costs)) - 1] + more
+            if not cost:
+                found.append(waits)
+                continue
+            label = f"{name}.{place}@{die}" if len(costs) > 1 else f"{name}@{die}"
+            self.activities.append(Task(
+                name=label, die=die, engine=engine, seconds=cost.seconds, latency=cost.latency, words=cost.words,
+                waits=waits, adds=cost.adds, multiplies=cost.multiplies, sram_words=cost.sram_words))
+            found.append((Wait(label, 1, self.costs.issue),))
+        return found
+
+    def _matrix(self, node: Node, direction: str, parts: Sequence[Part], ready: Ready) -> Ready:
+        name = f"{node.name} {direction}"
+        return [self._tasks(name, die, "matrix", self.costs.products(direction, node, part, self.pieces), ready[die])
+                for die, part in enumerate(parts)]
+
+    def _vector(self, name: str, stages: Sequence[Stage], region: Region, channels: int, ready: Ready) -> Ready:
+        """Vector work on every die's part of a region."""
+        samples, width = self._size(region, channels)
+        return [self._tasks(name, die, "vector", self.costs.stages(stages, one, two, self.pieces), ready[die])
+                for die, (one, two) in enumerate(zip(samples.tolist(), width.tolist(), strict=True))]
+
+    @staticmethod
+    def _sums(sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
+        """Programs that add up maps until at most so many are left, and how many are."""
+        found = []
+        while sources > most:
+            taken = min(VECTOR_LOADS, sources)
+            found.append(Stage("sum", Work(taken, 1, wise=taken - 1), positions, taken))
+            sources -= taken - 1
+        return found, sources
+
+    # Flows.
+
+    def _move(self, name: str, source: Region, target: Region, channels: int, elements: int, ready: Ready, *,
+              added: bool) -> Ready:
+        """A transfer between layers; dies that it does not concern go on as they are."""
+        found, positions = list(ready), elements // channels
+        groups = self.ways.exchange(source, target, self.batch, channels)
+        if not groups:
+            return found
+        samples, width = self._size(source, channels)
+        _, narrow = self._size(target, channels)
+        low, high = bounds(self.batch, source.batch, self.levels)
+        to_low, to_high = bounds(self.batch, target.batch, self.levels)
+        first, last = bounds(channels, source.channels, self.levels)
+        to_first, to_last = bounds(channels, target.channels, self.levels)
+        own = (np.maximum(np.minimum(high, to_high) - np.maximum(low, to_low), 0)
+               * np.maximum(np.minimum(last, to_last) - np.maximum(first, to_first), 0))
+        for number, group in enumerate(groups):
+            die = int(group.dies[0])
+            kept = own[group.dies] * (0 if added else 1)
+            most = float((group.sent + kept).max()) * positions
+            tile = max(1, int(min(width[group.dies].max(), narrow[group.dies].max())))
+            seconds, packets = self.costs.copies(int(samples[die]) * positions, tile, most, group.hops)
+            received = group.received * positions * self.costs.added if added else 0.0
+            label = f"{name} {number}" if len(groups) > 1 else name
+            self._flow(label, group, positions * packets, ready, seconds=seconds,
+                       latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
+                       die_words=(group.sent + group.received + 2 * kept) * positions + received,
+                       adds=float(group.received.sum()) * positions if added and self.costs.added else 0.0)
+            there: list[tuple[Wait, ...]] = [(Wait(label),)]
+            for one in group.dies.tolist():
+                found[one] = there
+        return found
+
+    def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float, latency: float,
+              die_words: NDArray[np.float64], adds: float) -> None:
+        waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die][-1])
+        self.activities.append(Flow(
+            name=name, links=group.links, words=group.words * scale, seconds=seconds, latency=latency,
+            dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds))
+
+    # Passes.
+
+    def _start(self) -> Ready:
+        return [[()] for _ in range(self.dies)]
+
+    def _input(self, number: int) -> Ready:
+        """What a node reads: the network's input, the homes of its producers, or copies."""
+        found: Ready | None = None
+        for edge in self.graph.inputs[number]:
+            one = self.graph.edges[edge]
+            home, need = self.layouts[one.producer].home, self.layouts[number].input
+            name = f"{self.graph.nodes[one.producer].name} to {self.graph.nodes[number].name}"
+            ready = self._move(name, home, need, one.channels, one.elements, self.maps[one.producer], added=False)
+            found = ready if found is None else _both(found, ready)
+        return found or self._start()
+
+    def _forward(self, number: int, node: Node) -> None:
+        here, ready = self.layouts[number], self._input(number)
+        if node.kind == LOSS:
+            edge = self.graph.inputs[number][0]
+            before = self.graph.edges[edge].producer
+            bias = is_fused(self.graph, before, self.layouts[before]) and self.graph.nodes[before].bias > 0
+            stage = Stage("loss", loss_work(node, bias), node.input_elements // node.input_channels, 3, 3)
+            self.errors[edge] = self._vector(node.name, [stage], here.input, node.input_channels, ready)
+            return
+        sources = max(1, len(self.graph.inputs[number]))
+        if node.weighted:
+            ready, sources = self._matrix(node, FPROP, self._parts(node, here), ready), 1
+            if here.mp:
+                ready = self._move(f"{node.name} sums", here.output, here.home, node.output_channels,
+                                   node.raw_elements, ready, added=True)
+                sources = 1 << len(here.mp)
+        if not is_fused(self.graph, number, here):
+            sums, sources = self._sums(sources, VECTOR_LOADS - (node.bias > 0), node.output_positions)
+            ready = self._vector(f"{node.name} forward", [*sums, *forward_stages(node, sources)], here.home,
+                                 node.output_channels, ready)
+        self.maps[number] = ready
+
+    def _map_error(self, number: int, node: Node) -> tuple[list[Stage], Ready]:
+        """Error of a node's map, at home, and what adds up its sources."""
+        home, found, sources, positions = self.layouts[number].home, self._start(), 0, node.output_positions
+        for edge in self.graph.outputs[number]:
+            one = self.graph.edges[edge]
+            reader = self.layouts[one.consumer]
+            name = f"error of {node.name} from {self.graph.nodes[one.consumer].name}"
+            error = self._move(name, reader.input, home, one.channels, one.elements, self.errors[edge],
+                               added=bool(reader.op))
+            found = _both(found, error) if sources else error
+            sources += 1 << len(reader.op)
+            positions = one.elements // one.channels
+        return self._sums(sources, 1, positions)[0], found
+
+    def _backward(self, number: int, node: Node) -> None:
+        here, channels = self.layouts[number], node.output_channels
+        bias = node.bias > 0
+        if is_fused(self.graph, number, here):
+            error = self.errors[self.graph.outputs[number][0]]
+        else:
+            sums, error = self._map_error(number, node)
+            error = self._vector(f"{node.name} backward", [*sums, *backward_stages(node, bias and not here.mp)],
+                                 here.home, channels, error)
+        if not node.weighted:
+            if node.kind == "join":
+                stage = Stage("forward", Work(1, 1, wise=1), node.output_positions, 1)
+                error = self._vector(f"{node.name} mean", [stage], here.home, channels, error)
+            for edge in self.graph.inputs[number]:
+                self.errors[edge] = error
+            return
+        biased = error
+        if here.mp:
+            error = self._move(f"error of {node.name} to its dies", here.home, here.output, channels,
+                               node.raw_elements, error, added=False)
+            if bias:
+                biased = self._vector(f"{node.name} bias", [bias_stage(node)], here.output, channels, error)
+        parts = self._parts(node, here)
+        for edge in self.graph.inputs[number]:
+            self.errors[edge] = self._matrix(node, BPROP, parts, error)
+        done = self._matrix(node, UPDATE, parts, [[pieces[-1]] for pieces in error])
+        self._reduce(node, here, _both(done, biased))
+
+    def _reduce(self, node: Node, here: Layout, ready: Ready) -> None:
+        """Rings of a weight gradient, and the update."""
+        weights, bias = partition.weight_words(node, here, self.levels)
+        words, name = weights + bias, f"{node.name} gradient"
+        if not here.dp:
+            for die, count in enumerate(words.tolist()):
+                self._tasks(name, die, "collective", [self.costs.update(count)], ready[die])
+            return
+        members = 1 << len(here.dp)
+        for number, group in enumerate(rings := self.ways.ring(here.dp)):
+            count = int(words[group.dies[0]])
+            if count:
+                added = count * (members - 1)
+                self._flow(f"{name} {number}" if len(rings) > 1 else name, group, count, ready, seconds=0.0,
+                           latency=self.costs.ring(members, group.hops),
+                           die_words=(group.sent + group.received) * count + self.costs.added * added / members,
+                           adds=float(added))
+
+
+def _both(one: Ready, two: Ready) -> Ready:
+    """When two things are there, as a whole."""
+    return [[tuple(dict.fromkeys(mine[-1] + theirs[-1]))] for mine, theirs in zip(one, two, strict=True)]
