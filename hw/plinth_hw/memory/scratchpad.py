@@ -13,8 +13,9 @@ so B consecutive elements along a row, and along a column, lie in B different ba
     VectorReader: line, capacity, skew --> line of each bank -> reg -> BankArray
                   -> rotate back (first half) -> reg -> (second half) -> data
 
-:class:`VectorMemory` is one of each. Who shares several arrays among clients gives each client its writer or
-reader and chooses behind them, where a line of each bank and turned data pass.
+:class:`VectorMemory` is one of each. Who shares several arrays among clients chooses between their commands, before
+there is a line of each bank: :class:`SharedArray` takes them, while :class:`WriteTurn` and :class:`ReadTurn` turn
+the data of each client.
 
 Nobody multiplies: a command carries the line of its lane 0, which :class:`LineTracker` keeps by
 additions. Latency: reads 3 cycles, writes are seen by reads issued 1 cycle later. Throughput: one read
@@ -182,6 +183,143 @@ class BankArray(wiring.Component):
         return m
 
 
+class SharedBank(wiring.Component):
+    """One RAM with a port that writes or reads and a port that writes; its own module in Verilog.
+
+    Parameters
+    ----------
+    lines, width : int
+        Words, and bits of a word.
+
+    Members
+    -------
+    line, write_enable, write_data, read_enable : In
+        The one port; not both enables at once.
+    read_data : Out
+        A cycle after ``read_enable``; unspecified if the word is written in the same cycle.
+    other_enable, other_line, other_data : In
+        The other port; another word than one that the first port writes in the same cycle.
+    """
+
+    def __init__(self, lines: int, width: int):
+        self.lines = lines
+        self.width = width
+        line = In(line_bits(lines))
+        super().__init__({
+            "line": line, "write_enable": In(1), "write_data": In(width), "read_enable": In(1), "read_data": Out(width),
+            "other_enable": In(1), "other_line": line, "other_data": In(width),
+        })
+
+    @property
+    def module_name(self) -> str:
+        """Name of the module in Verilog."""
+        return f"plinth_shared_ram_{self.lines}x{self.width}"
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[],
+                                              attrs=UNCHECKED)
+        write, other, read = memory.write_port(), memory.write_port(), memory.read_port()
+        m.d.comb += [
+            write.addr.eq(self.line), write.en.eq(self.write_enable), write.data.eq(self.write_data),
+            read.addr.eq(self.line), read.en.eq(self.read_enable), self.read_data.eq(read.data),
+            other.addr.eq(self.other_line), other.en.eq(self.other_enable), other.data.eq(self.other_data),
+        ]
+        return m
+
+
+class SharedArray(wiring.Component):
+    """``banks`` memories, written by two clients and read by one, of which one client's writes and the reads never
+    come at once: block RAM with two ports.
+
+    Members
+    -------
+    command : In of :func:`vector_command`, seen from the client
+        A read, or with ``write`` a write.
+    write : In(1)
+    mask, data : In
+        Of a write, a cycle later: banks to write, and words of each bank, as :class:`WriteTurn` gives them.
+    read_data : Out
+        Of a read, of each bank, two cycles later, as :class:`ReadTurn` takes them.
+    other : In(BankWritePort)
+        Writes of the other client.
+    """
+
+    def __init__(self, banks: int, lines: int, width: int = 32):
+        self.banks = banks
+        self.lines = lines
+        self.width = width
+        words = data.ArrayLayout(unsigned(width), banks)
+        super().__init__({
+            "command": In(wiring.Signature(vector_command(banks, lines))), "write": In(1),
+            "mask": In(banks), "data": In(words), "read_data": Out(words),
+            "other": In(BankWritePort(banks, lines, width)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lines = Signal(data.ArrayLayout(unsigned(line_bits(self.lines)), self.banks))
+        writes, reads = Signal(), Signal()
+        bank_lines(m, self.command, lines, self.banks)
+        m.d.sync += [writes.eq(self.command.enable & self.write), reads.eq(self.command.enable & ~self.write)]
+        for number in range(self.banks):
+            bank = SharedBank(self.lines, self.width)
+            m.d.comb += [
+                bank.line.eq(lines[number]), bank.read_enable.eq(reads), self.read_data[number].eq(bank.read_data),
+                bank.write_enable.eq(writes & self.mask[number]), bank.write_data.eq(self.data[number]),
+                bank.other_line.eq(self.other.line[number]), bank.other_data.eq(self.other.data[number]),
+                bank.other_enable.eq(self.other.enable & self.other.mask[number]),
+            ]
+            emit.place(m, platform, bank, name=f"bank_{number}", module=bank.module_name)
+        return m
+
+
+class WriteTurn(wiring.Component):
+    """Turns mask and data of writes of vectors from lanes to banks.
+
+    Parameters
+    ----------
+    banks, width : int
+        As of :class:`VectorMemory`.
+    words : int or None
+        Words of data, a power of two, if they are fewer than the lanes.
+
+    Members
+    -------
+    enable, skew, mask, data : In
+        As of :class:`VectorWritePort`.
+    o_mask, o_data : Out
+        Of each bank, one cycle later.
+    """
+
+    def __init__(self, banks: int, width: int = 32, *, words: int | None = None):
+        self.banks = banks
+        self.width = width
+        self.words = banks if words is None else words
+        super().__init__({
+            "enable": In(1), "skew": In((banks - 1).bit_length()), "mask": In(banks),
+            "data": In(data.ArrayLayout(unsigned(width), self.words)),
+            "o_mask": Out(banks), "o_data": Out(data.ArrayLayout(unsigned(width), banks)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        word_bits = (self.words - 1).bit_length()
+        first_bits = (word_bits + 1) // 2
+        skew = Signal(word_bits)
+        half = Signal(data.ArrayLayout(unsigned(self.width), self.words), reset_less=True)
+        m.d.sync += skew.eq(self.skew)
+        # The mask turns like the data; one bit a lane, so in one go.
+        m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
+                                               self.skew, 0, (self.banks - 1).bit_length(), up=True)))
+        with m.If(self.enable):
+            m.d.sync += half.as_value().eq(Cat(*rotate(
+                m, "data", [self.data[word] for word in range(self.words)], self.skew, 0, first_bits, up=True)))
+        turned = rotate(m, "half", [half[word] for word in range(self.words)], skew, first_bits, word_bits, up=True)
+        m.d.comb += self.o_data.as_value().eq(Cat(*turned * (self.banks // self.words)))
+        return m
+
+
 class VectorWriter(wiring.Component):
     """Turns writes of vectors into writes of banks, one cycle later.
 
@@ -208,20 +346,60 @@ class VectorWriter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        word_bits = (self.words - 1).bit_length()
-        first_bits = (word_bits + 1) // 2
-        skew = Signal(word_bits)
-        half = Signal(data.ArrayLayout(unsigned(self.width), self.words), reset_less=True)
-        m.d.sync += [skew.eq(self.i.skew), self.o.enable.eq(self.i.enable)]
+        m.submodules.turn = turn = WriteTurn(self.banks, self.width, words=self.words)
         bank_lines(m, self.i, self.o.line, self.banks)
-        # The mask turns like the data; one bit a lane, so in one go.
-        m.d.sync += self.o.mask.eq(Cat(*rotate(m, "mask", [self.i.mask[lane] for lane in range(self.banks)],
-                                               self.i.skew, 0, (self.banks - 1).bit_length(), up=True)))
-        with m.If(self.i.enable):
-            m.d.sync += half.as_value().eq(Cat(*rotate(
-                m, "data", [self.i.data[word] for word in range(self.words)], self.i.skew, 0, first_bits, up=True)))
-        turned = rotate(m, "half", [half[word] for word in range(self.words)], skew, first_bits, word_bits, up=True)
-        m.d.comb += self.o.data.as_value().eq(Cat(*turned * (self.banks // self.words)))
+        m.d.sync += self.o.enable.eq(self.i.enable)
+        m.d.comb += [
+            turn.enable.eq(self.i.enable), turn.skew.eq(self.i.skew), turn.mask.eq(self.i.mask),
+            turn.data.eq(self.i.data), self.o.mask.eq(turn.o_mask), self.o.data.eq(turn.o_data),
+        ]
+        return m
+
+
+class ReadTurn(wiring.Component):
+    """Turns data of reads of vectors from banks to lanes.
+
+    Parameters
+    ----------
+    banks, width : int
+        As of :class:`VectorMemory`.
+
+    Members
+    -------
+    enable, skew : In
+        As of :class:`VectorReadPort`.
+    data : In
+        Of each bank, two cycles later.
+    o : Out
+        Of each lane, ``latency`` cycles after the command.
+    """
+
+    #: Cycles from a command to its data.
+    latency = 3
+
+    def __init__(self, banks: int, width: int = 32):
+        self.banks = banks
+        self.width = width
+        words = data.ArrayLayout(unsigned(width), banks)
+        super().__init__({"enable": In(1), "skew": In((banks - 1).bit_length()), "data": In(words), "o": Out(words)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lane_bits = (self.banks - 1).bit_length()
+        first_bits = lane_bits // 2
+        half = Signal(data.ArrayLayout(unsigned(self.width), self.banks), reset_less=True)
+        enable_1, valid = Signal(), Signal()
+        skews = [self.skew, *(Signal(lane_bits, name=f"skew_{cycle}") for cycle in range(1, 1 + self.latency))]
+        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
+
+        def back(name: str, lanes: data.View, cycle: int, first_bit: int, end_bit: int) -> Value:
+            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], skews[cycle], first_bit, end_bit,
+                               up=False))
+
+        m.d.sync += [enable_1.eq(self.enable), valid.eq(enable_1)]
+        with m.If(valid):
+            m.d.sync += half.as_value().eq(back("data", self.data, self.latency - 1, 0, first_bits))
+        m.d.comb += self.o.as_value().eq(back("half", half, self.latency, first_bits, lane_bits))
         return m
 
 
@@ -240,7 +418,7 @@ class VectorReader(wiring.Component):
     """
 
     #: Cycles from a command to its data.
-    latency = 3
+    latency = ReadTurn.latency
 
     def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
@@ -251,22 +429,11 @@ class VectorReader(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = (self.banks - 1).bit_length()
-        first_bits = lane_bits // 2
-        half = Signal(data.ArrayLayout(unsigned(self.width), self.banks), reset_less=True)
-        valid = Signal()
-        skews = [self.i.skew, *(Signal(lane_bits, name=f"skew_{cycle}") for cycle in range(1, 1 + self.latency))]
-        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-
-        def back(name: str, lanes: data.View, cycle: int, first_bit: int, end_bit: int) -> Value:
-            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], skews[cycle], first_bit, end_bit,
-                               up=False))
-
+        m.submodules.turn = turn = ReadTurn(self.banks, self.width)
         bank_lines(m, self.i, self.o.line, self.banks)
-        m.d.sync += [self.o.enable.eq(self.i.enable), valid.eq(self.o.enable)]
-        with m.If(valid):
-            m.d.sync += half.as_value().eq(back("data", self.o.data, self.latency - 1, 0, first_bits))
-        m.d.comb += self.i.data.as_value().eq(back("half", half, self.latency, first_bits, lane_bits))
+        m.d.sync += self.o.enable.eq(self.i.enable)
+        m.d.comb += [turn.enable.eq(self.i.enable), turn.skew.eq(self.i.skew), turn.data.eq(self.o.data),
+                     self.i.data.eq(turn.o)]
         return m
 
 
@@ -467,5 +634,6 @@ class LineTracker(wiring.Component):
         return m
 
 
-__all__ = ["BankArray", "BankReadPort", "LineTracker", "VectorMemory", "VectorReadPort", "VectorReader",
-           "VectorWritePort", "VectorWriter", "bank_lines", "check_sizes", "line_bits", "rotate", "vector_command"]
+__all__ = ["BankArray", "BankReadPort", "LineTracker", "ReadTurn", "SharedArray", "VectorMemory", "VectorReadPort",
+           "VectorReader", "VectorWritePort", "VectorWriter", "WriteTurn", "bank_lines", "check_sizes", "line_bits",
+           "rotate", "vector_command"]

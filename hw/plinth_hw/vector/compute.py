@@ -29,7 +29,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
-from plinth_hw.memory.scratchpad import BankReadPort, VectorWritePort
+from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
@@ -59,8 +59,11 @@ class ComputeStage(wiring.Component):
     o : Out stream of Task
         The same task when the scratchpad holds its results.
     body : Out(BodyReadPort)
-    half : Out(1), read : Out(BankReadPort), write : Out(VectorWritePort)
+    half : Out(1), write : Out(VectorWritePort)
         Which half is used, and how.
+    read : Out of :func:`~plinth_hw.memory.scratchpad.vector_command`
+    read_data : In
+        Of each bank, two cycles after the command.
     busy : Out(1)
         A program runs.
     """
@@ -71,7 +74,8 @@ class ComputeStage(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "half": Out(1),
-            "read": Out(BankReadPort(banks, lines)),
+            "read": Out(wiring.Signature(vector_command(banks, lines))),
+            "read_data": In(data.ArrayLayout(unsigned(32), banks)),
             "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
             "busy": Out(1),
         })
@@ -84,7 +88,8 @@ class ComputeStage(wiring.Component):
         m.submodules.walk = walk = GroupWalk(banks, lines)
         m.submodules.reader = reader = PairReader(banks, lines)
         wiring.connect(m, fetch.body, wiring.flipped(self.body))
-        wiring.connect(m, reader.o, wiring.flipped(self.read))
+        m.d.comb += reader.data.eq(self.read_data)
+        m.d.comb += [getattr(self.read, name).eq(getattr(reader.command, name)) for name in self.read.signature.members]
         task = self.o.payload
         summary = task.summary
         instruction = Signal(Decoded)

@@ -15,14 +15,14 @@ tasks but their waits: a task may load as soon as its ``start`` is taken.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.scratchpad import BankArray, VectorReader, VectorWriter, check_sizes
+from plinth_hw.memory.scratchpad import ReadTurn, SharedArray, VectorWriter, WriteTurn, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
 from plinth_hw.vector.compute import ComputeStage
 from plinth_hw.vector.load import LoadStage
@@ -99,29 +99,39 @@ class VectorEngine(wiring.Component):
         return m
 
     def _scratchpad(self, m: Module, load: LoadStage, compute: ComputeStage, store: StoreStage) -> None:
-        """Each half serves the stage that uses it."""
+        """Each half serves the stage that uses it: loads, stores and the operands by one port of its memories, which
+        choose between their commands, the results by the other."""
         banks, lines = self._sizes
-        load_write, compute_write = VectorWriter(banks, lines), VectorWriter(banks, lines, words=banks // 2)
-        store_read = VectorReader(banks, lines)
-        m.submodules.load_write, m.submodules.compute_write = load_write, compute_write
-        m.submodules.store_read = store_read
-        wiring.connect(m, load.write, load_write.i)
+        m.submodules.load_turn = load_turn = WriteTurn(banks)
+        m.submodules.store_turn = store_turn = ReadTurn(banks)
+        m.submodules.compute_write = compute_write = VectorWriter(banks, lines, words=banks // 2)
         wiring.connect(m, compute.write, compute_write.i)
-        wiring.connect(m, store.read, store_read.i)
-        halves = [BankArray(banks, lines) for _ in range(2)]
+        m.d.comb += [
+            load_turn.enable.eq(load.write.enable), load_turn.skew.eq(load.write.skew),
+            load_turn.mask.eq(load.write.mask), load_turn.data.eq(load.write.data),
+            store_turn.enable.eq(store.read.enable), store_turn.skew.eq(store.read.skew),
+            store.read.data.eq(store_turn.o),
+        ]
+        halves = [SharedArray(banks, lines) for _ in range(2)]
         for number, array in enumerate(halves):
             m.submodules[f"half_{number}"] = array
-            for port, (first, first_half), (second, second_half), members in (
-                    (array.write, (load_write.o, load.half), (compute_write.o, compute.half), ("mask", "line", "data")),
-                    (array.read, (store_read.o, store.half), (compute.read, compute.half), ("line",))):
-                first_uses = Signal()
-                m.d.comb += [first_uses.eq(first.enable & (first_half == number)),
-                             port.enable.eq(first_uses | (second.enable & (second_half == number)))]
-                m.d.comb += [Value.cast(getattr(port, name)).eq(Mux(
-                    first_uses, Value.cast(getattr(first, name)), Value.cast(getattr(second, name))))
-                    for name in members]
-        for port, half in ((store_read.o, store.half), (compute.read, compute.half)):
-            m.d.comb += port.data.eq(Mux(half, *(array.read.data.as_value() for array in reversed(halves))))
+            loads, stores, computes, results = (Signal(name=f"{name}_{number}")
+                                                for name in ("loads", "stores", "computes", "results"))
+            m.d.comb += [
+                loads.eq(load.write.enable & (load.half == number)),
+                stores.eq(store.read.enable & (store.half == number)),
+                computes.eq(compute.read.enable & (compute.half == number)),
+                results.eq(compute_write.o.enable & (compute.half == number)),
+                array.command.enable.eq(loads | stores | computes), array.write.eq(loads),
+                array.mask.eq(load_turn.o_mask), array.data.eq(load_turn.o_data),
+                array.other.enable.eq(results), array.other.mask.eq(compute_write.o.mask),
+                array.other.line.eq(compute_write.o.line), array.other.data.eq(compute_write.o.data),
+            ]
+            for name in ("line", "capacity", "skew", "column_low", "along_rows"):
+                m.d.comb += getattr(array.command, name).eq(Mux(computes, getattr(compute.read, name), Mux(
+                    loads, getattr(load.write, name), getattr(store.read, name))))
+        for data, half in ((store_turn.data, store.half), (compute.read_data, compute.half)):
+            m.d.comb += data.as_value().eq(Mux(half, *(array.read_data.as_value() for array in reversed(halves))))
 
     def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
                 store: StoreStage) -> None:

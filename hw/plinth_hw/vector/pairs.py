@@ -2,10 +2,10 @@
 
 ::
 
-    command --> line of each bank -> reg --> banks --> turn --> a, held --> half --> reg --> reg --> a
-         0                            1        2       but by W/2    3               4       5
-                                                          \\--> b, held -----> half ---> reg --> b
-                                                                   4                      5
+    command --> SharedArray --> turn --> a, held --> half --> reg --> reg --> a
+         0          2       but by W/2    3               4       5
+                                   \\--> b, held -----> half ---> reg --> b
+                                            4                      5
 
 A group of a and one of b are read in turn and used in the two cycles in which the next two are, so what is held
 need not be turned by half of the lanes: one chooses the other half instead.
@@ -17,7 +17,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.memory.scratchpad import BankReadPort, bank_lines, rotate, vector_command
+from plinth_hw.memory.scratchpad import rotate, vector_command
 
 
 class PairReader(wiring.Component):
@@ -35,7 +35,8 @@ class PairReader(wiring.Component):
         0's word is that of all lanes.
     no_b : In(1)
         Zeros come in place of b.
-    o : Out(BankReadPort)
+    data : In
+        Of each bank, two cycles after the command.
     a, b : Out, W/2 words
         Lower lanes ``latency`` cycles after a's command, upper lanes a cycle later.
     """
@@ -48,7 +49,7 @@ class PairReader(wiring.Component):
         words = data.ArrayLayout(unsigned(32), banks // 2)
         super().__init__({
             "command": In(wiring.Signature({**vector_command(banks, lines), "second": Out(1), "broadcast": Out(1)})),
-            "no_b": In(1), "o": Out(BankReadPort(banks, lines)), "a": Out(words), "b": Out(words),
+            "no_b": In(1), "data": In(data.ArrayLayout(unsigned(32), banks)), "a": Out(words), "b": Out(words),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -57,12 +58,11 @@ class PairReader(wiring.Component):
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
         turn_1, turn_2, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in ("1", "2", "a", "b"))
         held_a, held_b = (Signal(32 * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
-        second_3, valid_2 = Signal(), Signal()
-        bank_lines(m, self.command, self.o.line, self.banks)
-        turned = Cat(rotate(m, "data", [self.o.data[bank] for bank in range(self.banks)], turn_2.skew, 0, half_bits,
+        second_3, valid_1, valid_2 = Signal(), Signal(), Signal()
+        turned = Cat(rotate(m, "data", [self.data[bank] for bank in range(self.banks)], turn_2.skew, 0, half_bits,
                             up=False, broadcast=turn_2.broadcast))
         m.d.sync += [
-            self.o.enable.eq(self.command.enable), valid_2.eq(self.o.enable), second_3.eq(turn_2.second),
+            valid_1.eq(self.command.enable), valid_2.eq(valid_1), second_3.eq(turn_2.second),
             turn_1.eq(Cat(self.command.skew, self.command.broadcast, self.command.second)), turn_2.eq(turn_1),
         ]
         with m.If(valid_2 & ~turn_2.second):
