@@ -31,6 +31,8 @@ from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
+#: Those of them that only the matrix engine has; the counters of other engines stay 0.
+MACS = ("useful_macs", "issued_macs")
 
 
 def landing_fault_layout(parameters: DieParameters) -> data.StructLayout:
@@ -234,9 +236,13 @@ class Control(wiring.Component):
     def _count(self, m: Module, registers: Registers, scheduler: Scheduler, cycle: Signal) -> None:
         """Performance counters, in the order of the registers."""
         increments: list = []
-        for e in range(len(self.engines)):
+        parameters = self.parameters
+        words = max(2 * parameters.beat_words, parameters.reduce_blocks * parameters.flit_words)
+        for e, engine in enumerate(self.engines):
             strobes = getattr(self, f"engine_{e}").strobes
-            increments += [*(getattr(strobes, name) for name in STROBES), scheduler.completed[e]]
+            # No engine moves more words in a cycle than a beat each way or, to the network, a flit a reduce block.
+            limits = {"words": words.bit_length(), **({} if engine is Engine.MATRIX else dict.fromkeys(MACS, 0))}
+            increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
             m.submodules[f"window_{e}"] = window = BusyWindow()
             m.d.comb += [
                 window.busy.eq(strobes.busy), window.clear.eq(registers.clear_counters),

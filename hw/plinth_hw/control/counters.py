@@ -1,27 +1,32 @@
-"""Performance counters: many 64-bit sums in one memory.
+"""Performance counters: many 64-bit sums, their low bits in registers, the sums in one memory.
 
 ::
 
     increment_0 --> part_0 --+
-    increment_1 --> part_1 --+--> one visited at a time --> + --> memory (low, high word of each)
+    increment_1 --> part_1 --+--> one visited at a time --> memory (low, high word of each)
         ...                  |
     increment_n --> part_n --+
 
-Each counter has a short register that adds every cycle. A sweep visits one after another, adds its register
-to the 64-bit sum in memory and empties it; the registers are long enough for the longest sweep. A read
-visits its counter out of turn, so that it returns the exact sum. A visit takes 3 cycles, 5 with a carry into
-the high word or a read. After reset, and on ``clear``, the memory is cleared, two cycles for each counter;
-what is counted meanwhile is lost.
+Each counter has a short register, the low bits of its sum, which adds every cycle. A sweep visits one counter
+after another, two cycles each, and brings its sum in memory up to its register; the registers are long enough
+for a sweep to pass in between. A read takes the sum when its turn comes, within a sweep and 4 cycles, and is
+exact. After reset, and on ``clear``, the memory is cleared, two cycles for each counter; what is counted
+meanwhile is lost.
 """
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
-#: Longest visit, with a read out of turn before it.
-_VISIT_CYCLES = 5 + 5
+from plinth_hw.control.dispatch import select
+from plinth_hw.memory.scratchpad import UNCHECKED
+
+#: Cycles of a visit.
+_VISIT_CYCLES = 2
+#: Fewest visits of a sweep: a sum is written before it is read again.
+_FEWEST = 2
 
 
 class PerformanceCounters(wiring.Component):
@@ -30,7 +35,7 @@ class PerformanceCounters(wiring.Component):
     Parameters
     ----------
     bits : sequence of int
-        Width of each counter's increment, at least 1; with the bits of a sweep's length at most 32.
+        Width of each counter's increment, 0 of one that stays 0; with the bits of a sweep's length at most 32.
 
     Members
     -------
@@ -43,20 +48,19 @@ class PerformanceCounters(wiring.Component):
     read_index : In
         Which one, stable while ``read_valid``.
     read_data : Out(64)
-        Its value, valid with ``read_ready``: all increments up to 5 cycles before. Between two reads
-        ``read_valid`` is low for a cycle, so that the sweep goes on.
+        Its value, valid with ``read_ready``: all increments up to 3 cycles before.
 
     Raises
     ------
     ValueError
-        If there is no counter, or an increment is too narrow or too wide.
+        If there is no counter, or an increment has a negative width or is too wide.
     """
 
     def __init__(self, bits: Sequence[int]) -> None:
-        if not bits or any(width < 1 for width in bits):
-            raise ValueError(f"Increments need at least one bit each, not {bits!r}")
+        if not bits or any(width < 0 for width in bits):
+            raise ValueError(f"Increments need widths of at least 0, not {bits!r}")
         #: Bits of the cycles of a sweep.
-        self.sweep_bits = (len(bits) * _VISIT_CYCLES).bit_length()
+        self.sweep_bits = (max(_FEWEST, len(bits)) * _VISIT_CYCLES - 1).bit_length()
         if max(bits) + self.sweep_bits > 32:
             raise ValueError(f"Increments of {len(bits)} counters may have at most "
                              f"{32 - self.sweep_bits} bits, not {max(bits)}")
@@ -72,77 +76,48 @@ class PerformanceCounters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        count = len(self.bits)
-        index_bits = len(self.read_index)
-        m.submodules.sums = sums = memory.Memory(shape=32, depth=2 << index_bits, init=[])
+        visits = max(_FEWEST, len(self.bits))
+        place = Signal(1 + len(self.read_index))  # word that is visited: 0 the low one, 1 the high one; counter
+        clearing = Signal(init=1)
+        m.submodules.sums = sums = memory.Memory(shape=32, depth=1 << len(place), init=[], attrs=UNCHECKED)
         read, write = sums.read_port(), sums.write_port()
-        parts = [Signal(width + self.sweep_bits, name=f"part_{i}") for i, width in enumerate(self.bits)]
-        increments = [getattr(self, f"increment_{i}") for i in range(count)]
 
-        sweep = Signal(index_bits)
-        index = Signal(index_bits)  # counter that is visited
-        reading = Signal()  # the visit is a read
-        high = Signal()  # word that is visited
-        word, low = Signal(32), Signal(32)
-        addend = Signal(max(len(part) for part in parts))
-        total = Signal(33)
-        cleared = Signal(index_bits + 1)
-        chosen = Signal(index_bits)
-        visit, empty = Signal(), Signal()
+        parts: list[Value] = []
+        for i, width in enumerate(self.bits):
+            if width:
+                total = Signal(width + self.sweep_bits, name=f"part_{i}")
+                m.d.sync += total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}")))
+                parts.append(total)
+            else:
+                parts.append(Const(0, 0))
 
+        # A word passes in three cycles: asked for; there; added to and written. The lowest bits of a low word's
+        # sum are those of the part, which has moved on by less than its range.
+        part = Signal(max(len(part) for part in parts))
+        moved = Signal.like(part)
+        word, addend, total, low = Signal(32), Signal.like(part), Signal(33), Signal(32)
+        second, third, clears = Signal.like(place), Signal.like(place), Signal()
+        found = Signal(3)  # in each stage: the counter to read, in the last one its high word
+        ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            chosen.eq(Mux(self.read_valid, self.read_index, sweep)),
-            read.en.eq(1),
-            read.addr.eq(Cat(high, index)),
-            write.addr.eq(Cat(high, index)),
-            write.data.eq(total),
+            read.en.eq(1), read.addr.eq(place),
+            moved.eq((part - read.data) & ranges),
             total.eq(word + addend),
+            write.en.eq(1), write.addr.eq(third), write.data.eq(total),
             self.read_data.eq(Cat(low, total[:32])),
+            self.read_ready.eq(found[2]),
         ]
-        for i, (part, increment) in enumerate(zip(parts, increments, strict=True)):
-            m.d.sync += part.eq(Mux(empty | (visit & (chosen == i)), 0, part) + increment)
-
-        clear_wanted = Signal()
-        with m.FSM():
-            with m.State("CLEAR"):
-                m.d.comb += [
-                    write.en.eq(1),
-                    write.addr.eq(cleared),
-                    write.data.eq(0),
-                    empty.eq(1),
-                ]
-                m.d.sync += cleared.eq(cleared + 1)
-                with m.If(cleared.all()):
-                    m.next = "VISIT"
-            with m.State("VISIT"):
-                with m.If(clear_wanted):
-                    m.d.sync += clear_wanted.eq(0)
-                    m.next = "CLEAR"
-                with m.Else():
-                    m.d.comb += [visit.eq(1), read.addr.eq(Cat(Const(0, 1), chosen))]
-                    m.d.sync += [
-                        index.eq(chosen),
-                        reading.eq(self.read_valid),
-                        high.eq(0),
-                        addend.eq(Array(parts)[chosen]),
-                    ]
-                    with m.If(~self.read_valid):
-                        m.d.sync += sweep.eq(Mux(sweep == count - 1, 0, sweep + 1))
-                    m.next = "WORD"
-            with m.State("WORD"):
-                m.d.sync += word.eq(read.data)
-                m.next = "ADD"
-            with m.State("ADD"):
-                m.d.comb += write.en.eq(1)
-                m.next = "VISIT"
-                with m.If(high):
-                    m.d.comb += self.read_ready.eq(reading)
-                with m.Elif(reading | total[32]):
-                    m.d.comb += read.addr.eq(Cat(Const(1, 1), index))
-                    m.d.sync += [high.eq(1), low.eq(total), addend.eq(total[32])]
-                    m.next = "WORD"
+        m.d.sync += [
+            part.eq(select(parts, place[1:])), second.eq(place), clears.eq(clearing),
+            word.eq(Mux(clears, 0, read.data)), third.eq(second),
+            addend.eq(Mux(clears, 0, Mux(second[0], total[32], moved))),
+            low.eq(total), found.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), found)),
+            place.eq(place + 1),
+        ]
+        with m.If(place == _VISIT_CYCLES * visits - 1):
+            m.d.sync += [place.eq(0), clearing.eq(0)]
         with m.If(self.clear):
-            m.d.sync += clear_wanted.eq(1)
+            m.d.sync += [place.eq(0), clearing.eq(1)]
         return m
 
 

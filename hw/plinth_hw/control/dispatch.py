@@ -11,6 +11,8 @@ has room for it; later descriptors wait behind it (program order is a valid seri
 earlier tasks cannot depend on them).
 """
 
+from collections.abc import Sequence
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -32,12 +34,15 @@ def engine_order(parameters: DieParameters) -> list[Engine]:
     return sorted(parameters.engines, key=lambda engine: engine.value)
 
 
-def select(values: list[Value], position: Value) -> Value:
-    """``values[position]``; the first for positions that do not exist."""
-    result = values[0]
-    for i in range(1, len(values)):
-        result = Mux(position == i, values[i], result)
-    return result
+def select(values: Sequence[Value], position: Value) -> Value:
+    """``values[position]`` as a tree of two-way multiplexers; any of them for positions that do not exist."""
+    level = list(values)
+    bit = 0
+    while len(level) > 1:
+        level = [Mux(position[bit], level[at + 1], level[at]) if at + 1 < len(level) else level[at]
+                 for at in range(0, len(level), 2)]
+        bit += 1
+    return level[0]
 
 
 class Dispatch(wiring.Component):

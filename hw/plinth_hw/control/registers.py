@@ -19,13 +19,14 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.dispatch import engine_order
+from plinth_hw.control.dispatch import engine_order, select
 from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 ADDRESS_BITS = 16
 #: AXI4-Lite response: the access could not be done.
@@ -35,6 +36,21 @@ ENGINE_COUNTERS = 8
 #: Global performance counters, after those of the engines; those of the links follow.
 GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ,
                    Register.WORDS_WRITTEN)
+
+
+#: Registers are decoded in pages of this many bytes.
+_PAGE_LOG2 = 9
+
+
+def _within(address: Value, start: int, count_log2: int) -> Value:
+    """Whether an address is one of ``2 ** count_log2`` registers from ``start`` on, which is a multiple of their
+    size."""
+    return address[2 + count_log2:] == start >> (2 + count_log2)
+
+
+def _copy_of(address: Value) -> Value:
+    """Place of a register that is read and written in the memory of copies: single ones, then the bases."""
+    return Cat(address[2:6], address[8])
 
 
 class AXI4LiteSignature(wiring.Signature):
@@ -159,12 +175,12 @@ class Registers(wiring.Component):
         address = Signal(ADDRESS_BITS)
         write = Signal()
         written = Signal(32)
-        answer = Signal(32)
+        answer = Signal(32)  # 0 until something answers
         failed = Signal()
         high = Signal(32)  # high word of the counter whose low word was read last
         # The router's table has no port to spare for the host: what was written is kept here as well.
         m.submodules.routes = routes = memory.Memory(
-            shape=self.port_bits, depth=1 << self.parameters.die_bits, init=[])
+            shape=self.port_bits, depth=1 << self.parameters.die_bits, init=[], attrs=UNCHECKED)
         route_write, route_read = routes.write_port(), routes.read_port()
         route = address[2:2 + self.parameters.die_bits]
         m.d.comb += [
@@ -172,33 +188,40 @@ class Registers(wiring.Component):
             self.route_write.destination.eq(route), self.route_write.port.eq(written),
             route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
             route_write.data.eq(written),
-            self.host_index.eq(address[2:]), self.host_is_base.eq(address >= regs.COUNTER_BASES),
+            self.host_index.eq(address[2:]),
+            self.host_is_base.eq((address & (regs.COUNTERS ^ regs.COUNTER_BASES)).any()),
             self.host_write.eq(write), self.host_write_data.eq(written),
             self.record_data.eq(written),
         ]
+        kept, cleared, copy = self._copies(m, address, write, written)
 
         with m.FSM():
+            with m.State("CLEAR"):
+                m.d.comb += cleared.eq(1)
+                m.d.sync += _copy_of(address).eq(_copy_of(address) + 1)
+                with m.If(_copy_of(address).all()):
+                    m.next = "IDLE"
             with m.State("IDLE"):
-                self._accept(m, address, write, written, failed)
+                self._accept(m, address, write, written, answer, failed)
             with m.State("DECODE"):
                 m.next = "RESPOND"
-                m.d.sync += failed.eq(1)
-                m.d.sync += answer.eq(0)
-                with m.Switch(address):
-                    self._single(m, write, written, answer, failed, high)
-                    self._engines(m, answer, failed, high)
-                    self._links(m, answer, failed, high)
-                    for base in range(regs.BASE_COUNT):
-                        with m.Case(regs.BASES + 4 * base):
-                            self._register(m, self.bases[base], write, written, answer, failed)
-                with m.If((address >= regs.ROUTES) & (address < regs.ROUTES + (4 << len(route)))):
+                with m.Switch(address[_PAGE_LOG2:]):
+                    with m.Case(0):
+                        self._single(m, address, write, written, answer, failed, high, kept)
+                    with m.Case(regs.ENGINES >> _PAGE_LOG2):
+                        self._engines(m, address, answer, failed, high)
+                    with m.Case(regs.LINK_WORDS >> _PAGE_LOG2):
+                        self._links(m, address, answer, failed, high)
+                with m.If(kept):
+                    m.d.sync += [failed.eq(0), answer.eq(copy)]
+                with m.If(_within(address, regs.ROUTES, self.parameters.die_bits)):
                     m.d.sync += failed.eq(0)
                     m.d.comb += self.route_write.valid.eq(write)
                     m.next = "ROUTE"
-                for start in (regs.COUNTERS, regs.COUNTER_BASES):
-                    with m.If((address >= start) & (address < start + 4 * self.parameters.counters)):
-                        m.d.sync += failed.eq(0)
-                        m.next = "COUNTER"
+                with m.If(_within(address, regs.COUNTERS, len(self.host_index))
+                          | _within(address, regs.COUNTER_BASES, len(self.host_index))):
+                    m.d.sync += failed.eq(0)
+                    m.next = "COUNTER"
             with m.State("COUNTER"):
                 m.d.comb += self.host_valid.eq(1)
                 with m.If(self.host_ready):
@@ -224,13 +247,14 @@ class Registers(wiring.Component):
                     axil.rvalid.eq(~write),
                     axil.bresp.eq(Mux(failed, SLVERR, 0)),
                     axil.rresp.eq(Mux(failed, SLVERR, 0)),
-                    axil.rdata.eq(Mux(failed, 0, answer)),
+                    axil.rdata.eq(answer),
                 ]
                 with m.If(Mux(write, axil.bready, axil.rready)):
                     m.next = "IDLE"
         return m
 
-    def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, failed: Signal) -> None:
+    def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal,
+                failed: Signal) -> None:
         """Takes an access; one that is not of a whole word goes straight to its response."""
         axil = self.axil
         written_last, take_write, take_read = Signal(), Signal(), Signal()
@@ -243,89 +267,119 @@ class Registers(wiring.Component):
             m.d.sync += [
                 address.eq(Mux(take_write, axil.awaddr, axil.araddr)),
                 write.eq(take_write), written_last.eq(take_write), written.eq(axil.wdata),
-                failed.eq(1),
+                answer.eq(0), failed.eq(1),
             ]
             m.next = "DECODE"
         with m.If(Mux(take_write, axil.awaddr[:2].any() | ~axil.wstrb.all(),
                       take_read & axil.araddr[:2].any())):
             m.next = "RESPOND"
 
-    def _register(self, m: Module, register: Value, write: Signal, written: Signal, answer: Signal,
-                  failed: Signal) -> None:
-        """A register of this component that is read and written."""
-        m.d.sync += [failed.eq(0), answer.eq(register)]
-        with m.If(write):
-            m.d.sync += register.eq(written)
+    def _kept(self) -> dict[int, Value]:
+        """Byte addresses of the registers of this component that are read and written."""
+        return {
+            Register.TASK_BASE: self.task_base, Register.RECORD_BASE: self.record_base,
+            Register.WATCHDOG: self.watchdog, Register.DIE: self.die, Register.DIES: self.dies,
+            Register.MEMORY_WORDS: self.memory_words, Register.LINK_RATE: self.link_rate,
+            **{regs.BASES + 4 * base: self.bases[base] for base in range(regs.BASE_COUNT)}}
 
-    def _counter(self, m: Module, address: int, index: int, answer: Signal, failed: Signal,
-                 high: Signal) -> None:
-        """Both words of a performance counter."""
-        with m.Case(address):
-            m.d.sync += [failed.eq(0), self.read_index.eq(index)]
+    def _copies(self, m: Module, address: Signal, write: Signal, written: Signal) -> tuple[Signal, Signal, Value]:
+        """A memory of what :meth:`_kept` registers hold, to read them without a multiplexer of them all.
+
+        Returns ``kept``, to drive when such a register is addressed, ``cleared``, to drive while it takes the
+        value after reset, and what it holds."""
+        kept, cleared = Signal(), Signal()
+        m.submodules.copies = copies = memory.Memory(shape=32, depth=1 << len(_copy_of(address)), init=[])
+        copy_write, copy_read = copies.write_port(), copies.read_port(domain="comb")
+        m.d.comb += [
+            copy_read.addr.eq(_copy_of(address)), copy_write.addr.eq(_copy_of(address)),
+            copy_write.en.eq(cleared | (kept & write)), copy_write.data.eq(Mux(cleared, 0, written)),
+        ]
+        with m.Switch(_copy_of(address)):
+            for place, register in self._kept().items():
+                initial = register.init if isinstance(register, Signal) else 0
+                if initial or len(register) < 32:
+                    with m.Case(Const.cast(_copy_of(Const(place, ADDRESS_BITS))).value):
+                        m.d.comb += copy_write.data.eq(Mux(cleared, initial, written[:len(register)]))
+        return kept, cleared, copy_read.data
+
+    def _counter(self, m: Module, index: Value, second: Value, answer: Signal, failed: Signal, high: Signal) -> None:
+        """Either word of a performance counter."""
+        m.d.sync += [failed.eq(0), self.read_index.eq(index)]
+        with m.If(second):
+            m.d.sync += answer.eq(high)
+        with m.Else():
             m.next = "PERFORMANCE"
-        with m.Case(address + 4):
-            m.d.sync += [failed.eq(0), answer.eq(high)]
 
-    def _single(self, m: Module, write: Signal, written: Signal, answer: Signal, failed: Signal,
-                high: Signal) -> None:
-        """Single registers."""
-        for register, value in ((Register.TASK_BASE, self.task_base),
-                                (Register.RECORD_BASE, self.record_base),
-                                (Register.WATCHDOG, self.watchdog), (Register.DIE, self.die),
-                                (Register.DIES, self.dies),
-                                (Register.MEMORY_WORDS, self.memory_words),
-                                (Register.LINK_RATE, self.link_rate)):
-            with m.Case(register):
-                self._register(m, value, write, written, answer, failed)
-        for register, value in ((Register.ID, Const(regs.IDENTITY, 32)),
-                                (Register.VERSION, Const(regs.ISA_VERSION, 32)),
-                                (Register.STATUS, Cat(self.running, self.done, self.error)),
-                                (Register.ERROR_CODE, Cat(self.code)), (Register.ERROR_TASK, self.task),
-                                (Register.ERROR_INFO, Cat(self.info))):
-            with m.Case(register):
-                m.d.sync += [failed.eq(0), answer.eq(value)]
-        with m.Case(Register.CONTROL):
-            m.d.sync += failed.eq(0)
-            with m.If(write):
-                m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error),
-                             self.clear_error.eq(written[1] & ~self.running),
-                             self.clear_counters.eq(written[2])]
-        with m.Case(Register.RECORD_COUNT):
-            m.d.sync += [failed.eq(0), answer.eq(self.record_count)]
-            m.d.comb += self.record_write.eq(write & ~self.running)
-        with m.Case(Register.CYCLE):
-            m.d.sync += [failed.eq(0), Cat(answer, high).eq(self.cycle)]
-        with m.Case(Register.CYCLE + 4):
-            m.d.sync += [failed.eq(0), answer.eq(high)]
-        for index, register in enumerate(GLOBAL_COUNTERS):
-            self._counter(m, register, ENGINE_COUNTERS * len(self.engines) + index, answer, failed, high)
-
-    def _engines(self, m: Module, answer: Signal, failed: Signal, high: Signal) -> None:
-        """Status blocks of the engines that exist."""
-        for position, engine in enumerate(self.engines):
-            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
-            status = getattr(self, f"status_{position}")
-            values = {
-                EngineRegister.STATE: Cat(status.runs, status.waits),
-                EngineRegister.WAIT_COUNTER: Mux(status.waits, status.counter | 1 << 31, 0),
-                EngineRegister.FIRST_BUSY: getattr(self, f"first_busy_{position}"),
-                EngineRegister.LAST_BUSY: getattr(self, f"last_busy_{position}"),
-            }
-            for register, value in values.items():
-                with m.Case(block + register):
+    def _single(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal, failed: Signal,
+                high: Signal, kept: Signal) -> None:
+        """Single registers and the base registers."""
+        with m.Switch(address[2:_PAGE_LOG2]):
+            for place, register in self._kept().items():
+                with m.Case(place >> 2):
+                    m.d.comb += kept.eq(1)
+                    with m.If(write):
+                        m.d.sync += register.eq(written)
+            for place, value in ((Register.ID, Const(regs.IDENTITY, 32)),
+                                 (Register.VERSION, Const(regs.ISA_VERSION, 32)),
+                                 (Register.STATUS, Cat(self.running, self.done, self.error)),
+                                 (Register.ERROR_CODE, Cat(self.code)), (Register.ERROR_TASK, self.task),
+                                 (Register.ERROR_INFO, Cat(self.info)),
+                                 (Register.CYCLE + 4, high)):
+                with m.Case(place >> 2):
                     m.d.sync += [failed.eq(0), answer.eq(value)]
-            for register, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
-                                   (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
-                with m.Case(block + register):
-                    m.d.sync += [failed.eq(0), self.inspect_engine.eq(position),
-                                 self.inspect_kind.eq(kind)]
-                    m.next = "INSPECT"
-            for index in range(ENGINE_COUNTERS):
-                self._counter(m, block + EngineRegister.BUSY + 8 * index,
-                              ENGINE_COUNTERS * position + index, answer, failed, high)
+            with m.Case(Register.CONTROL >> 2):
+                m.d.sync += failed.eq(0)
+                with m.If(write):
+                    m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error),
+                                 self.clear_error.eq(written[1] & ~self.running),
+                                 self.clear_counters.eq(written[2])]
+            with m.Case(Register.RECORD_COUNT >> 2):
+                m.d.sync += [failed.eq(0), answer.eq(self.record_count)]
+                m.d.comb += self.record_write.eq(write & ~self.running)
+            with m.Case(Register.CYCLE >> 2):
+                m.d.sync += [failed.eq(0), Cat(answer, high).eq(self.cycle)]
+            for index, register in enumerate(GLOBAL_COUNTERS):
+                with m.Case(register >> 2, (register >> 2) + 1):
+                    self._counter(m, Const(ENGINE_COUNTERS * len(self.engines) + index), address[2], answer, failed,
+                                  high)
 
-    def _links(self, m: Module, answer: Signal, failed: Signal, high: Signal) -> None:
+    def _engines(self, m: Module, address: Signal, answer: Signal, failed: Signal, high: Signal) -> None:
+        """Status blocks of the engines that exist."""
+        span_log2 = (regs.ENGINE_SPAN - 1).bit_length()
+        position = Signal.like(self.inspect_engine)
+        exists = Signal()
+        with m.Switch(address[span_log2:_PAGE_LOG2]):
+            for index, engine in enumerate(self.engines):
+                with m.Case(engine.value):
+                    m.d.comb += [exists.eq(1), position.eq(index)]
+
+        def of(name: str) -> Value:
+            return select([Value.cast(getattr(self, f"{name}_{e}")) for e in range(len(self.engines))], position)
+
+        status = EngineStatus(of("status"))
+        register = address[2:span_log2]
+        m.d.sync += self.inspect_engine.eq(position)
+        with m.If(exists), m.Switch(register):
+            for place, value in (
+                    (EngineRegister.STATE, Cat(status.runs, status.waits)),
+                    (EngineRegister.WAIT_COUNTER, Mux(status.waits, status.counter | 1 << 31, 0)),
+                    (EngineRegister.FIRST_BUSY, of("first_busy")), (EngineRegister.LAST_BUSY, of("last_busy"))):
+                with m.Case(place >> 2):
+                    m.d.sync += [failed.eq(0), answer.eq(value)]
+            for place, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
+                                (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
+                with m.Case(place >> 2):
+                    m.d.sync += [failed.eq(0), self.inspect_kind.eq(kind)]
+                    m.next = "INSPECT"
+            first = EngineRegister.BUSY >> 2
+            with m.Case(*range(first, first + 2 * ENGINE_COUNTERS)):
+                counter = Signal(range(ENGINE_COUNTERS))
+                m.d.comb += counter.eq((register >> 1) - (first >> 1))
+                self._counter(m, Cat(counter, position), register[0], answer, failed, high)
+
+    def _links(self, m: Module, address: Signal, answer: Signal, failed: Signal, high: Signal) -> None:
         """Words sent on each link."""
         first = ENGINE_COUNTERS * len(self.engines) + len(GLOBAL_COUNTERS)
         for port in range(self.parameters.ports):
-            self._counter(m, regs.LINK_WORDS + 8 * port, first + port, answer, failed, high)
+            with m.If(address[3:_PAGE_LOG2] == port):
+                self._counter(m, Const(first + port), address[2], answer, failed, high)
