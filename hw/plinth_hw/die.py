@@ -24,18 +24,20 @@ from plinth_hw.comm.router import Router
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine
 from plinth_hw.matrix.engine import MatrixEngine
+from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
 from plinth_hw.memory.crossbar import MemoryCrossbar
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.transfer import TransferEngine
 from plinth_hw.vector.engine import VectorEngine
 
-#: What runs the tasks of each kind.
-ENGINES = {Engine.MATRIX: MatrixEngine, Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine,
-           Engine.TRANSFER: TransferEngine}
+#: What runs matrix tasks, by machine.
+MATRIX_ENGINES = {SYSTOLIC: MatrixEngine, ROW_STATIONARY: RowStationaryEngine}
+#: What runs the tasks of other kinds.
+ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine}
 
 
 class Die(wiring.Component):
@@ -70,7 +72,8 @@ class Die(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters = self.parameters
-        engines: dict[Engine, Any] = {kind: ENGINES[kind](parameters) for kind in engine_order(parameters)}
+        makers = {Engine.MATRIX: MATRIX_ENGINES[parameters.machine], **ENGINES}
+        engines: dict[Engine, Any] = {kind: makers[kind](parameters) for kind in engine_order(parameters)}
         # Memory clients: whatever ports the engines have, after those of the scheduler.
         clients = [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
                    for kind, component in engines.items()

@@ -1,0 +1,216 @@
+"""Feature buffer: streams of rows of the map, loaded round by round into two halves.
+
+::
+
+    job -> widths of the map's part (SIZE, WORDS) -> ids: set, image, row -> spans -> RowLoad -> BankArray <- feeder
+                                                          columns of a stream      |
+                                                                               read port
+
+The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run words. It is read
+as one span if these are neighbours in memory, else a span a column. What lies outside the map is +0 and not read: a
+whole stream in one span. Streams follow each other in whole lines.
+
+Latency: 6 cycles from a job to its first request; a load counts as full 4 cycles after its last beat. Throughput: a
+beat a cycle, less one an id.
+"""
+
+from amaranth.hdl import Array, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
+from plinth_hw.memory.channel import RowLoad
+from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.scratchpad import BankArray, BankReadPort, VectorWriter
+
+#: Cycles from a beat of the load to where a read sees it.
+WRITE_CYCLES = 3
+
+
+class FeatureBuffer(wiring.Component):
+    """Two halves of streams, and their loader.
+
+    Parameters
+    ----------
+    sizes : Sizes
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.feature_job``
+        Loads, in order, into halves in turn.
+    full : Out(2)
+        Halves that are loaded and not yet released.
+    released : In(1)
+        Pulse: the half loaded first is not read any more.
+    port : Out(ReadPort)
+    read : In(BankReadPort)
+        Word a of half h lies in bank a mod B, line (h ``half_words`` + a) div B.
+    words : Out
+        Words loaded in this cycle.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        self.lines = 2 * sizes.half_words // sizes.lanes
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feature_job)),
+            "full": Out(range(3)), "released": In(1), "port": Out(ReadPort(sizes.parameters)),
+            "read": In(BankReadPort(sizes.lanes, self.lines)),
+            "words": Out(sizes.parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        bits = sizes.stream_bits
+        record = data.StructLayout({"half": unsigned(1), "pitch": unsigned(bits), "run": unsigned(bits),
+                                    "ids": unsigned(COUNT_BITS)})
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, bits, clipped=True)
+        m.submodules.records = records = SyncFIFO(width=record.size, depth=2)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
+        self._walk(m, load, data.View(record, records.w_data), records)
+        self._write(m, load, data.View(record, records.r_data), records)
+        return m
+
+    def _walk(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO) -> None:
+        """Jobs to spans."""
+        sizes = self.sizes
+        bits = sizes.stream_bits
+        job = Signal(sizes.feature_job)
+        taken = Signal()
+        task = copied(m, self.task, "x_image x_row x_column x_set images sets ids id_rows stream_columns stream_lines "
+                                    "tap_channels window_run map_rows map_columns", taken)
+        free = Signal(range(3), init=2)
+        half = Signal()
+        m.d.comb += taken.eq(self.job.valid & self.job.ready)
+        m.d.sync += free.eq(free + self.released - taken)
+
+        # Words of a run, and of a stream: all, those before the map, those before the map's end.
+        run = Signal(bits)
+        columns = Array(Signal(COUNT_BITS, name=f"columns_{name}") for name in ("all", "low", "high"))
+        words = Array(Signal(bits, name=f"words_{name}") for name in ("all", "low", "high"))
+        which = Signal(range(3))
+        merged = Signal()
+        rest = Signal(COLUMN_SHAPE)
+        m.d.comb += [rest.eq(task.map_columns - job.column),
+                     record.half.eq(half), record.run.eq(run), record.ids.eq(task.ids),
+                     record.pitch.eq(task.stream_lines << sizes.feed_bits)]
+
+        # Where the walk is: address of the set, image, row and column; what is left.
+        address = unsigned(sizes.address_bits)
+        at = Signal(data.StructLayout(dict.fromkeys(("set", "image", "row", "column"), address)), name="at")
+        left = Signal(data.StructLayout({"sets": 8, "images": COUNT_BITS, "rows": COUNT_BITS}), name="left")
+        channels = Signal(CHANNEL_BITS)
+        row = Signal(ROW_SHAPE)
+        column = Signal(COUNT_BITS)
+        whole, absent = Signal(), Signal()
+        span = load.i.payload
+        inside = Signal()
+        m.d.comb += [
+            inside.eq((column >= columns[1]) & (column < columns[2])),
+            span.address.eq(at.column), span.last.eq(whole | (column == task.stream_columns - 1)),
+            span.columns.eq(Mux(whole, words[0], run)),
+            span.low.eq(Mux(whole, words[1], 0)),
+            span.high.eq(Mux(whole, words[2], Mux(channels < task.tap_channels, channels, run)) - 1),
+            span.any.eq(~absent & (whole | inside)),
+        ]
+        following = Signal(address)
+        m.d.comb += following.eq(at.row + task.x_row)
+        with m.FSM():
+            with m.State("JOB"):
+                m.d.comb += self.job.ready.eq(free != 0)
+                m.d.sync += [job.eq(self.job.payload), which.eq(0)]
+                with m.If(taken):
+                    m.next = "SIZE"
+            with m.State("SIZE"):
+                m.d.sync += [
+                    run.eq(Mux(task.tap_channels == 1, task.window_run, task.tap_channels)),
+                    columns[0].eq(task.stream_columns),
+                    columns[1].eq(_clamped(-job.column, task.stream_columns)),
+                    columns[2].eq(_clamped(rest, task.stream_columns)),
+                    at.set.eq(job.address), at.image.eq(job.address), at.row.eq(job.address),
+                    left.sets.eq(task.sets), left.images.eq(task.images), left.rows.eq(task.id_rows),
+                    channels.eq(job.channels), row.eq(job.row),
+                ]
+                m.next = "WORDS"
+            with m.State("WORDS"):
+                m.d.sync += [words[which].eq(columns[which][:bits] * run), which.eq(which + 1),
+                             merged.eq(task.x_column == run)]
+                with m.If((which == 2) & records.w_rdy):
+                    m.d.comb += records.w_en.eq(1)
+                    m.d.sync += half.eq(~half)
+                    m.next = "ROW"
+            with m.State("ROW"):
+                outside = Signal()
+                m.d.comb += outside.eq((row < 0) | (row >= task.map_rows) | (channels == 0)
+                                       | (columns[2] <= columns[1]))
+                m.d.sync += [absent.eq(outside), whole.eq(outside | (merged & (channels >= task.tap_channels))),
+                             at.column.eq(at.row), column.eq(0)]
+                m.next = "SPANS"
+            with m.State("SPANS"):
+                m.d.comb += load.i.valid.eq(1)
+                with m.If(load.i.ready):
+                    m.d.sync += [at.column.eq(at.column + task.x_column), column.eq(column + 1)]
+                with m.If(load.i.ready & span.last):
+                    m.d.sync += [at.row.eq(following), left.rows.eq(left.rows - 1), row.eq(row + 1)]
+                    m.next = "ROW"
+                    with m.If(left.rows == 1):
+                        m.d.sync += [at.row.eq(at.image + task.x_image), at.image.eq(at.image + task.x_image),
+                                     left.rows.eq(task.id_rows), left.images.eq(left.images - 1), row.eq(job.row)]
+                        with m.If(left.images == 1):
+                            m.d.sync += [
+                                at.row.eq(at.set + task.x_set), at.image.eq(at.set + task.x_set),
+                                at.set.eq(at.set + task.x_set), left.images.eq(task.images),
+                                left.sets.eq(left.sets - 1),
+                                channels.eq(Mux(channels > task.tap_channels, channels - task.tap_channels, 0)),
+                            ]
+                            with m.If(left.sets == 1):
+                                m.next = "JOB"
+
+    def _write(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO) -> None:
+        """Beats into the banks."""
+        sizes = self.sizes
+        bits, lane_bits = sizes.stream_bits, sizes.lane_bits
+        m.submodules.banks = banks = BankArray(sizes.lanes, self.lines)
+        m.submodules.writer = writer = VectorWriter(sizes.lanes, self.lines)
+        wiring.connect(m, wiring.flipped(self.read), banks.read)
+        wiring.connect(m, writer.o, banks.write)
+        # Place of the id's and the span's first word, and of lane 0.
+        first, place, lane_0 = Signal(bits), Signal(bits), Signal(bits)
+        ids = Signal(COUNT_BITS)
+        active, ends = Signal(), Signal()
+        beat, taken = load.o.payload, Signal()
+        write = writer.i
+        m.d.comb += [load.o.ready.eq(active), taken.eq(active & load.o.valid),
+                     ends.eq(taken & beat.last & (ids == 1)), records.r_en.eq(ends),
+                     write.capacity.eq(1), write.along_rows.eq(0)]
+        with m.If(~active):
+            m.d.sync += [active.eq(records.r_rdy), ids.eq(record.ids), first.eq(Mux(record.half, sizes.half_words, 0)),
+                         place.eq(Mux(record.half, sizes.half_words, 0))]
+        with m.Elif(taken & beat.last):
+            m.d.sync += [first.eq(first + record.pitch), place.eq(first + record.pitch), ids.eq(ids - 1),
+                         active.eq(ids != 1)]
+        with m.Elif(taken & beat.row_last):
+            m.d.sync += place.eq(place + record.run)
+        m.d.comb += lane_0.eq(place + beat.column)
+        m.d.sync += [
+            write.enable.eq(taken), write.line.eq(lane_0[lane_bits:]), write.skew.eq(lane_0[:lane_bits]),
+            write.column_low.eq(lane_0[:lane_bits]), write.mask.eq(beat.mask),
+            *(write.data[lane].eq(Mux(beat.real[lane], beat.data[lane], 0)) for lane in range(sizes.lanes)),
+        ]
+        loaded = ends
+        for cycle in range(WRITE_CYCLES):
+            later = Signal(name=f"loaded_{cycle}")
+            m.d.sync += later.eq(loaded)
+            loaded = later
+        m.d.sync += self.full.eq(self.full + loaded - self.released)
+        m.d.comb += self.words.eq(Mux(taken, beat.words, 0))
+
+
+def _clamped(value: object, most: object) -> object:
+    """A signed value, at least 0 and at most ``most``."""
+    return Mux(value < 0, 0, Mux(value > most, most, value))  # type: ignore[operator]

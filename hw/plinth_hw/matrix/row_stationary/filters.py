@@ -1,0 +1,309 @@
+"""Filter loader: filters of one array row after another, into a ring of their own and from there onto the filter bus.
+
+::
+
+    job -> groups -> array rows (set, r) -> spans: s, c, f -> RowLoad -> VectorMemory -> lines of F words -> filter bus
+                                                                 |        (a ring)
+                                                             read port
+
+In the ring the filters of an array row are a matrix of taps t (rows) and filters f (columns). Neighbours in memory are
+filters (``w_filter`` = 1: a span a tap), channels (``w_channel`` = 1: a span a kernel column and filter), or neither
+(spans of a word); the vector memory takes rows and columns alike and is read by rows, so the second case is a
+transpose. Taps that the filter does not have are +0 and not read.
+
+A row's lines go out when its PEs have a free half. Latency: 4 cycles from a job to its first request, 6 from the last
+beat of a row to its first line on the bus. Throughput: a beat a cycle in and a line a cycle out, less two of either a
+row. Loads run ahead as far as the ring has room.
+"""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import bits_for
+
+from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
+from plinth_hw.memory.channel import RowLoad
+from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.scratchpad import VectorMemory, line_bits
+
+#: Array rows in the ring, at most.
+ROWS = 8
+
+
+class FilterLoader(wiring.Component):
+    """Loads filters.
+
+    Parameters
+    ----------
+    sizes : Sizes
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.filter_job``
+    port : Out(ReadPort)
+    filters, loaded, released
+        ``filters``, ``filters_loaded`` and ``filters_released`` of
+        :class:`~plinth_hw.matrix.row_stationary.array.RowArray`, from the other side.
+    words : Out
+        Words loaded in this cycle.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        self.lines = 2 * sizes.array.filter_lines
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.filter_job)),
+            "port": Out(ReadPort(sizes.parameters)), "filters": Out(sizes.array.filter_write),
+            "loaded": Out(sizes.array.rows), "released": In(sizes.array.rows),
+            "words": Out(sizes.parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        count = unsigned(bits_for(self.lines))
+        #: An array row in the ring: base, lines of the ring that it takes (with those left out at the end of the
+        #: ring), taps, filters and lines of a tap, steps of t and f from span to span, ``across``: spans are columns
+        #: of the matrix; last row of its pass.
+        row = data.StructLayout({
+            "base": unsigned(line_bits(self.lines)), "takes": count, "taps": unsigned(sizes.tap_bits),
+            "filters": unsigned(sizes.filter_bits), "chunk": unsigned(sizes.tap_bits), "across": unsigned(1),
+            "tap_lines": unsigned(bits_for(-(-sizes.parameters.sums // sizes.feed))), "last": unsigned(1)})
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True)
+        m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines)
+        m.submodules.written = written = SyncFIFO(width=row.size, depth=ROWS)
+        m.submodules.drained = drained = SyncFIFO(width=row.size, depth=ROWS)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
+        # Rows and lines of the ring that are free.
+        taken, freed = Signal(count), Signal(count)
+        rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)
+        m.d.sync += [free.eq(free - taken + freed), rows.eq(rows - (taken != 0) + (freed != 0))]
+        self._walk(m, load, data.View(row, written.w_data), written, Mux(rows == 0, 0, free), taken)
+        complete = self._write(m, load, memory, data.View(row, written.r_data), written)
+        m.d.comb += [drained.w_data.eq(written.r_data), drained.w_en.eq(complete)]
+        self._drain(m, memory, data.View(row, drained.r_data), drained, freed)
+        return m
+
+    def _walk(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO, free: Value,
+              taken: Signal) -> None:
+        """Jobs to spans."""
+        sizes = self.sizes
+        job, accepted = Signal(sizes.filter_job), Signal()
+        task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
+                                    "tap_columns set_rows sets", accepted)
+        m.d.comb += accepted.eq(self.job.valid & self.job.ready)
+        address = unsigned(sizes.address_bits)
+        at = Signal(data.StructLayout(dict.fromkeys(("group", "set", "row", "s", "c", "f"), address)), name="at")
+        left = Signal(data.StructLayout({"groups": GROUP_BITS, "filters": COUNT_BITS, "channels": CHANNEL_BITS,
+                                         "rows": COUNT_BITS}), name="left")
+        set_, r, s, c, f = (Signal(8, name=name) for name in ("set", "r", "s", "c", "f"))
+
+        # What is the same for all spans of a group.
+        straight = Signal()
+        chunk, spans_f, filters = (Signal(8, name=name) for name in ("chunk", "spans_f", "filters"))
+        taps = Signal(sizes.tap_bits)
+        size = Signal(range(self.lines + 1))
+        place = Signal(line_bits(self.lines))
+        wraps, empty = Signal(), Signal()
+        m.d.comb += [
+            empty.eq(free == self.lines), wraps.eq(place + size > self.lines),
+            record.base.eq(Mux(wraps | empty, 0, place)),
+            record.takes.eq(size + Mux(wraps & ~empty, self.lines - place, 0)),
+            record.taps.eq(taps), record.filters.eq(filters), record.chunk.eq(chunk), record.across.eq(~straight),
+            record.tap_lines.eq((task.filter_step + sizes.feed - 1) >> sizes.feed_bits),
+            record.last.eq((set_ == task.sets - 1) & (r == task.set_rows - 1)),
+        ]
+
+        span, there, rest = load.i.payload, Signal(), Signal(CHANNEL_BITS)
+        s_last, c_last, f_last, r_last = (Signal(name=name) for name in ("s_last", "c_last", "f_last", "r_last"))
+        m.d.comb += [
+            there.eq((left.rows != 0) & (s < job.columns) & (c < left.channels)),
+            rest.eq(left.channels - c),
+            span.address.eq(at.f), span.any.eq(there), span.low.eq(0),
+            span.columns.eq(Mux(straight, filters, chunk)),
+            span.high.eq(Mux(straight, filters, Mux(rest < chunk, rest, chunk)) - 1),
+            s_last.eq(s == task.tap_columns - 1), c_last.eq(c + chunk >= task.tap_channels),
+            f_last.eq(f == spans_f - 1), r_last.eq(r == task.set_rows - 1),
+            span.last.eq(s_last & c_last & f_last),
+        ]
+        with m.FSM():
+            with m.State("JOB"):
+                m.d.comb += self.job.ready.eq(1)
+                payload = self.job.payload
+                m.d.sync += [job.eq(payload), at.group.eq(payload.address), left.groups.eq(payload.groups),
+                             left.filters.eq(payload.filters)]
+                with m.If(accepted):
+                    m.next = "GROUP"
+            with m.State("GROUP"):
+                m.d.sync += [
+                    straight.eq(task.w_filter == 1),
+                    filters.eq(Mux(left.filters < task.filter_step, left.filters, task.filter_step)),
+                    taps.eq(task.tap_columns * task.tap_channels),
+                    chunk.eq(Mux((task.w_channel == 1) & (task.w_filter != 1), task.tap_channels, 1)),
+                    at.set.eq(at.group), at.row.eq(at.group), left.channels.eq(job.channels), left.rows.eq(job.rows),
+                    set_.eq(0), r.eq(0),
+                ]
+                m.next = "SIZE"
+            with m.State("SIZE"):
+                # Columns of B filters, of a line a tap each.
+                most = -(-sizes.parameters.sums // sizes.lanes)
+                m.d.sync += [
+                    spans_f.eq(Mux(straight, 1, filters)),
+                    size.eq(taps * sum((task.filter_step > number * sizes.lanes for number in range(1, most)), 1)),
+                ]
+                m.next = "ROW"
+            with m.State("ROW"):
+                m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), s.eq(0), c.eq(0), f.eq(0)]
+                with m.If(record.takes <= free):
+                    m.d.comb += [records.w_en.eq(1), taken.eq(record.takes)]
+                    m.d.sync += place.eq(record.base + size)
+                    m.next = "SPANS"
+            with m.State("SPANS"):
+                m.d.comb += load.i.valid.eq(1)
+                following = {name: Signal(address, name=f"following_{name}") for name in ("c", "s", "row", "set")}
+                m.d.comb += [
+                    following["c"].eq(at.c + task.w_channel),
+                    following["s"].eq(at.s + task.w_column),
+                    following["row"].eq(at.row + task.w_row),
+                    following["set"].eq(at.set + task.w_set),
+                ]
+                with m.If(load.i.ready):
+                    m.d.sync += [at.f.eq(at.f + task.w_filter), f.eq(f + 1)]
+                    with m.If(f_last):
+                        m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), f.eq(0), c.eq(c + chunk)]
+                    with m.If(f_last & c_last):
+                        m.d.sync += [at.s.eq(following["s"]), at.c.eq(following["s"]), at.f.eq(following["s"]),
+                                     c.eq(0), s.eq(s + 1)]
+                    with m.If(span.last):
+                        m.d.sync += [at.row.eq(following["row"]), r.eq(r + 1),
+                                     left.rows.eq(Mux(left.rows == 0, 0, left.rows - 1))]
+                        m.next = "ROW"
+                        with m.If(r_last):
+                            m.d.sync += [
+                                at.set.eq(following["set"]), at.row.eq(following["set"]), r.eq(0), set_.eq(set_ + 1),
+                                left.rows.eq(job.rows),
+                                left.channels.eq(Mux(left.channels > task.tap_channels,
+                                                     left.channels - task.tap_channels, 0)),
+                            ]
+                        with m.If(record.last):
+                            m.d.sync += [at.group.eq(at.group + task.w_group), left.groups.eq(left.groups - 1),
+                                         left.filters.eq(left.filters - task.filter_step)]
+                            m.next = "GROUP"
+                            with m.If(left.groups == 1):
+                                m.next = "JOB"
+
+    def _write(self, m: Module, load: RowLoad, memory: VectorMemory, record: data.View, records: SyncFIFO) -> Signal:
+        """Beats into the ring; returns when a row is complete."""
+        sizes = self.sizes
+        lane_bits = sizes.lane_bits
+        beat = Signal(load.o.payload.shape(), name="beat")
+        valid = Signal()
+        m.d.comb += load.o.ready.eq(1)
+        m.d.sync += [valid.eq(load.o.valid), beat.eq(load.o.payload)]
+        # Tap and filter of the span; line of its column of B filters; lane 0 of the beat, and its line.
+        tap, filter_ = Signal(sizes.tap_bits), Signal(sizes.filter_bits)
+        column_line = Signal(line_bits(self.lines))
+        row_line = Signal(line_bits(self.lines))
+        first = Signal()
+        write = memory.write
+        column = beat.column
+        low = column[:lane_bits]
+        m.d.comb += [
+            first.eq(column <= 0),
+            write.enable.eq(valid), write.mask.eq(beat.mask), write.capacity.eq(record.taps),
+            write.along_rows.eq(record.across),
+            *(write.data[lane].eq(Mux(beat.real[lane], beat.data[lane], 0)) for lane in range(sizes.lanes)),
+        ]
+        with m.If(record.across):
+            m.d.comb += [write.line.eq(record.base + column_line + tap + column),
+                         write.column_low.eq(filter_[:lane_bits]),
+                         write.skew.eq(tap[:lane_bits] + low + filter_[:lane_bits])]
+        with m.Else():
+            m.d.comb += [write.line.eq(Mux(first, record.base + tap - Mux(column < 0, record.taps, 0), row_line)),
+                         write.column_low.eq(low), write.skew.eq(tap[:lane_bits] + low)]
+        with m.If(valid):
+            m.d.sync += row_line.eq(write.line + record.taps)
+            with m.If(beat.row_last):
+                with m.If(~record.across):
+                    m.d.sync += tap.eq(tap + 1)
+                with m.Elif(filter_ == record.filters - 1):
+                    m.d.sync += [filter_.eq(0), column_line.eq(0), tap.eq(tap + record.chunk)]
+                with m.Else():
+                    m.d.sync += filter_.eq(filter_ + 1)
+                    with m.If(filter_[:lane_bits] == sizes.lanes - 1):
+                        m.d.sync += column_line.eq(column_line + record.taps)
+            with m.If(beat.last):
+                m.d.sync += [tap.eq(0), filter_.eq(0), column_line.eq(0)]
+        complete = Signal()
+        m.d.comb += [complete.eq(valid & beat.last), records.r_en.eq(complete)]
+        m.d.comb += self.words.eq(Mux(load.o.valid, load.o.payload.words, 0))
+        return complete
+
+    def _drain(self, m: Module, memory: VectorMemory, record: data.View, records: SyncFIFO, freed: Signal) -> None:
+        """The ring onto the bus. Rows without filters take part in a pass: they get their pulse after the last row
+        that has some."""
+        sizes = self.sizes
+        shape = sizes.array
+        row, half = Signal(range(shape.rows)), Signal()
+        idle = Signal()
+        free = Array(Signal(range(3), init=2, name=f"free_{number}") for number in range(shape.rows))
+        begins, ends, reads = Signal(), Signal(), Signal()
+        tap, line = Signal(sizes.tap_bits), Signal.like(record.tap_lines)
+        address = Signal(range(shape.filter_lines))
+        # Of the line's first filter.
+        filter_, column_line = Signal(sizes.filter_bits), Signal(line_bits(self.lines))
+        lane_bits = sizes.lane_bits
+        read = memory.read
+        line_last, last = Signal(), Signal()
+        m.d.comb += [line_last.eq(line == record.tap_lines - 1), last.eq(line_last & (tap == record.taps - 1))]
+        for number, count in enumerate(free):
+            m.d.sync += count.eq(count + self.released[number] - (begins & (row == number)))
+        with m.FSM():
+            with m.State("ROW"):
+                m.d.sync += [tap.eq(0), line.eq(0), address.eq(0), filter_.eq(0), column_line.eq(0)]
+                with m.If((idle | records.r_rdy) & (free[row] != 0)):
+                    m.d.comb += begins.eq(1)
+                    with m.If(idle):
+                        m.d.comb += ends.eq(1)
+                    with m.Else():
+                        m.next = "LINES"
+            with m.State("LINES"):
+                m.d.comb += reads.eq(1)
+                m.d.sync += [line.eq(line + 1), address.eq(address + 1), filter_.eq(filter_ + sizes.feed)]
+                if sizes.parameters.sums > sizes.lanes:
+                    with m.If(filter_[:lane_bits] == sizes.lanes - sizes.feed):
+                        m.d.sync += column_line.eq(column_line + record.taps)
+                with m.If(line_last):
+                    m.d.sync += [line.eq(0), tap.eq(tap + 1), filter_.eq(0), column_line.eq(0)]
+                with m.If(last):
+                    m.d.comb += [ends.eq(1), records.r_en.eq(1), freed.eq(record.takes)]
+                    m.next = "ROW"
+        with m.If(ends):
+            m.d.sync += [row.eq(row + 1), idle.eq(idle | record.last)]
+            with m.If(row == shape.rows - 1):
+                m.d.sync += [row.eq(0), half.eq(~half), idle.eq(0)]
+
+        m.d.sync += [
+            read.enable.eq(reads), read.line.eq(record.base + column_line + tap),
+            read.skew.eq(tap[:lane_bits] + filter_[:lane_bits]), read.column_low.eq(filter_[:lane_bits]),
+            read.capacity.eq(record.taps),
+        ]
+        m.d.comb += read.along_rows.eq(0)
+        place = Cat(reads, ends, row, half, address)
+        for cycle in range(1 + memory.read_latency):
+            later = Signal(len(place), name=f"place_{cycle}")
+            m.d.sync += later.eq(place)
+            place = later
+        valid, ended = Signal(), Signal()
+        which = Signal(range(shape.rows))
+        write = Signal(shape.filter_write)
+        m.d.comb += [
+            Cat(valid, ended, which, write.half, write.address).eq(place),
+            write.valid.eq(valid), write.row.eq(which),
+            *(write.words[word].eq(read.data[word]) for word in range(sizes.feed)),
+            self.filters.eq(write), self.loaded.eq(Mux(ended, 1 << which, 0)),
+        ]

@@ -1,0 +1,156 @@
+"""Jobs that the sequencer of the row-stationary engine hands out, and sizes that follow from a die's parameters.
+
+A *round* is a load of the feature buffer: one block of channels, fold of kernel rows and segment of kernel columns,
+for one *batch* of filters: ``filter_groups`` groups of ``filter_step``, or what is left of them. Each group of a round
+is a pass of the array. Jobs say what changes from round to round; what does not is read from the task's fields, which
+are stable while jobs are offered, and copied when a job is taken.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data
+from amaranth.utils import bits_for
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.row_stationary.interface import ArrayShape
+
+#: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
+COUNT_BITS, CHANNEL_BITS = 16, 24
+ROW_SHAPE, COLUMN_SHAPE = signed(COUNT_BITS + 3), signed(CHANNEL_BITS + 3)
+#: Width of a number of filter groups.
+GROUP_BITS = 8
+
+
+class Sizes:
+    """What blocks of the engine need of the parameters.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        Of a row-stationary die.
+
+    Attributes
+    ----------
+    array : ArrayShape
+    lanes : int
+        Words of a beat, B.
+    feed : int
+        Words of a line, F.
+    half_words : int
+        Words of a half of the feature buffer.
+    bank_words : int
+        Words of a region of a bank of the sum buffer.
+
+    Raises
+    ------
+    ValueError
+        As :class:`~plinth_hw.matrix.row_stationary.interface.ArrayShape` does; or if a beat, half or region is not
+        whole lines, or half the filters of a PE are less than a beat of lines.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        self.array = ArrayShape(
+            multiply_format=parameters.multiply_format, accumulate_format=parameters.accumulate_format,
+            rows=parameters.rows, columns=parameters.columns, filter_words=parameters.filter_words,
+            feature_words=parameters.feature_words, sums=parameters.sums, feed_words=parameters.feed_words)
+        self.lanes = parameters.beat_words
+        self.feed = parameters.feed_words
+        self.half_words = parameters.operand_buffer_words
+        self.bank_words = parameters.bank_words
+        if self.lanes % self.feed:
+            raise ValueError(f"beat_words = {self.lanes} must be a multiple of feed_words = {self.feed}")
+        if self.half_words % self.lanes:
+            raise ValueError(f"operand_buffer_words = {self.half_words} must be a multiple of "
+                             f"beat_words = {self.lanes}")
+        if self.bank_words % self.feed:
+            raise ValueError(f"half a bank of sums, {self.bank_words} words, must be a multiple of "
+                             f"feed_words = {self.feed}")
+        if 2 * self.array.filter_lines < self.lanes:
+            raise ValueError(f"filter_words = {parameters.filter_words} must have at least half as many lines of "
+                             f"{self.feed} words as a beat has words, {self.lanes}")
+
+    @property
+    def address_bits(self) -> int:
+        return self.parameters.address_bits
+
+    @property
+    def lane_bits(self) -> int:
+        """Width of a lane of a beat."""
+        return (self.lanes - 1).bit_length()
+
+    @property
+    def feed_bits(self) -> int:
+        """Width of a word of a line."""
+        return (self.feed - 1).bit_length()
+
+    @property
+    def stream_bits(self) -> int:
+        """Width of a number of words in the feature buffer."""
+        return bits_for(2 * self.half_words)
+
+    @property
+    def filter_bits(self) -> int:
+        """Width of a number of filters of a group."""
+        return bits_for(self.parameters.sums)
+
+    @property
+    def tap_bits(self) -> int:
+        """Width of a number of taps; a tap takes at least a line."""
+        return bits_for(self.array.filter_lines)
+
+    @property
+    def sum_bits(self) -> int:
+        """Width of a word's place in a bank of the sum buffer."""
+        return bits_for(2 * self.bank_words - 1)
+
+    @property
+    def feature_job(self) -> data.StructLayout:
+        """A round: address of the first word, which may lie outside the map; channels from there to the last;
+        row and column of the map of the first stream's first column."""
+        return data.StructLayout({"address": unsigned(self.address_bits), "channels": unsigned(CHANNEL_BITS),
+                                  "row": ROW_SHAPE, "column": COLUMN_SHAPE})
+
+    @property
+    def feed_job(self) -> data.StructLayout:
+        """A round of ``groups`` passes; ``first`` of its task."""
+        return data.StructLayout({"groups": unsigned(GROUP_BITS), "first": unsigned(1)})
+
+    @property
+    def filter_job(self) -> data.StructLayout:
+        """A round: address of its first filter's first word; channels, kernel rows, kernel columns and filters from
+        there to the last ones; and groups."""
+        return data.StructLayout({
+            "address": unsigned(self.address_bits), "channels": unsigned(CHANNEL_BITS), "rows": unsigned(COUNT_BITS),
+            "columns": unsigned(COUNT_BITS), "filters": unsigned(COUNT_BITS), "groups": unsigned(GROUP_BITS)})
+
+    @property
+    def sum_job(self) -> data.StructLayout:
+        """A round: groups, whether it is the first or the final one of its batch, and which region it uses."""
+        return data.StructLayout({"groups": unsigned(GROUP_BITS), "first": unsigned(1), "final": unsigned(1),
+                                  "region": unsigned(1)})
+
+    @property
+    def move_job(self) -> data.StructLayout:
+        """Sums of a batch between memory and a region: address of the first one, filters from there to the last,
+        groups; whether it is the task's last batch. With ``error`` there is nothing to move, the task is only to be
+        reported."""
+        return data.StructLayout({
+            "address": unsigned(self.address_bits), "filters": unsigned(COUNT_BITS), "groups": unsigned(GROUP_BITS),
+            "region": unsigned(1), "task_last": unsigned(1), "error": ErrorCode})
+
+
+def copied(m: Module, task: Any, names: str, when: Value) -> data.View:
+    """Registers for some fields of a task, copied when ``when`` is set."""
+    fields = {name: task[name].shape() for name in names.split()}
+    copy = Signal(data.StructLayout(fields), name="task")
+    with m.If(when):
+        m.d.sync += [copy[name].eq(task[name]) for name in fields]
+    return copy
+
+
+def least(a: Value, b: Value) -> Value:
+    """The lesser of two."""
+    return Mux(a < b, a, b)

@@ -1,0 +1,273 @@
+"""Sums between memory and the sum buffer: preload of tasks that accumulate, and store.
+
+::
+
+    preload:  batch -> region free? -> SumSpans -> RowLoad -> lines of F words -> banks -> opened
+    store:    batch -> SumSpans (a step at a time, as results come) -> RowStore -> lines of F words <- banks
+                                                                          |
+                                                                       responses -> end of task
+
+A beat is a span of filters of one window and array column, or a part of it, and takes a cycle for each line of F words
+in which it has some. The store has the end of a task reported when memory has answered all of it, and only then begins
+the next task's.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
+from plinth_hw.matrix.row_stationary.jobs import Sizes
+from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
+from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
+from plinth_hw.memory.channel import RowLoad, RowStore
+from plinth_hw.memory.port import ReadPort, WritePort
+
+#: Regions of the sum buffer.
+REGIONS = 2
+#: Spans whose data are still to come.
+SPANS = 32
+#: Beats fetched ahead of the port.
+FETCHES = 8
+#: Stored batches whose answers may be missing.
+UNANSWERED = 7
+
+
+class LinesOfBeat(wiring.Component):
+    """Cuts beats of spans into lines of F words of a bank.
+
+    Members
+    -------
+    i : In stream of ``{place, column, mask, last}``
+        Place of the span in the buffer, span's word (signed) in lane 0, and lanes that count.
+    o : Out stream of ``{place, mask, number, beat_last, last}``
+        Places of words ``number`` F to ``number`` F + F - 1 of the beat, of those that have some.
+    """
+
+    def __init__(self, sizes: Sizes, column_shape: Any):
+        self.sizes = sizes
+        place = place_layout(sizes)
+        self.numbers = sizes.lanes // sizes.feed
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({
+                "place": place, "column": column_shape, "mask": sizes.lanes, "last": 1}))),
+            "o": Out(stream.Signature(data.StructLayout({
+                "place": place, "mask": sizes.feed, "number": range(max(2, self.numbers)), "beat_last": 1,
+                "last": 1}))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes, numbers = self.sizes, self.numbers
+        beat = Signal.like(self.i.payload)
+        pending, rest = Signal(numbers), Signal(numbers)
+        o = self.o.payload
+        for number in reversed(range(numbers)):
+            with m.If(pending[number]):
+                m.d.comb += o.number.eq(number)
+        m.d.comb += [
+            rest.eq(pending & (pending - 1)[:numbers]),
+            self.o.valid.eq(pending != 0), o.beat_last.eq(rest == 0), o.last.eq(beat.last & o.beat_last),
+            o.mask.eq(beat.mask.word_select(o.number, sizes.feed)),
+            o.place.column.eq(beat.place.column),
+            o.place.word.eq(beat.place.word + beat.column + (o.number << sizes.feed_bits)),
+            self.i.ready.eq((pending == 0) | (self.o.ready & o.beat_last)),
+        ]
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += pending.eq(rest)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += beat.eq(self.i.payload)
+            for number in range(numbers):
+                m.d.sync += pending[number].eq(self.i.payload.mask[number * sizes.feed:(number + 1) * sizes.feed] != 0)
+        return m
+
+
+class Preload(wiring.Component):
+    """Opens regions for batches, with C in them if the task accumulates.
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.move_job``
+        Batches.
+    port : Out(ReadPort)
+    line_write
+        As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
+    freed : In(1)
+        Pulse: the region in use for longest is not used any more. ``opened`` Out(1), pulse: the next batch has its.
+    blocked : Out(1)
+        A batch waits for a region.
+    words : Out
+        Words loaded in this cycle.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)),
+            "port": Out(ReadPort(sizes.parameters)), "line_write": Out(stream.Signature(line_layout(sizes))),
+            "freed": In(1), "opened": Out(1), "blocked": Out(1),
+            "words": Out(sizes.parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        m.submodules.spans = spans = SumSpans(sizes)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, sizes.filter_bits, row_depth=SPANS)
+        m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
+        m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
+        free = Signal(range(REGIONS + 1), init=REGIONS)
+        loading, opens = Signal(), Signal()
+        take = Signal()
+        m.d.comb += [
+            take.eq(self.job.valid & (free != 0) & ~loading),
+            self.job.ready.eq((free != 0) & ~loading & (~self.task.accumulate | spans.job.ready)),
+            self.blocked.eq(self.job.valid & (free == 0)),
+            spans.task.eq(self.task), spans.job.payload.eq(self.job.payload),
+            spans.job.valid.eq(take & self.task.accumulate), spans.allowed.eq(1),
+            opens.eq(take & ~self.task.accumulate), self.opened.eq(opens | (lines.o.valid & lines.o.ready
+                                                                            & lines.o.payload.last)),
+        ]
+        m.d.sync += free.eq(free + self.freed - (self.job.valid & self.job.ready))
+        with m.If(spans.job.valid & spans.job.ready):
+            m.d.sync += loading.eq(1)
+        with m.Elif(self.opened):
+            m.d.sync += loading.eq(0)
+
+        beat = load.o.payload
+        kept = Signal(beat["data"].shape())
+        joined = Signal()
+        m.d.comb += [
+            joined.eq(load.i.ready & places.w_rdy),
+            load.i.payload.eq(spans.o.payload.span), load.i.valid.eq(spans.o.valid & places.w_rdy),
+            places.w_data.eq(spans.o.payload.place), places.w_en.eq(spans.o.valid & load.i.ready),
+            spans.o.ready.eq(joined),
+            lines.i.valid.eq(load.o.valid), load.o.ready.eq(lines.i.ready),
+            lines.i.payload.place.eq(places.r_data), lines.i.payload.column.eq(beat.column),
+            lines.i.payload.mask.eq(beat.mask), lines.i.payload.last.eq(beat.last),
+            places.r_en.eq(load.o.valid & load.o.ready & beat.row_last),
+            self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
+            self.line_write.valid.eq(lines.o.valid), lines.o.ready.eq(self.line_write.ready),
+            self.line_write.payload.place.eq(lines.o.payload.place),
+            self.line_write.payload.mask.eq(lines.o.payload.mask),
+            self.line_write.payload.words.as_value().eq(
+                kept.as_value().word_select(lines.o.payload.number, 32 * sizes.feed)),
+        ]
+        with m.If(lines.i.valid & lines.i.ready):
+            m.d.sync += kept.eq(beat["data"])
+        return m
+
+
+class Store(wiring.Component):
+    """Stores batches.
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.move_job``
+        Batches, or errors to report.
+    final : In(1)
+        Pulse: results of a step are in the buffer.
+    line_read, line
+        As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
+    freed : Out(1)
+        Pulse: all sums of a batch were read.
+    port : Out(WritePort)
+    ended : Out stream of ErrorCode
+        A task has ended; all its stores are answered.
+    words : Out
+        Words stored in this cycle.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
+            "line_read": Out(stream.Signature(place_layout(sizes))),
+            "line": In(data.ArrayLayout(32, sizes.feed)),
+            "freed": Out(1), "port": Out(WritePort(sizes.parameters)), "ended": Out(stream.Signature(ErrorCode)),
+            "words": Out(sizes.parameters.beat_words.bit_length()),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        m.submodules.spans = spans = SumSpans(sizes)
+        m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES)
+        m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
+        m.submodules.lines = lines = LinesOfBeat(sizes, store.fetch.payload.shape()["column"].shape)
+        m.submodules.fetched = fetched = SyncFIFO(width=32 * sizes.lanes, depth=FETCHES)
+        wiring.connect(m, wiring.flipped(self.port), store.port)
+        # Steps whose results are there.
+        steps = Signal(sizes.sum_bits + 1)
+        m.d.sync += steps.eq(steps + self.final - spans.begins)
+        fetch = store.fetch.payload
+        m.d.comb += [
+            spans.task.eq(self.task), spans.job.payload.eq(self.job.payload), spans.allowed.eq(steps != 0),
+            store.i_rows.payload.eq(spans.o.payload.span), store.i_rows.valid.eq(spans.o.valid & places.w_rdy),
+            places.w_data.eq(spans.o.payload.place), places.w_en.eq(spans.o.valid & store.i_rows.ready),
+            spans.o.ready.eq(store.i_rows.ready & places.w_rdy),
+            lines.i.valid.eq(store.fetch.valid), store.fetch.ready.eq(lines.i.ready),
+            lines.i.payload.place.eq(places.r_data), lines.i.payload.column.eq(fetch.column),
+            lines.i.payload.mask.eq(fetch.mask), lines.i.payload.last.eq(fetch.last),
+            places.r_en.eq(store.fetch.valid & store.fetch.ready & fetch.row_last),
+            self.line_read.valid.eq(lines.o.valid), self.line_read.payload.eq(lines.o.payload.place),
+            lines.o.ready.eq(self.line_read.ready),
+            self.freed.eq(lines.o.valid & lines.o.ready & lines.o.payload.last),
+            self.words.eq(store.words),
+        ]
+
+        # Lines back to beats.
+        read = data.StructLayout({"valid": 1, "ends": 1, "number": lines.o.payload.number.shape()})
+        reads = Signal(read)
+        m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
+                     reads.number.eq(lines.o.payload.number)]
+        for cycle in range(SumBanks.line_latency):
+            later = Signal(read, name=f"read_{cycle}")
+            m.d.sync += later.eq(reads)
+            reads = later
+        beat, whole = Signal(32 * sizes.lanes), Signal(32 * sizes.lanes)
+        m.d.comb += whole.eq(beat)
+        with m.If(reads.valid):
+            m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(self.line.as_value())
+            m.d.sync += beat.eq(whole)
+        m.d.comb += [
+            fetched.w_data.eq(whole), fetched.w_en.eq(reads.valid & reads.ends),
+            store.i.payload.as_value().eq(fetched.r_data), store.i.valid.eq(fetched.r_rdy),
+            fetched.r_en.eq(store.i.ready),
+        ]
+        self._end(m, spans, store)
+        return m
+
+    def _end(self, m: Module, spans: SumSpans, store: RowStore) -> None:
+        """Batches one after another, then the answers of a task."""
+        job = Signal(self.sizes.move_job)
+        unanswered = Signal(range(UNANSWERED + 1))
+        failed, taken = Signal(), Signal()
+        m.d.comb += [failed.eq(self.job.payload.error != ErrorCode.NONE), taken.eq(self.job.valid & self.job.ready),
+                     self.ended.payload.eq(job.error)]
+        m.d.sync += unanswered.eq(unanswered + (taken & ~failed) - store.done)
+        with m.FSM():
+            with m.State("BATCH"):
+                m.d.sync += job.eq(self.job.payload)
+                m.d.comb += [spans.job.valid.eq(self.job.valid & ~failed & (unanswered != UNANSWERED)),
+                             self.job.ready.eq(failed | (spans.job.ready & (unanswered != UNANSWERED)))]
+                with m.If(taken & failed):
+                    m.next = "ANSWERS"
+                with m.Elif(taken):
+                    m.next = "FETCH"
+            with m.State("FETCH"), m.If(self.freed):
+                m.next = "BATCH"
+                with m.If(job.task_last):
+                    m.next = "ANSWERS"
+            with m.State("ANSWERS"):
+                m.d.comb += self.ended.valid.eq(unanswered == 0)
+                with m.If(self.ended.valid & self.ended.ready):
+                    m.next = "BATCH"

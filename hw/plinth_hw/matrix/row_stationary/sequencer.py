@@ -1,0 +1,238 @@
+"""Sequencer: takes task bodies and cuts them into rounds.
+
+::
+
+    BODY --> PREPARE --> CHECK --> START --> BASES --> BATCH --> ROUND --> (BATCH)
+    words    products    refuse?   wait      add       groups    jobs        |
+                                   for it    bases     ^         +-- next --+-- last round of the task: (BODY)
+
+Loops: batches of filters, in each blocks of channels, in each folds of kernel rows, in each segments of kernel columns.
+A round's jobs go to all blocks at the same time, each takes its job when it can, and the next round comes when all
+have; so blocks may be a round apart. Addresses go on by the task's steps.
+
+A round takes two cycles, a batch one more for each of its groups. The body takes 56 cycles, while earlier rounds run.
+"""
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
+from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
+
+#: Words of the body that hold fields.
+FIELD_WORDS = data.Layout.cast(RowStationaryBody).size // 32
+#: Fields that count something.
+COUNTS = ("images", "rows", "windows", "window_run", "filters", "filter_step", "filter_groups", "kernel_rows",
+          "kernel_columns", "channels", "tap_channels", "set_rows", "sets", "tap_columns", "interleaved_windows",
+          "map_rows", "map_columns", "stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
+
+
+class Sequencer(wiring.Component):
+    """Walks tasks.
+
+    Parameters
+    ----------
+    sizes : Sizes
+
+    Members
+    -------
+    body, operation, start, bases
+        As of ``EngineSignature``. The body of the next task is taken once all rounds of this one have been handed out.
+    task : Out(RowStationaryBody)
+        Stable while a job is offered.
+    features, feed, filters, passes, starts, results : Out streams
+        A job a round.
+    preload, store : Out streams
+        A job a batch, with its first round, and with its final one; ``store`` also for a task that is refused.
+    count : Out(1), counting : In(1)
+        Pulse: the useful multiply-adds of ``task`` are to be counted; and whether those of another still are.
+    running : Out(1)
+        Rounds of a started task are still to be handed out.
+    began : Out(1)
+        Pulse: a task was started.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        self.jobs = {"features": sizes.feature_job, "feed": sizes.feed_job, "filters": sizes.filter_job,
+                     "passes": sizes.feed_job, "starts": sizes.sum_job, "results": sizes.sum_job,
+                     "preload": sizes.move_job, "store": sizes.move_job}
+        super().__init__({
+            "body": In(stream.Signature(BodyWord)), "operation": In(4), "start": In(stream.Signature(unsigned(1))),
+            "bases": In(data.ArrayLayout(unsigned(sizes.address_bits), 16)),
+            "task": Out(RowStationaryBody),
+            **{name: Out(stream.Signature(layout)) for name, layout in self.jobs.items()},
+            "count": Out(1), "counting": In(1), "running": Out(1), "began": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS))
+        task = data.View(RowStationaryBody, words.as_value())
+        address = unsigned(sizes.address_bits)
+        error = Signal(ErrorCode)
+        # Where rounds begin: in each loop, and the round at hand.
+        x = Signal(data.StructLayout(dict.fromkeys(("task", "block", "fold", "segment"), address)), name="x")
+        w = Signal(data.StructLayout(dict.fromkeys(("batch", "next", "block", "fold", "segment"), address)), name="w")
+        c = Signal(data.StructLayout({"batch": address, "next": address}), name="c")
+        row, column = Signal(ROW_SHAPE), Signal(COLUMN_SHAPE)
+        left = Signal(data.StructLayout({
+            "filters": COUNT_BITS, "next": COUNT_BITS, "channels": CHANNEL_BITS, "rows": COUNT_BITS,
+            "columns": COUNT_BITS, "blocks": COUNT_BITS, "folds": COUNT_BITS, "segments": COUNT_BITS}), name="left")
+        groups, region = Signal(GROUP_BITS), Signal()
+        fresh_task, fresh_batch, last_batch = Signal(), Signal(), Signal()
+        # Steps from round to round.
+        channels, rows, columns = Signal(16), Signal(24), Signal(24)
+        last = {name: Signal(name=f"last_{name}") for name in ("blocks", "folds", "segments")}
+        final = Signal()
+        m.d.comb += [
+            self.task.eq(task), self.running.eq(1),
+            *(flag.eq(left[name] == 1) for name, flag in last.items()), final.eq(Cat(last.values()).all()),
+            last_batch.eq(left.next == 0),
+        ]
+        payloads = self._payloads(x, w, c, row, column, left, groups)
+        flags = {"first": fresh_batch, "final": final, "region": region, "task_last": last_batch, "error": error}
+        for name in self.jobs:
+            payload = getattr(self, name).payload
+            for field, _ in self.jobs[name]:
+                source = fresh_task if name in ("feed", "passes") and field == "first" else (
+                    payloads.get((name, field), payloads.get(field, flags.get(field))))
+                m.d.comb += payload[field].eq(source)
+        offered, pending = Signal(len(self.jobs)), Signal(len(self.jobs))
+        ready = Cat(getattr(self, name).ready for name in self.jobs)
+        m.d.comb += Cat(getattr(self, name).valid for name in self.jobs).eq(pending)
+        with m.If(offered == 0):
+            m.d.sync += pending.eq(pending & ~ready)
+        with m.Else():
+            m.d.sync += pending.eq(offered)
+        everyone = sum(1 << index for index, name in enumerate(self.jobs) if name not in ("preload", "store"))
+        preload, store = (1 << list(self.jobs).index(name) for name in ("preload", "store"))
+
+        with m.FSM():
+            with m.State("BODY"):
+                m.d.comb += [self.body.ready.eq(1), self.running.eq(0)]
+                with m.If(self.body.valid):
+                    with m.Switch(self.body.payload.index):
+                        for index in range(FIELD_WORDS):
+                            with m.Case(index):
+                                m.d.sync += words[index].eq(self.body.payload.word)
+                    with m.If(self.body.payload.last):
+                        m.next = "PREPARE"
+            with m.State("PREPARE"):
+                m.d.comb += self.running.eq(0)
+                m.d.sync += [channels.eq(task.sets * task.tap_channels), rows.eq(task.set_rows * task.row_dilation),
+                             columns.eq(task.tap_columns * task.column_dilation)]
+                m.next = "START"
+            bad = self._check(m, task)
+            with m.State("START"):
+                m.d.comb += [self.running.eq(0), self.start.ready.eq(~self.counting),
+                             self.began.eq(self.start.valid & self.start.ready)]
+                m.d.sync += [error.eq(Mux(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
+                with m.If(self.began):
+                    m.next = "BASES"
+                    with m.If(self.operation != MatrixOperation.ROW_STATIONARY.value):
+                        m.d.sync += error.eq(ErrorCode.BAD_OPERATION)
+            with m.State("BASES"):
+                bases = Array(self.bases[number] for number in range(16))
+                m.d.sync += [x.task.eq(bases[task.x.base] + task.x.offset + task.x_origin),
+                             w.next.eq(bases[task.w.base] + task.w.offset),
+                             c.next.eq(bases[task.c.base] + task.c.offset),
+                             left.next.eq(task.filters), groups.eq(0)]
+                m.d.comb += self.count.eq(error == ErrorCode.NONE)
+                m.next = "BATCH"
+                with m.If(error != ErrorCode.NONE):
+                    m.d.comb += offered.eq(store)
+                    m.next = "REFUSED"
+            with m.State("BATCH"):
+                with m.If(groups == 0):
+                    m.d.sync += [w.batch.eq(w.next), c.batch.eq(c.next), left.filters.eq(left.next)]
+                m.d.sync += [
+                    groups.eq(groups + 1), w.next.eq(w.next + task.w_group), c.next.eq(c.next + task.filter_step),
+                    left.next.eq(Mux(left.next > task.filter_step, left.next - task.filter_step, 0)),
+                ]
+                with m.If((groups + 1 == task.filter_groups) | (left.next <= task.filter_step)):
+                    m.next = "FIRST"
+            with m.State("FIRST"):
+                m.d.sync += [
+                    x.block.eq(x.task), x.fold.eq(x.task), x.segment.eq(x.task),
+                    w.block.eq(w.batch), w.fold.eq(w.batch), w.segment.eq(w.batch),
+                    row.eq(task.row_origin), column.eq(task.column_origin), left.channels.eq(task.channels),
+                    left.rows.eq(task.kernel_rows), left.columns.eq(task.kernel_columns),
+                    left.blocks.eq(task.blocks), left.folds.eq(task.folds), left.segments.eq(task.segments),
+                    fresh_batch.eq(1),
+                ]
+                m.next = "ROUND"
+            with m.State("ROUND"):
+                m.d.comb += offered.eq(everyone | Mux(fresh_batch, preload, 0) | Mux(final, store, 0))
+                m.next = "JOBS"
+            with m.State("JOBS"), m.If((pending & ~ready) == 0):
+                self._advance(m, task, x, w, row, column, left, channels, rows, columns, last)
+                m.d.sync += [fresh_task.eq(0), fresh_batch.eq(0)]
+                m.next = "ROUND"
+                with m.If(final):
+                    m.d.sync += [region.eq(~region), groups.eq(0)]
+                    m.next = "BATCH"
+                    with m.If(last_batch):
+                        m.next = "BODY"
+            with m.State("REFUSED"), m.If((pending & ~ready) == 0):
+                m.next = "BODY"
+        return m
+
+    def _payloads(self, x: Signal, w: Signal, c: Signal, row: Signal, column: Signal, left: Signal,
+                  groups: Signal) -> dict[object, Signal]:
+        """What fields of jobs are, by job and field, or by field for all."""
+        return {
+            ("features", "address"): x.segment, ("filters", "address"): w.segment,
+            ("preload", "address"): c.batch, ("store", "address"): c.batch,
+            ("features", "row"): row, ("features", "column"): column,
+            "channels": left.channels, "rows": left.rows, "columns": left.columns, "filters": left.filters,
+            "groups": groups,
+        }
+
+    def _check(self, m: Module, task: data.View) -> Signal:
+        """Whether fields of the body show that the machine cannot run it, from the third cycle after its last word."""
+        parameters, shape = self.sizes.parameters, self.sizes.array
+        bad = Signal()
+        outputs, used, taps, slots = (Signal(32, name=name) for name in ("outputs", "used", "taps", "slots"))
+        lines = Signal(8)
+        m.d.sync += [
+            outputs.eq(task.images[:8] * task.rows[:8]), used.eq(task.sets * task.set_rows),
+            taps.eq(task.tap_columns * task.tap_channels), slots.eq(task.filter_step * task.interleaved_windows),
+            lines.eq((task.filter_step + shape.feed_words - 1) >> self.sizes.feed_bits),
+        ]
+        size = Signal(32)
+        m.d.sync += size.eq(taps[:16] * lines)
+        m.d.sync += bad.eq(Cat(
+            *(task[name] == 0 for name in COUNTS),
+            task.images > parameters.columns, task.rows > parameters.columns, outputs > parameters.columns,
+            used > parameters.rows, slots > parameters.sums, size > shape.filter_lines,
+            (task.window_run > 1) & ((task.tap_channels > 1) | (task.column_stride != 1)),
+            (task.tap_channels > 1) & (task.x_channel != 1),
+        ).any())
+        return bad
+
+    def _advance(self, m: Module, task: data.View, x: Signal, w: Signal, row: Signal, column: Signal, left: Signal,
+                 channels: Signal, rows: Signal, columns: Signal, last: dict[str, Signal]) -> None:
+        """On to the next round of a batch."""
+        m.d.sync += [
+            x.segment.eq(x.segment + task.x_segment), w.segment.eq(w.segment + task.w_segment),
+            column.eq(column + columns), left.columns.eq(left.columns - self.task.tap_columns),
+            left.segments.eq(left.segments - 1),
+        ]
+        with m.If(last["segments"]):
+            m.d.sync += [
+                *(place.segment.eq(place.fold + step) for place, step in ((x, task.x_fold), (w, task.w_fold))),
+                *(place.fold.eq(place.fold + step) for place, step in ((x, task.x_fold), (w, task.w_fold))),
+                row.eq(row + rows), left.rows.eq(left.rows - task.set_rows), left.folds.eq(left.folds - 1),
+                column.eq(task.column_origin), left.columns.eq(task.kernel_columns), left.segments.eq(task.segments),
+            ]
+            with m.If(last["folds"]):
+                m.d.sync += [
+                    *(place[loop].eq(place.block + step) for place, step in ((x, task.x_block), (w, task.w_block))
+                      for loop in ("segment", "fold", "block")),
+                    left.channels.eq(left.channels - channels), left.blocks.eq(left.blocks - 1),
+                    row.eq(task.row_origin), left.rows.eq(task.kernel_rows), left.folds.eq(task.folds),
+                ]

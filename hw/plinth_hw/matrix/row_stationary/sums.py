@@ -1,0 +1,264 @@
+"""Sum buffer: a bank for each array column, in two regions, between the array's last row and its first.
+
+::
+
+    starts --> slot read --+--> FIFO --> array, row 0 ... array, last row --> slot write --> results
+                           |                                                      |
+    store  --> line read --+      banks (columns x F words side by side)          +-- line write <-- preload
+
+A *slot* is a word of all banks, a *line* F words of one bank, at any word. In a round every window's sums are read,
+handed to the array, and written back to where they were; then the next round may read them, or, after the final one of
+a batch, the store. Slots come first: lines wait while there is one. Batches use the two regions in turn.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
+from plinth_hw.matrix.row_stationary.spans import place_layout
+from plinth_hw.memory.scratchpad import BankArray, rotate
+
+#: Slots read ahead of the array.
+SLOTS_AHEAD = 4
+#: Rounds whose results may come.
+ROUNDS = 4
+
+
+def line_layout(sizes: Sizes) -> data.StructLayout:
+    """F words of a bank to write, from word ``place`` on; ``mask``: which."""
+    return data.StructLayout({"place": place_layout(sizes), "mask": unsigned(sizes.feed),
+                              "words": data.ArrayLayout(unsigned(32), sizes.feed)})
+
+
+class SumBanks(wiring.Component):
+    """The banks.
+
+    Members
+    -------
+    slot_read : In(1), slot_word : In
+        Read this word of all banks; ``slot`` Out, a cycle later.
+    line_read : In stream of place
+        Read F words; ``line`` Out, ``line_latency`` cycles later.
+    slot_write : In(1), written_word, written : In
+        Write this word of all banks.
+    line_write : In stream of :func:`line_layout`
+
+    Reads see what was written in cycles before.
+    """
+
+    #: Cycles from ``line_read`` to ``line``.
+    line_latency = 2
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        word = unsigned(sizes.sum_bits)
+        super().__init__({
+            "slot_read": In(1), "slot_word": In(word), "slot": Out(sizes.array.sum_words),
+            "line_read": In(stream.Signature(place_layout(sizes))),
+            "line": Out(data.ArrayLayout(unsigned(32), sizes.feed)),
+            "slot_write": In(1), "written_word": In(word), "written": In(sizes.array.sum_words),
+            "line_write": In(stream.Signature(line_layout(sizes))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        feed, feed_bits, columns = sizes.feed, sizes.feed_bits, sizes.array.columns
+        m.submodules.banks = banks = BankArray(columns * feed, 2 * sizes.bank_words // feed)
+        read, write = banks.read, banks.write
+
+        def lines(name: str, word: Signal) -> list[Signal]:
+            """Line of each of the F memories of a bank, for words from ``word`` on."""
+            found = [Signal(sizes.sum_bits - feed_bits, name=f"{name}_{number}") for number in range(feed)]
+            m.d.comb += [line.eq(word[feed_bits:] + (number < word[:feed_bits]))
+                         for number, line in enumerate(found)]
+            return found
+
+        word = Signal(sizes.sum_bits)
+        low, column = Signal(feed_bits), Signal.like(self.line_read.payload.column)
+        later = Signal(feed_bits)
+        picked = Signal(self.line.shape())
+        place = self.line_read.payload
+        m.d.comb += [
+            self.line_read.ready.eq(~self.slot_read), read.enable.eq(self.slot_read | self.line_read.valid),
+            word.eq(Mux(self.slot_read, self.slot_word, place.word)),
+        ]
+        for number, line in enumerate(lines("read_line", word)):
+            m.d.comb += [read.line[bank * feed + number].eq(line) for bank in range(columns)]
+        m.d.sync += [low.eq(word[:feed_bits]), column.eq(place.column), later.eq(low),
+                     picked.eq(read.data.as_value().word_select(column, 32 * feed))]
+        for bank in range(columns):
+            own = read.data.as_value()[32 * feed * bank:32 * feed * (bank + 1)]
+            m.d.comb += self.slot[bank].eq(own.word_select(low, 32))
+        turned = rotate(m, "line", [picked[number] for number in range(feed)], later, 0, feed_bits, up=False)
+        m.d.comb += [self.line[number].eq(value) for number, value in enumerate(turned)]
+
+        line = self.line_write.payload
+        into = Signal(sizes.sum_bits)
+        start = into[:feed_bits]
+        words = rotate(m, "words", [line.words[number] for number in range(feed)], start, 0, feed_bits, up=True)
+        mask = rotate(m, "mask", [line.mask[number] for number in range(feed)], start, 0, feed_bits, up=True)
+        m.d.comb += [
+            self.line_write.ready.eq(~self.slot_write), write.enable.eq(self.slot_write | self.line_write.valid),
+            into.eq(Mux(self.slot_write, self.written_word, line.place.word)),
+        ]
+        for number, at in enumerate(lines("write_line", into)):
+            for bank in range(columns):
+                index = bank * feed + number
+                m.d.comb += [
+                    write.line[index].eq(at), write.data[index].eq(Mux(self.slot_write, self.written[bank],
+                                                                       words[number])),
+                    write.mask[index].eq(Mux(self.slot_write, start == number,
+                                             mask[number] & (line.place.column == bank))),
+                ]
+        return m
+
+
+class Starts(wiring.Component):
+    """What the array's sums start from.
+
+    Throughput: a slot a cycle.
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.sum_job``
+    opened : In(1)
+        Pulse: the next batch may use its region. ``again`` In(1), pulse: the next step's sums of a round that is not
+        its batch's first are there.
+    slot_read, slot_word, slot
+        As of :class:`SumBanks`, from the other side.
+    o : Out stream of a sum for each column
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.sum_job)),
+            "opened": In(1), "again": In(1),
+            "slot_read": Out(1), "slot_word": Out(sizes.sum_bits), "slot": In(sizes.array.sum_words),
+            "o": Out(stream.Signature(sizes.array.sum_words)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        job, accepted = Signal(sizes.sum_job), Signal()
+        task = copied(m, self.task, "windows filter_step interleaved_windows accumulate", accepted)
+        m.d.comb += accepted.eq(self.job.valid & self.job.ready)
+        batches, steps = Signal(range(3)), Signal(sizes.sum_bits + 1)
+        open_, step = Signal(), Signal()
+        m.d.sync += [batches.eq(batches + self.opened - open_), steps.eq(steps + self.again - step)]
+
+        m.submodules.ahead = ahead = SyncFIFO(width=sizes.array.sum_words.size, depth=SLOTS_AHEAD)
+        room = Signal(range(SLOTS_AHEAD + 1), init=SLOTS_AHEAD)
+        slots, slot = Signal(sizes.filter_bits), Signal(sizes.filter_bits)
+        windows, group = Signal(COUNT_BITS), Signal(GROUP_BITS)
+        word = Signal(sizes.sum_bits)
+        gives, reads = Signal(), Signal()
+        pops = ahead.r_rdy & self.o.ready
+        m.d.comb += [
+            reads.eq(~job.first | task.accumulate),
+            self.slot_read.eq(gives & reads), self.slot_word.eq(word),
+            self.o.valid.eq(ahead.r_rdy), self.o.payload.as_value().eq(ahead.r_data), ahead.r_en.eq(self.o.ready),
+        ]
+        m.d.sync += room.eq(room - gives + pops)
+        given, read = Signal(), Signal()
+        m.d.sync += [given.eq(gives), read.eq(gives & reads)]
+        m.d.comb += [ahead.w_en.eq(given), ahead.w_data.eq(Mux(read, self.slot.as_value(), 0))]
+
+        last_slot, last_step = Signal(), Signal()
+        m.d.comb += [last_slot.eq(slot == slots - 1), last_step.eq(windows <= task.interleaved_windows)]
+        with m.FSM():
+            with m.State("JOB"):
+                m.d.comb += self.job.ready.eq(1)
+                m.d.sync += [job.eq(self.job.payload), group.eq(0)]
+                with m.If(accepted):
+                    m.next = "OPEN"
+            with m.State("OPEN"):
+                m.d.sync += [slots.eq(task.filter_step * task.interleaved_windows), slot.eq(0),
+                             windows.eq(task.windows), word.eq(Mux(job.region, sizes.bank_words, 0))]
+                m.d.comb += open_.eq(job.first & (batches != 0))
+                with m.If(open_ | ~job.first):
+                    m.next = "STEPS"
+            with m.State("STEPS"):
+                m.d.comb += [gives.eq((room != 0) & (job.first | (slot != 0) | (steps != 0))),
+                             step.eq(gives & ~job.first & (slot == 0))]
+                with m.If(gives):
+                    m.d.sync += [slot.eq(Mux(last_slot, 0, slot + 1)), word.eq(word + 1)]
+                with m.If(gives & last_slot):
+                    m.d.sync += windows.eq(windows - task.interleaved_windows)
+                    with m.If(last_step):
+                        m.d.sync += [windows.eq(task.windows), group.eq(group + 1)]
+                        with m.If(group == job.groups - 1):
+                            m.next = "JOB"
+        return m
+
+
+class Results(wiring.Component):
+    """Sums that the array has finished.
+
+    Throughput: a slot a cycle, from round to round.
+
+    Members
+    -------
+    task : In(RowStationaryBody)
+        Stable while a job is offered.
+    job : In stream of ``sizes.sum_job``
+    i : In of ``array.sums_out``
+    slot_write, written_word, written
+        As of :class:`SumBanks`, from the other side.
+    again : Out(1)
+        Pulse: a step's sums are there for the next round. ``final`` Out(1), pulse: for the store.
+    busy : Out(1)
+        There is a round whose results are still to come.
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        super().__init__({
+            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.sum_job)), "i": In(sizes.array.sums_out),
+            "slot_write": Out(1), "written_word": Out(sizes.sum_bits), "written": Out(sizes.array.sum_words),
+            "again": Out(1), "final": Out(1), "busy": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sizes = self.sizes
+        record = data.StructLayout({"job": sizes.sum_job, "windows": unsigned(COUNT_BITS),
+                                    "interleaved_windows": unsigned(8), "filter_step": unsigned(8)})
+        m.submodules.rounds = rounds = SyncFIFO(width=record.size, depth=ROUNDS)
+        given, head = data.View(record, rounds.w_data), data.View(record, rounds.r_data)
+        m.d.comb += [given.job.eq(self.job.payload), rounds.w_en.eq(self.job.valid), self.job.ready.eq(rounds.w_rdy),
+                     *(given[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
+                     self.busy.eq(rounds.r_rdy)]
+        filter_, interleaved, group = Signal(8), Signal(8), Signal(GROUP_BITS)
+        windows = Signal(COUNT_BITS + 1)
+        word = Signal(sizes.sum_bits)
+        filter_last, slot_last, step_last, group_last = (Signal(name=name) for name in (
+            "filter_last", "slot_last", "step_last", "group_last"))
+        m.d.comb += [
+            filter_last.eq(filter_ == head.filter_step - 1),
+            slot_last.eq(self.i.valid & filter_last & (interleaved == head.interleaved_windows - 1)),
+            step_last.eq(slot_last & (windows + head.interleaved_windows >= head.windows)),
+            group_last.eq(step_last & (group == head.job.groups - 1)),
+            rounds.r_en.eq(group_last),
+            self.slot_write.eq(self.i.valid), self.written.eq(self.i.words),
+            self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
+            self.again.eq(slot_last & ~head.job.final), self.final.eq(slot_last & head.job.final),
+        ]
+        with m.If(self.i.valid):
+            m.d.sync += [filter_.eq(filter_ + 1), word.eq(word + 1)]
+            with m.If(filter_last):
+                m.d.sync += [filter_.eq(0), interleaved.eq(interleaved + 1)]
+            with m.If(slot_last):
+                m.d.sync += [interleaved.eq(0), windows.eq(windows + head.interleaved_windows)]
+            with m.If(step_last):
+                m.d.sync += [windows.eq(0), group.eq(group + 1)]
+            with m.If(group_last):
+                m.d.sync += [group.eq(0), word.eq(0)]
+        return m
