@@ -64,8 +64,31 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     except OSError as error:
         raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
                         "or set PLINTH_BUILD to another one") from error
-    digest = hashlib.sha256("".join(verilog[name] for name in sorted(verilog)).encode()).hexdigest()
-    return array, digest
+    return array, _digest(verilog)
+
+
+def _digest(verilog: Mapping[str, str]) -> str:
+    return hashlib.sha256("".join(verilog[name] for name in sorted(verilog)).encode()).hexdigest()
+
+
+def die_digest(parameters: DieParameters) -> str:
+    """SHA-256 of a die's Verilog, which calibration tables name.
+
+    Raises
+    ------
+    UserError
+        If a tool is missing or fails, or the build folder cannot be written.
+    """
+    from plinth_sim.rtl.elaborate import die_verilog
+    from plinth_sim.rtl.verilator import ToolError
+
+    try:
+        return _digest(die_verilog(parameters))
+    except ToolError as error:
+        raise UserError(str(error)) from error
+    except OSError as error:
+        raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
+                        "or set PLINTH_BUILD to another one") from error
 
 
 def reference_layers(network: Network) -> tuple[reference.Layer, ...]:

@@ -31,6 +31,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "ring_efficiency", "transfer_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "prediction_error_mean",
                "prediction_error_worst", "hybrid_speedup")
+#: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
+COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
 #: Machines of a training run, and their presets.
@@ -327,6 +329,80 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
     else:
         show_plan(Console(), planned)
         for what, path in (("plan", out), ("picture", picture)):
+            if path is not None:
+                click.echo(f"{what}: {path}")
+
+
+def _slow(texts: tuple[str, ...]) -> dict[int, float]:
+    """``3=1.5`` as a die and how many times longer it takes."""
+    found: dict[int, float] = {}
+    for text in texts:
+        match = re.fullmatch(r"(\d{1,4})=(\d{1,6}(?:\.\d{1,6})?)", text)
+        if not match or not 0.001 <= float(match[2]) <= 100_000 or int(match[1]) in found:
+            raise UserError(f"--slow {text!r} is not a die, once, and a factor from 0.001 to 100000, as 3=1.5")
+        found[int(match[1])] = float(match[2])
+    return found
+
+
+@cli.command()
+@click.argument("network", required=False)
+@click.option("--array", "array_name", help="array by name, or a .yaml file; default: the plan's, or hypar-16")
+@click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="a plan that `plinth plan --out` wrote, instead of a planner")
+@click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
+@click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
+@click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
+@click.option("--cost", type=click.Choice(COST_NAMES), default="calibrated", show_default=True,
+              help="the array's dies as measured on the RTL, or HyPar's as its paper states them")
+@click.option("--slow", "slow", multiple=True, metavar="DIE=FACTOR",
+              help="this die's tasks take longer by a factor; may be given several times")
+@click.option("--trace", "trace_file", type=click.Path(path_type=Path, dir_okay=False),
+              help="write the step for Perfetto, .json")
+@click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the step as a PNG")
+@click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
+def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
+             model: str | None, batch: int | None, cost: str, slow: tuple[str, ...], trace_file: Path | None,
+             picture: Path | None, as_json: bool) -> None:
+    """Simulate a training step of NETWORK (a name or a file) or of a plan on an array: time, energy, where they go."""
+    import json
+
+    from plinth.plan.cost.machine import machine
+    from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
+    from plinth.simulate import step
+
+    for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
+        if path is not None and path.suffix != suffix:
+            raise UserError(f"{option} {path} must end in {suffix}")
+    if plan_file is not None:
+        for option, value in (("--planner", planner), ("--model", model), ("--batch", batch)):
+            if value is not None:
+                raise UserError(f"{option} and --plan both say how the network is split; leave one of them out")
+        plan_ = step.load(plan_file, network)
+        array = load_array(array_name or plan_.array)
+    else:
+        if network is None:
+            raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
+        array = load_array(array_name or "hypar-16")
+        plan_ = step.planned(load_network(network), array, planner=planner or "hypar", model=model or "exact",
+                             batch=batch or 256)
+    if cost == "calibrated":
+        step.check_calibration(machine(array.die_parameters()))
+    console = Console(stderr=as_json)
+    with Progress(TextColumn("simulating {task.completed:,.0f}/{task.total:,.0f} tasks"), BarColumn(bar_width=20),
+                  TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True,
+                  disable=not sys.stderr.isatty()) as live:
+        line = live.add_task("simulate", total=None, visible=False)
+        found = step.simulated(plan_, array, cost=cost, slow=_slow(slow), progress=lambda done, total: live.update(
+            line, completed=done, total=total, visible=True))
+    if trace_file is not None:
+        step.write_trace(trace_file, found)
+    if picture is not None:
+        draw_simulation(picture, found)
+    if as_json:
+        click.echo(json.dumps(simulation_report(found)))
+    else:
+        show_simulation(console, found)
+        for what, path in (("trace", trace_file), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
 

@@ -291,6 +291,8 @@ ARRAYS: dict[str, Array] = {
         _torus(2, 2), _torus(2, 4), _torus(4, 4),
         # HyPar, section 5: a binary tree, 25.6 Gb/s at each level.
         Array(name="hypar-16", topology="h-tree", **_HYPAR),  # type: ignore[arg-type]
+        # The same with as many dies as there can be.
+        Array(name="hypar-1024", topology="h-tree", **_HYPAR | {"dies": MAXIMUM_DIES}),  # type: ignore[arg-type]
         # HyPar, section 6.5.1: the same links in a torus.
         Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
     )

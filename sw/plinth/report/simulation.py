@@ -1,0 +1,230 @@
+"""A simulated step for eyes: tables, JSON, a picture."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from plinth.output import write_whole
+from plinth.report.plan import duration, size
+from plinth.simulate.step import MEMORY_BYTES, Simulated
+from plinth_sim.array.machine import Flow
+from plinth_sim.array.simulate import EngineTime
+
+#: Where the seconds of an engine go: key, what it is called, its colour.
+STATES = (("busy", "busy", "#2a7f62"), ("shared", "shares memory or links", "#7a6c9d"),
+          ("waiting", "waits for others", "#d9a441"), ("idle", "done", "#e6e6e6"))
+#: Kinds of energy: key, what it is called, its colour.
+KINDS = (("multiply", "multiplications", "#1f4e79"), ("add", "additions", "#6fa8dc"), ("sram", "SRAM", "#2a7f62"),
+         ("dram", "DRAM", "#c8553d"), ("link", "links", "#d9a441"))
+#: Engines, in the order of tables.
+ENGINES = ("matrix", "vector", "collective")
+#: Links and dies that tables and pictures show.
+SHOWN_LINKS, SHOWN_DIES = 8, 4
+
+
+def simulation_report(found: Simulated) -> dict[str, Any]:
+    """What ``plinth simulate --json`` prints."""
+    plan, result, links = found.plan, found.result, found.work.machine.links
+    dies = [{"die": die, "speed": one.speed, "memory_words": float(result.memory_words[die]),
+             "engines": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
+                         if (die, engine) in result.engines}}
+            for die, one in enumerate(found.work.machine.dies)]
+    return {
+        "network": plan.network, "planner": plan.planner, "model": plan.model, "array": found.array.name,
+        "dies": plan.dies, "batch": plan.batch, "cost": found.cost, "cycles_from": found.source,
+        "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
+        "joules": found.joules, "joules_total": sum(found.joules.values()),
+        "memory_bytes": found.work.memory_bytes, "moved_words": found.work.moved_words,
+        "counts": {key: getattr(result.counts, key) for key in
+                   ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
+        "tasks": len(found.work.activities), "events": result.events, "engines": dies,
+        "links": [{"link": link.name, "words_per_second": link.words_per_second, "words": float(words),
+                   "utilisation": float(share)} for link, words, share in
+                  zip(links, result.link_words, utilisation(found), strict=True)]}
+
+
+def _seconds(time: EngineTime) -> dict[str, float]:
+    return {key: getattr(time, key) for key, _, _ in STATES}
+
+
+def utilisation(found: Simulated) -> Any:
+    """Of each link, the share of what it could have carried."""
+    rates = np.array([link.words_per_second for link in found.work.machine.links])
+    return found.result.link_words / (rates * found.result.seconds) if found.result.seconds else 0 * rates
+
+
+def _fullest(found: Simulated) -> list[tuple[int, str]]:
+    """The fullest links and what they are called; of links of one rate that carry the same, the first stands for
+    all."""
+    used, machine = utilisation(found), found.work.machine
+    alike: dict[tuple[float, str], list[int]] = {}
+    for number in np.argsort(-used, kind="stable").tolist():
+        if used[number] > 0:
+            alike.setdefault((machine.links[number].words_per_second, f"{used[number]:.3e}"), []).append(number)
+    return [(min(numbers), machine.links[min(numbers)].name + (f" and {len(numbers) - 1} alike" if numbers[1:] else ""))
+            for numbers in list(alike.values())[:SHOWN_LINKS]]
+
+
+def _shares(found: Simulated, engine: str) -> Any:
+    """Shares of the step in each state, [die, state]; of dies without the engine all idle."""
+    nothing = EngineTime(busy=0.0, shared=0.0, waiting=0.0, idle=found.result.seconds)
+    return np.array([list(_seconds(found.result.engines.get((die, engine), nothing)).values())
+                     for die in range(found.plan.dies)]) / (found.result.seconds or 1.0)
+
+
+def show_simulation(console: Console, found: Simulated) -> None:
+    """Print where the step's time and energy go."""
+    plan, result, joules = found.plan, found.result, found.joules
+    console.print(f"[bold]{plan.network}[/bold] on {found.array.name} ({plan.dies} dies), batch {plan.batch}, planner "
+                  f"{plan.planner}, {found.cost} cost", highlight=False)
+    total = sum(joules.values())
+    console.print(f"a step: [bold]{duration(result.seconds)}[/bold], {plan.batch / result.seconds:,.4g} samples a "
+                  f"second, {_joules(total)}", highlight=False)
+    engines = Table(title="engines, shares of the step", title_justify="left", box=None, pad_edge=False)
+    engines.add_column("engine")
+    engines.add_column("")
+    for _, label, _ in STATES:
+        engines.add_column(label, justify="right")
+    for engine in ENGINES:
+        shares = _shares(found, engine)
+        if not any(key == engine for _, key in result.engines):
+            continue
+        busiest, least = int(shares[:, 0].argmax()), int(shares[:, 0].argmin())
+        rows = [("mean", shares.mean(axis=0)), (f"die {busiest}", shares[busiest])]
+        if shares[least, 0] < shares[busiest, 0] * 0.999:
+            rows.append((f"die {least}", shares[least]))
+        for place, (who, values) in enumerate(rows if plan.dies > 1 else rows[1:]):
+            engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
+    console.print(engines)
+    used = utilisation(found)
+    if len(used) and result.link_words.any():
+        links = Table(title="links", title_justify="left", box=None, pad_edge=False)
+        for heading in ("link", "utilisation", "carried", "a second"):
+            links.add_column(heading, justify="left" if heading == "link" else "right", no_wrap=True)
+        machine = found.work.machine
+        for number, name in _fullest(found):
+            link = machine.links[number]
+            links.add_row(name, f"{used[number]:.1%}", size(4 * float(result.link_words[number])),
+                          size(4 * link.words_per_second))
+        links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(4 * float(result.link_words.mean())), "")
+        console.print(links)
+    energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
+    console.print(f"energy: {energy}", highlight=False)
+    words = f"{size(4 * found.work.moved_words)} moved between dies, {size(4 * result.counts.dram_words)} in memories"
+    need = found.work.memory_bytes
+    over = "" if need <= MEMORY_BYTES else f": more than the {size(MEMORY_BYTES)} that a die has"
+    console.print(f"{words}; the fullest memory needs {size(need)}{over}", highlight=False)
+    console.print(f"cycles from {found.source}", style="dim", highlight=False)
+
+
+def _joules(value: float) -> str:
+    for factor, unit in ((1, "J"), (1e3, "mJ"), (1e6, "µJ")):
+        if value * factor >= 1:
+            return f"{value * factor:,.3g} {unit}"
+    return f"{value * 1e9:,.3g} nJ"
+
+
+def draw_simulation(path: Path, found: Simulated) -> None:
+    """Write the step as a PNG: engines and links over time, links by utilisation, energy.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    plan, result = found.plan, found.result
+    scale, unit = next(((factor, name) for factor, name in ((1, "s"), (1e3, "ms"), (1e6, "µs"))
+                        if result.seconds * factor >= 1), (1e9, "ns"))
+    used = utilisation(found)
+    fullest = _fullest(found)
+    rows = _rows(found, [number for number, _ in fullest])
+    figure, axes = plt.subplots(3 if fullest else 2, 1, layout="constrained", height_ratios=[
+        0.34 * len(rows) + 0.4, *([0.26 * len(fullest) + 0.4] if fullest else []), 0.9],
+        figsize=(10.5, 2.9 + 0.34 * len(rows) + 0.26 * len(fullest)))
+    figure.suptitle(f"{plan.network} on {found.array.name}, batch {plan.batch}, planner {plan.planner}, {found.cost} "
+                    f"cost: {duration(result.seconds)} and {_joules(sum(found.joules.values()))} a step", fontsize=11)
+    axis = axes[0]
+    for place, (_, spans) in enumerate(rows):
+        for phase, colour in PHASES.items():
+            mine = [(start * scale, (end - start) * scale) for start, end, which in spans if which == phase]
+            axis.broken_barh(mine, (place + 0.1, 0.8), color=colour, linewidth=0)
+    axis.set(xlim=(0, result.seconds * scale), ylim=(len(rows), 0), xlabel=f"time, {unit}")
+    axis.set_yticks([place + 0.5 for place in range(len(rows))], [name for name, _ in rows], fontsize=8)
+    _plain(axis)
+    from matplotlib.patches import Patch
+
+    axis.legend(handles=[Patch(color=colour, label=label) for label, colour in PHASES.items()], ncols=len(PHASES),
+                loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False)
+    if fullest:
+        axis = axes[1]
+        axis.barh([name for _, name in fullest], [used[number] for number, _ in fullest], color="#3b75af", height=0.7)
+        axis.axvline(float(used.mean()), color="#c8553d", linewidth=1.2, label=f"mean of {len(used)} links")
+        axis.set(xlim=(0, 1), xlabel="utilisation of the fullest links")
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        axis.invert_yaxis()
+        axis.tick_params(axis="y", labelsize=8)
+        axis.legend(loc="lower right", fontsize=8, frameon=False)
+        _plain(axis)
+    axis, left, total = axes[-1], 0.0, sum(found.joules.values()) or 1.0
+    for key, label, colour in KINDS:
+        share = found.joules[key] / total
+        axis.barh(0, share, left=left, color=colour, label=f"{label} {share:.1%}")
+        left += share
+    axis.set(xlim=(0, 1), xlabel="energy")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axis.set_yticks([])
+    axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=len(KINDS), fontsize=8, frameon=False)
+    _plain(axis)
+    try:
+        write_whole(path, lambda place: figure.savefig(place, format="png", dpi=130))
+    finally:
+        plt.close(figure)
+
+
+#: What goes on in a piece of a track, and its colour.
+PHASES = {"fprop": "#3b75af", "bprop": "#ef8636", "weight gradient": "#519e3e", "transfer": "#7a6c9d",
+          "reduction": "#c8553d"}
+#: Phase by the second word of a task's name.
+_BY_WORD = {"fprop": "fprop", "forward": "fprop", "bprop": "bprop", "backward": "bprop", "bias": "bprop",
+            "mean": "bprop", "update": "weight gradient", "gradient": "reduction"}
+
+
+def _phase(name: str, is_flow: bool) -> str:
+    words = name.replace("@", " ").replace(".", " ").split()
+    known = next((_BY_WORD[word] for word in words[1:] if word in _BY_WORD), None)
+    if is_flow:
+        return known if known == "reduction" else "transfer"
+    return known or "bprop"
+
+
+def _plain(axis: Any) -> None:
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+
+
+def _rows(found: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[float, float, str]]]]:
+    """Tracks of the picture: engines of some dies, the slowest and fastest among them, and the fullest links."""
+    busy = _shares(found, "matrix")[:, 0] + _shares(found, "vector")[:, 0]
+    order = np.argsort(-busy, kind="stable").tolist()
+    dies = sorted({*order[:SHOWN_DIES - 1], order[-1]})
+    rows: dict[tuple[int, str] | int, list[tuple[float, float, str]]] = {
+        (die, engine): [] for die in dies for engine in ENGINES[:2] if (die, engine) in found.result.engines}
+    rows |= {link: [] for link in fullest[:4]}
+    for one, start, end in zip(found.work.activities, found.result.starts.tolist(), found.result.ends.tolist(),
+                               strict=True):
+        if isinstance(one, Flow):
+            for link in rows.keys() & set(one.links.tolist()):
+                rows[link].append((start, end, _phase(one.name, True)))
+        elif (one.die, one.engine) in rows:
+            rows[one.die, one.engine].append((start, end, _phase(one.name, False)))
+    links = found.work.machine.links
+    return [(f"die {key[0]} {key[1]}" if isinstance(key, tuple) else links[key].name, spans)
+            for key, spans in rows.items()]

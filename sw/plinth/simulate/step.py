@@ -1,0 +1,131 @@
+"""From a Plan, or a network and a planner, to a simulated step."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from plinth import backends
+from plinth.errors import UserError
+from plinth.model.array import Array
+from plinth.model.files import nearest, read_yaml
+from plinth.model.layers import described
+from plinth.model.network import Network
+from plinth.model.network_file import load_network
+from plinth.model.zoo import NETWORKS
+from plinth.output import write_whole
+from plinth.plan.cost.machine import Machine
+from plinth.plan.graph import PlanGraph, from_network
+from plinth.plan.plan import MAXIMUM_FILE_BYTES, Plan, plan_from_data
+from plinth.plan.planning import PLANNERS, task
+from plinth.simulate.costs import COSTS
+from plinth.simulate.ways import Ways
+from plinth.simulate.workload import Workload, workload
+from plinth_hw.isa.parameters import PRESETS
+from plinth_sim.array import trace
+from plinth_sim.array.energy import Energy
+from plinth_sim.array.simulate import Result, simulate
+
+#: Memory of a die in bytes (HyPar, section 6.1).
+MEMORY_BYTES = 8_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A step, what it was made of, and what came out."""
+
+    plan: Plan
+    array: Array
+    #: Name of the costs, and where they come from.
+    cost: str
+    source: str
+    slow: dict[int, float]
+    work: Workload
+    result: Result
+
+    @property
+    def joules(self) -> dict[str, float]:
+        """Energy of the step by kind."""
+        return self.result.counts.joules(Energy())
+
+
+def simulated(plan: Plan, array: Array, *, cost: str = "calibrated", slow: dict[int, float] | None = None,
+              ways: Ways | None = None, progress: Callable[[int, int], None] | None = None) -> Simulated:
+    """Simulate a Plan's step on an array.
+
+    Raises
+    ------
+    UserError
+        As :func:`plinth.simulate.workload.workload`.
+    """
+    costs = COSTS[cost](array)
+    work = workload(plan, array, costs, slow, ways)
+    return Simulated(plan=plan, array=array, cost=cost, source=costs.source, slow=slow or {}, work=work,
+                     result=simulate(work.machine, work.activities, progress))
+
+
+def planned(network: Network, array: Array, *, planner: str, model: str, batch: int) -> Plan:
+    """A plan, without predictions.
+
+    Raises
+    ------
+    UserError
+        If the dies are no power of two, or the planner refuses.
+    """
+    given = task(from_network(network), array, model, batch)
+    return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
+                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given))
+
+
+def load(path: Path, network: str | None) -> Plan:
+    """A plan from its file, for a network by name or file, or for the one of the zoo that the plan names.
+
+    Raises
+    ------
+    UserError
+        If the file is not a plan, or its network is unknown or another one.
+    """
+    data: Any = read_yaml(path, MAXIMUM_FILE_BYTES)
+    name = data.get("network") if isinstance(data, dict) else None
+    if network is None and isinstance(name, str) and name not in NETWORKS:
+        raise UserError(f"{path}: network {described(name)} is not in the zoo; {nearest(name[:64], NETWORKS)}, or give "
+                        "its file as NETWORK")
+    graph: PlanGraph = from_network(load_network(network or (name if isinstance(name, str) else "digits-mlp")))
+    return plan_from_data(data, graph, str(path))
+
+
+def check_calibration(machine: Machine) -> None:
+    """Compare the Verilog that a table was measured on with that of today.
+
+    Raises
+    ------
+    UserError
+        If they differ, or a tool is missing.
+    """
+    table = machine.calibration
+    if table is None:
+        return
+    digest = backends.die_digest(PRESETS[table.preset])
+    if digest != table.verilog_sha256:
+        raise UserError(f"the calibration table of preset {table.preset!r} was measured on another Verilog "
+                        f"({table.verilog_sha256[:12]}, now {digest[:12]}); measure again with `plinth calibrate "
+                        f"--preset {table.preset}`")
+
+
+def write_trace(path: Path, found: Simulated) -> int:
+    """Write the step as a trace for Perfetto; returns how many events.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    count = 0
+
+    def write(place: Path) -> None:
+        nonlocal count
+        with place.open("w", encoding="utf-8") as file:
+            count = trace.write(file, found.work.machine, found.work.activities, found.result)
+
+    write_whole(path, write)
+    return count
