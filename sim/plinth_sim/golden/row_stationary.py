@@ -13,7 +13,8 @@ as they pass through the array, with t = (block, fold, segment, set, r, s, c), t
     out = out + (X W)                                                   from +0, or with ``accumulate`` from C
     C = word at  c + image c_image + y c_row + v c_column + u c_run + f
 
-A term whose channel, krow or kcol the layer does not have is (+0 * +0), and is added as well.
+A term whose channel the layer does not have is (+0 * +0), one whose krow or kcol it does not have (X * +0); both are
+added as well.
 """
 
 from collections.abc import Sequence
@@ -83,17 +84,18 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
         index.reshape(-1, 1) for index in np.indices(shape, dtype=np.int64))
     channel = (block * body.sets + set_) * body.tap_channels + c
     krow, kcol = fold * body.set_rows + r, segment * body.tap_columns + s
-    exists = (channel < body.channels) & (krow < body.kernel_rows) & (kcol < body.kernel_columns)
+    loaded = channel < body.channels
+    exists = loaded & (krow < body.kernel_rows) & (kcol < body.kernel_columns)
 
     image, y, w = (index.reshape(1, -1) for index in np.indices((body.images, body.rows, body.windows), dtype=np.int64))
     v, u = w // body.window_run, w % body.window_run
     row = body.row_origin + y * body.row_stride + krow * body.row_dilation
     column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
-    inside = exists & (row >= 0) & (row < body.map_rows) & (column >= 0) & (column < body.map_columns)
+    loaded = loaded & (row >= 0) & (row < body.map_rows) & (column >= 0) & (column < body.map_columns)
     at = start(body.x) + image * signed(body.x_image) + row * signed(body.x_row) + column * signed(body.x_column)
     at = at + channel * signed(body.x_channel) + u & ADDRESS_MASK
     found = np.zeros(at.shape, dtype=np.uint32)
-    found[inside] = memory[at[inside]]
+    found[loaded] = memory[at[loaded]]
 
     f = np.arange(body.filters, dtype=np.int64)
     at = (start(body.w) + channel * signed(body.w_channel) + krow * signed(body.w_row) + kcol * signed(body.w_column)
@@ -105,7 +107,8 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
             + u * signed(body.c_run) & ADDRESS_MASK).reshape(-1)
     if (sums + body.filters > len(memory)).any():
         raise IndexError(f"a row of sums lies outside a memory of {len(memory)} words")
-    return Operands(np.ascontiguousarray(found.T).view(np.float32), filters.view(np.float32), inside.T, sums)
+    return Operands(np.ascontiguousarray(found.T).view(np.float32), filters.view(np.float32), (loaded & exists).T,
+                    sums)
 
 
 def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:

@@ -35,9 +35,10 @@ def loops(memory: np.ndarray, body: Any) -> np.ndarray:
             channel = (block * body.sets + group) * body.tap_channels + c
             krow, kcol = fold * body.set_rows + r, segment * body.tap_columns + s
             left = right = zero
-            if channel < body.channels and krow < body.kernel_rows and kcol < body.kernel_columns:
-                right = floats[body.w.offset + channel * step["w_channel"] + krow * step["w_row"]
-                               + kcol * step["w_column"] + f * step["w_filter"]]
+            if channel < body.channels:
+                if krow < body.kernel_rows and kcol < body.kernel_columns:
+                    right = floats[body.w.offset + channel * step["w_channel"] + krow * step["w_row"]
+                                   + kcol * step["w_column"] + f * step["w_filter"]]
                 row = body.row_origin + y * body.row_stride + krow * body.row_dilation
                 column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
                 if 0 <= row < body.map_rows and 0 <= column < body.map_columns:
