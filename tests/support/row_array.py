@@ -240,12 +240,15 @@ class Run:
 
 
 class VerilatedRows:
-    """An array, built once."""
+    """One form of an array, built once."""
 
-    def __init__(self, array: RowArray) -> None:
+    def __init__(self, array: RowArray, form: emit.ArrayForm) -> None:
         self.shape = array.shape
-        library = build_library({"top.sv": emit.verilog(array, "top")}, "top", cpp=[HARNESS], jobs=1,
-                                flags=(*FAST_FLAGS, "-fno-inline"), compile_flags=("-O1",))
+        # Elements as functions of their own, barely optimised: slow, but built in seconds.
+        quick = form == "cells"
+        library = build_library({"top.sv": emit.verilog(array, "top", form)}, "top", cpp=[HARNESS], jobs=1,
+                                flags=(*FAST_FLAGS, "-fno-inline") if quick else FAST_FLAGS,
+                                compile_flags=("-O1",) if quick else ())
         self._library = ctypes.CDLL(str(library))
         self._library.row_array_run.restype = ctypes.c_uint64
 

@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 _REAL = Float(11, 52)
 
 
-def _check(operand: Float, word: Float) -> None:
+def check(operand: Float, word: Float) -> None:
+    """Whether binary64 can stand for operands and sums.
+
+    Raises
+    ------
+    ValueError
+        If it cannot.
+    """
     for name, fmt in (("Multiply", operand), ("Accumulate", word)):
         if fmt.exponent_bits > 8:
             raise ValueError(f"{name} format must have at most 8 exponent bits to be simulated as loops, "
@@ -42,7 +49,7 @@ def _power(exponent: int) -> str:
     return f"64'h{(exponent + _REAL.bias) << _REAL.fraction_bits:016x}"
 
 
-def _to_real(fmt: Float, name: str) -> str:
+def to_real(fmt: Float, name: str) -> str:
     """Function from the format's bits to ``real``."""
     e, f, rebias = fmt.exponent_bits, fmt.fraction_bits, _REAL.bias - fmt.bias
     return f"""
@@ -59,7 +66,7 @@ def _to_real(fmt: Float, name: str) -> str:
 """
 
 
-def _to_bits(fmt: Float, name: str) -> str:
+def to_bits(fmt: Float, name: str) -> str:
     """Function from a ``real`` that the format can represent to its bits."""
     f, rebias = fmt.fraction_bits, _REAL.bias - fmt.bias
     shift = 52 - f
@@ -79,7 +86,7 @@ def _to_bits(fmt: Float, name: str) -> str:
 """
 
 
-def _rounding(fmt: Float, name: str) -> str:
+def rounding(fmt: Float, name: str) -> str:
     """Function that rounds a ``real`` to the format."""
     top = fmt.exponent_maximum - fmt.bias
     return f"""
@@ -107,7 +114,7 @@ def text(array: "SystolicArray", name: str) -> str:
         If binary64 cannot stand for the array's formats.
     """
     operand, word = array.multiply_format, array.accumulate_format
-    _check(operand, word)
+    check(operand, word)
     R, C, I = array.rows, array.columns, array.interleave  # noqa: E741
     N = R * C
     D = array.start_delay
@@ -145,8 +152,8 @@ module {name}(
   output logic [{word.bits * C - 1}:0] drain_data,
   output logic drain_valid
 );
-{_to_real(operand, "operand_real")}{_to_real(word, "word_real")}{_to_bits(word, "word_bits")}\
-{_rounding(word, "round_word")}
+{to_real(operand, "operand_real")}{to_real(word, "word_real")}{to_bits(word, "word_bits")}\
+{rounding(word, "round_word")}
   // Operands wait until the cycle in which the first element chooses its starting value.
   logic [{operand.bits - 1}:0] a_wait [{D}][{R}];
   logic [{operand.bits - 1}:0] b_wait [{D}][{C}];

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-# Elements that share a module are elaborated once, however often they are placed.
+# Elements are made to ask for their latencies.
 """A row of the row-stationary array: the elements, and the control that they share.
 
 ::
@@ -29,8 +29,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw import emit
-from plinth_hw.matrix.row_stationary.element import RowElement, element_control
+from plinth_hw.matrix.row_stationary.element import element_control
+from plinth_hw.matrix.row_stationary.elements import RowElements
 from plinth_hw.matrix.row_stationary.interface import COUNT_BITS, ID_BITS, ArrayShape
 
 #: Lines are numbered modulo 2**LINE_BITS: the lines of a pass, of both signs, and a ring of them.
@@ -121,9 +121,9 @@ class Row(wiring.Component):
 
     def __init__(self, shape: ArrayShape) -> None:
         self.shape = shape
-        element = RowElement(shape)
-        self.start_stage = 1 + element.multiply_latency
-        self.result_stage = 2 + element.multiply_latency + element.add_latency
+        elements = RowElements(shape)
+        self.start_stage = elements.start_stage
+        self.result_stage = elements.result_stage
         self.arriving_stage = self.result_stage - self.start_stage - 1
         prepared = stream.Signature(ready_pass(shape))
         super().__init__({
@@ -150,6 +150,7 @@ class Row(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        m.submodules.elements = elements = RowElements(self.shape)
         control = Signal(element_control(self.shape))
         start = Signal(window_start(self.shape))
         waiting = Signal()
@@ -160,15 +161,14 @@ class Row(wiring.Component):
             control.filter_enable.eq(self.filters.enable), control.filter_write.eq(self.filters.line),
             control.feature_write.eq(self.features.line),
         ]
-        for c in range(self.shape.columns):
-            element = RowElement(self.shape)
-            emit.place(m, platform, element, name=f"element_{c}", module=element.module_name)
-            m.d.comb += [
-                element.control.eq(control),
-                element.filter_words.eq(self.filters.words), element.feature_words.eq(self.features.words),
-                element.feature_enable.eq(self.features.valid & (self.features.offset == self.column_parts[c])),
-                element.chain.eq(self.chain.words[c]), self.o_chain.words[c].eq(element.o_chain),
-            ]
+        chosen = stages[self.start_stage]
+        m.d.comb += [
+            elements.control.eq(control), elements.filter_words.eq(self.filters.words),
+            elements.features.valid.eq(self.features.valid), elements.features.offset.eq(self.features.offset),
+            elements.features.words.eq(self.features.words), elements.column_parts.eq(self.column_parts),
+            elements.chosen.eq(chosen.real), elements.completes.eq(chosen.last),
+            elements.chain.eq(self.chain.words), self.o_chain.words.eq(elements.o_chain),
+        ]
         return m
 
     def _plan(self, m: Module, start: Any, waiting: Any) -> None:

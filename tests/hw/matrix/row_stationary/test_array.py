@@ -3,12 +3,14 @@
 """The row-stationary array: every sum in its order, under any delays, and without a pause where none is due."""
 
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
 from tests.support.refusal import refused
 from tests.support.row_array import ALWAYS, Placement, Program, VerilatedRows, Work, check
 
+from plinth_hw import emit
 from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.matrix.row_stationary.array import RowArray
 from plinth_hw.matrix.row_stationary.row import Row
@@ -24,8 +26,8 @@ GATES = {"always": ALWAYS, "slow passes": (4, 256, 256, 256, 256), "slow filters
 
 
 @cache
-def array(name):
-    return VerilatedRows(RowArray(*ARRAYS[name]))
+def array(name, form):
+    return VerilatedRows(RowArray(*ARRAYS[name]), form)
 
 
 def random_placement(rng, shape):
@@ -54,9 +56,9 @@ def random_work(rng, shape):
 
 @pytest.mark.parametrize("kind", ["plain", "bits", "small", "special"])
 @pytest.mark.parametrize("gates", GATES)
-@pytest.mark.parametrize("name", ARRAYS)
-def test_random_passes(name, gates, kind):
-    rows = array(name)
+@pytest.mark.parametrize(("name", "form"), list(product(ARRAYS, emit.ARRAY_FORMS)))
+def test_random_passes(name, form, gates, kind):
+    rows = array(name, form)
     rng = np.random.default_rng([len(gates), len(kind)])
     program = Program(rows.shape, rng, kind)
     for _ in range(5):
@@ -84,7 +86,7 @@ STEADY = {
 @pytest.mark.parametrize("work", STEADY)
 def test_no_pause(work):
     """Windows and passes follow each other without a pause; rows follow as soon as the first sum comes."""
-    rows, work = array("3x4"), STEADY[work]
+    rows, work = array("3x4", "cells"), STEADY[work]
     shape, row = rows.shape, Row(rows.shape)
     program = Program(shape, np.random.default_rng(3))
     placement = Placement(sets=1, set_rows=3, images=1, image_rows=2)
@@ -112,7 +114,7 @@ def test_no_pause(work):
 
 def test_rows_that_only_pass_sums_on():
     """What a row that is not active hands on has every bit of what came, whatever lies in its scratchpads."""
-    rows = array("3x4")
+    rows = array("3x4", "cells")
     program = Program(rows.shape, np.random.default_rng(5), "special")
     full, one = (Placement(sets=1, set_rows=count, images=1, image_rows=4) for count in (3, 1))
     work = Work(tap_columns=2, tap_channels=1, tap_step=1, window_step=1, windows=6, filter_step=3,
@@ -125,7 +127,7 @@ def test_rows_that_only_pass_sums_on():
 
 def test_without_room_nothing_is_lost():
     """The last row waits, says so, and goes on."""
-    rows = array("3x4")
+    rows = array("3x4", "cells")
     program = Program(rows.shape, np.random.default_rng(6))
     placement = Placement(sets=3, set_rows=1, images=2, image_rows=2)
     program.place(placement)

@@ -1,0 +1,218 @@
+"""The elements of a row as SystemVerilog loops, for simulation.
+
+The text has the ports of :class:`~plinth_hw.matrix.row_stationary.elements.RowElements`, and shows the same words
+wherever they are used, but not its structure: product and sum are made in the cycle in which the starting value is
+chosen, one loop over the columns, and the result waits as long as the multiplier and the adder would take. The
+elements have the same filters, so these are kept once.
+
+Numbers are ``real`` as in :mod:`plinth_hw.matrix.systolic_loops`, which says why that is exact.
+"""
+
+from typing import TYPE_CHECKING
+
+from amaranth.hdl import Shape
+
+from plinth_hw.matrix.row_stationary.interface import ID_BITS
+from plinth_hw.matrix.systolic_loops import check, rounding, to_bits, to_real
+
+if TYPE_CHECKING:
+    from plinth_hw.matrix.row_stationary.elements import RowElements
+
+
+def text(elements: "RowElements", name: str) -> str:
+    """SystemVerilog of ``elements`` as module ``name``.
+
+    Raises
+    ------
+    ValueError
+        If binary64 cannot stand for the formats.
+    """
+    shape = elements.shape
+    operand, word = shape.multiply_format, shape.accumulate_format
+    check(operand, word)
+    C, F = shape.columns, shape.feed_words
+    #: Cycles from the selection of a word to its sum, and from there to the output.
+    wait = elements.start_stage - 1
+    result_wait = elements.result_stage - elements.start_stage - 1
+    #: Features that are in use, or wait to be: one may be selected a cycle.
+    held = wait + 2
+    exact = operand.exponent_bits < word.exponent_bits and 2 * operand.fraction_bits < word.fraction_bits
+    product = "product = held[x_place][j] * w;" if exact else "round_word(held[x_place][j] * w, product);"
+    ports = elements.signature.members
+
+    def part(port: str, *path: str) -> str:
+        """A field of a port."""
+        layout, offset, bits = ports[port].shape, 0, 0
+        for key in path:
+            at = layout[key]
+            layout, offset, bits = at.shape, offset + at.offset, at.width
+        return f"{port}[{offset} +: {bits}]"
+
+    def bits(port: str) -> int:
+        """Width of a port."""
+        return Shape.cast(ports[port].shape).width
+
+    def each(count: int, line: str, size: int = 0) -> str:
+        """``line`` for every lane: constant indices let Verilator pick words instead of shifting."""
+        return "\n".join("      " + line.format(i=i, word=f"{i * size} +: {size}") for i in range(count))
+
+    def loop(index: str, count: int) -> str:
+        return f"/* verilator unroll_disable */\n      for (int unsigned {index} = 0; {index} < {count}; {index}++)"
+
+    words_at = ports["features"].shape["words"].offset
+    feature_words = "\n".join(
+        f"        operand_real(features[{words_at + i * operand.bits} +: {operand.bits}], line[{i}]);"
+        for i in range(F))
+    matches = "\n".join(
+        f"      match[{j}] = features_valid && offset == column_parts[{j * ID_BITS} +: {ID_BITS}];" for j in range(C))
+    return f"""\
+// Simulation form of the elements of a row: C = {C}, operands {operand}, sums {word}.
+/* verilator lint_off BLKSEQ */
+module {name}(
+  input logic clk,
+  input logic rst,
+  input logic [{bits("control") - 1}:0] control,
+  input logic [{bits("filter_words") - 1}:0] filter_words,
+  input logic [{bits("features") - 1}:0] features,
+  input logic [{bits("column_parts") - 1}:0] column_parts,
+  input logic chosen,
+  input logic completes,
+  input logic [{bits("chain") - 1}:0] chain,
+  output logic [{bits("o_chain") - 1}:0] o_chain
+);
+{to_real(operand, "operand_real")}{to_real(word, "word_real")}{to_bits(word, "word_bits")}\
+{rounding(word, "round_word")}
+  real filters [{2 * shape.filter_words}];
+  real ring [{shape.feature_words}][{C}];
+  real sums [{2 * shape.sums}][{C}];
+  real accumulators [{shape.sums}][{C}];
+
+  // Lines that were read, until a word of them is selected. Selected filters wait, and with each the place of its
+  // features among those held; the last of these places is that of +0.
+  int filter_line, feature_line;
+  logic features_fresh;
+  real w_wait [{wait}];
+  int x_wait [{wait}];
+  real held [{held + 1}][{C}];
+  int held_at, wait_at;
+
+  // Complete sums wait for the cycle in which they would leave the adder.
+  logic [{C * word.bits - 1}:0] result, result_wait [{result_wait}];
+  logic [{result_wait - 1}:0] complete_wait;
+  int result_at;
+
+  real line [{F}];
+  logic [{C - 1}:0] match;
+  logic features_valid;
+  logic [{ID_BITS - 1}:0] offset;
+  int place, base, slot, x_place;
+  real w;
+
+  function automatic void start_from_above();
+      {loop("j", C)} accumulators[slot][j] = sums[base][j];
+  endfunction
+
+  function automatic void multiply_add();
+      real product, sum;
+      {loop("j", C)} begin
+        {product}
+        round_word(accumulators[slot][j] + product, sum);
+        accumulators[slot][j] = sum;
+      end
+  endfunction
+
+  function automatic void complete();
+{each(C, "word_bits(accumulators[slot][{i}], result[{word}]);", word.bits)}
+  endfunction
+
+  function automatic void hold();
+      {loop("j", C)} held[held_at][j] = ring[place][j];
+  endfunction
+
+  function automatic void take_chain();
+{each(C, "word_real(chain[{word}], sums[base][{i}]);", word.bits)}
+  endfunction
+
+  always_ff @(posedge clk) begin
+    // Complete sums leave, before the place is used again.
+    if (complete_wait[{result_wait - 1}]) o_chain <= result_wait[result_at];
+    complete_wait = {{complete_wait[{result_wait - 2}:0], chosen & completes}};
+
+    // Multiply and add.
+    if (chosen) begin
+      w = w_wait[wait_at];
+      x_place = x_wait[wait_at];
+      slot = int'({part("control", "read_slot")});
+      base = int'({part("control", "sum_read")});
+      if ({part("control", "start")}) start_from_above();
+      multiply_add();
+      if (completes) begin
+        complete();
+        result_wait[result_at] = result;
+      end
+    end
+    result_at = result_at == {result_wait - 1} ? 0 : result_at + 1;
+
+    // Select operands; read lines.
+    if (features_fresh) begin
+      held_at = held_at == {held - 1} ? 0 : held_at + 1;
+      place = feature_line * {F} + int'({part("control", "feature", "word")});
+      hold();
+    end
+    w_wait[wait_at] = {part("control", "bubble")} ? -0.0 :
+                      filters[filter_line * {F} + int'({part("control", "filter", "word")})];
+    x_wait[wait_at] = {part("control", "bubble")} ? {held} : held_at;
+    wait_at = wait_at == {wait - 1} ? 0 : wait_at + 1;
+    features_fresh = {part("control", "feature", "enable")};
+    if (features_fresh) feature_line = int'({part("control", "feature", "line")});
+    if ({part("control", "filter", "enable")}) filter_line = int'({part("control", "filter", "line")});
+
+    // Write filters, features and sums.
+    if ({part("control", "filter_enable")}) begin
+      base = int'({part("control", "filter_write")}) * {F};
+{each(F, "operand_real(filter_words[{word}], filters[base + {i}]);", operand.bits)}
+    end
+    features_valid = {part("features", "valid")};
+    if (features_valid) begin
+      offset = {part("features", "offset")};
+{matches}
+      if (match != 0) begin
+        base = int'({part("control", "feature_write")}) * {F};
+{feature_words}
+        {loop("k", F)} begin
+          {loop("j", C)} ring[base + k][j] = match[j] ? line[k] : ring[base + k][j];
+        end
+      end
+    end
+    if ({part("control", "chain")}) begin
+      base = int'({part("control", "sum_write")});
+      take_chain();
+    end
+
+    if (rst) complete_wait = 0;
+  end
+
+  initial begin
+    filter_line = 0;
+    feature_line = 0;
+    features_fresh = 0;
+    held_at = 0;
+    wait_at = 0;
+    result_at = 0;
+    complete_wait = 0;
+    o_chain = 0;
+    {loop("k", 2 * shape.filter_words)} filters[k] = 0.0;
+    {loop("k", wait)} begin
+      w_wait[k] = 0.0;
+      x_wait[k] = {held};
+    end
+    {loop("j", C)} begin
+      {loop("k", shape.feature_words)} ring[k][j] = 0.0;
+      {loop("k", 2 * shape.sums)} sums[k][j] = 0.0;
+      {loop("k", shape.sums)} accumulators[k][j] = 0.0;
+      {loop("k", held + 1)} held[k][j] = 0.0;
+    end
+  end
+endmodule
+/* verilator lint_on BLKSEQ */
+"""
