@@ -15,7 +15,7 @@ waits for. A piece a cycle and lane; a beat follows a beat without a gap.
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -108,7 +108,8 @@ def local_layout(parameters: DieParameters) -> data.StructLayout:
 
 
 class _Slicer(wiring.Component):
-    """Chunks of own words, with or without weights, cut into pieces."""
+    """Chunks of own words, with or without weights, cut into pieces. A piece is registered: each flit of a beat has
+    a register, zero where another one is wanted, so that no flit has to be chosen."""
 
     def __init__(self, parameters: DieParameters, weights: bool):
         self._parameters = parameters
@@ -130,28 +131,38 @@ class _Slicer(wiring.Component):
         chunk, piece = chunks.o.payload, self.o.payload.piece
         size = Signal(log2(parameters.chunk_words))
         flit, place = Signal(range(max(2, chunk_flits(parameters)))), Signal(flit_number(parameters))
-        step, beat_ends = Signal(), Signal()
+        step, tail, beat_ends = Signal(), Signal(), Signal()
+        present = chunks.o.valid
         m.d.comb += [
             size.eq(chunk_size(parameters, chunk.short, self.last_words)),
             place.eq(flit[:log2(slices)]),
-            piece.tail.eq(flit == size[flit_log2:]),
-            piece.words.eq(Mux(piece.tail, size[:flit_log2], parameters.flit_words - 1)),
-            step.eq(self.o.valid & self.o.ready),
-            chunks.o.ready.eq(step & piece.tail),
-            beat_ends.eq(step & (piece.tail | (place == slices - 1))),
+            tail.eq(flit == size[flit_log2:]),
+            chunks.o.ready.eq(step & tail),
+            beat_ends.eq(step & (tail | (place == slices - 1))),
         ]
         with m.If(step):
-            m.d.sync += flit.eq(Mux(piece.tail, 0, flit + 1))
-        present = chunks.o.valid
+            m.d.sync += [
+                flit.eq(Mux(tail, 0, flit + 1)), self.o.valid.eq(1), piece.tail.eq(tail),
+                piece.words.eq(Mux(tail, size[:flit_log2], parameters.flit_words - 1)),
+            ]
+        with m.Elif(self.o.ready):
+            m.d.sync += self.o.valid.eq(0)
         flits = data.ArrayLayout(piece.data.shape(), slices)
         for lane, out, needed in zip(self._lanes, (piece.data, self.o.payload.w), (1, chunk.weighted), strict=False):
             m.submodules[lane] = beats = Chain(flits, buffer_beats(parameters))
             m.d.comb += [
                 beats.i.payload.eq(self.beat), beats.i.valid.eq(getattr(self, f"{lane}_valid")),
-                beats.o.ready.eq(beat_ends & needed), out.eq(beats.o.payload[place]),
+                beats.o.ready.eq(beat_ends & needed),
             ]
+            words: Value = Const(0)
+            for number in range(slices):
+                held = Signal(len(out.as_value()), name=f"{lane}_{number}", reset_less=True)
+                with m.If(step):
+                    m.d.sync += held.eq(Mux(place == number, beats.o.payload[number].as_value(), 0))
+                words |= held
+            m.d.comb += out.as_value().eq(words)
             present &= beats.o.valid | ~needed
-        m.d.comb += self.o.valid.eq(present)
+        m.d.comb += step.eq(present & (~self.o.valid | self.o.ready))
         return m
 
 
