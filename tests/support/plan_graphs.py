@@ -2,7 +2,7 @@
 
 import random
 
-from plinth.plan.graph import LOSS, Edge, Node, PlanGraph, chain
+from plinth.plan.graph import LOSS, Edge, Node, PlanGraph, Window, chain
 from plinth.plan.partition import Splits
 
 
@@ -19,7 +19,8 @@ def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, 
     return Node(name=name, kind="convolution", weights=weights, bias=outputs, input_channels=channels,
                 output_channels=outputs, input_elements=channels * side * side, raw_elements=outputs * raw * raw,
                 map_elements=outputs * pooled * pooled, macs=weights * raw * raw, input_positions=side * side,
-                output_positions=raw * raw)
+                output_positions=raw * raw,
+                window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)))
 
 
 def random_chain(rng: random.Random, nodes: int, sizes: tuple[int, ...]) -> PlanGraph:

@@ -41,6 +41,28 @@ class Follower:
     output: tuple[int, int] = (1, 1)
 
 
+@dataclass(frozen=True)
+class Window:
+    """Windows of a convolution: its input map, kernel, stride, padding and output map, [rows, columns] each."""
+
+    size: tuple[int, int]
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    output: tuple[int, int]
+
+    @property
+    def positions(self) -> int:
+        """Height times width of the output map."""
+        return self.output[0] * self.output[1]
+
+
+def square(size: int, kernel: int, stride: int, padding: int) -> Window:
+    """Windows of equal sides."""
+    output = (size + 2 * padding - kernel) // stride + 1
+    return Window((size, size), (kernel, kernel), (stride, stride), (padding, padding), (output, output))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """A weighted layer, a junction or the loss. Sizes are elements per sample; weights and bias are elements."""
@@ -64,8 +86,8 @@ class Node:
     input_positions: int = 1
     #: Height times width of the output before pooling.
     output_positions: int = 1
-    #: Columns of a convolution's kernel.
-    kernel_columns: int = 1
+    #: Of a convolution.
+    window: Window | None = None
     #: What is worked on at home behind its sum, in order.
     followers: tuple[Follower, ...] = ()
 
@@ -73,6 +95,11 @@ class Node:
     def weighted(self) -> bool:
         """Whether it has weights."""
         return self.weights > 0
+
+    @property
+    def kernel_columns(self) -> int:
+        """Columns of a convolution's kernel."""
+        return self.window.kernel[1] if self.window else 1
 
     @property
     def pools(self) -> bool:
@@ -186,6 +213,12 @@ def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
     return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
 
 
+def _window(layer: Convolution, source: Shape, target: Shape) -> Window:
+    _, *size = source
+    _, *output = target
+    return Window((size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
+
+
 def from_network(network: Network) -> PlanGraph:
     """The graph of a network.
 
@@ -229,7 +262,7 @@ def from_network(network: Network) -> PlanGraph:
             output_channels=channels, input_elements=first.elements, raw_elements=output, map_elements=output,
             macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
             output_positions=output // channels,
-            kernel_columns=layer.kernel[1] if isinstance(layer, Convolution) else 1))
+            window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None))
         if layer.is_loss:
             followers[number] = [Follower(layer.kind)]
         edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]

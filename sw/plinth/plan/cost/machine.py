@@ -1,4 +1,5 @@
-"""Cycles of a die's tasks: the machine's own formulas (docs/matrix.md, docs/vector.md), scaled by measurements.
+"""Cycles of a die's tasks: the machine's own formulas (docs/matrix.md, docs/row_mapping.md, docs/vector.md), scaled by
+measurements.
 
 A table ``calibration/<preset>.yaml``, written by `make calibrate`, holds what tasks took on the co-simulated Verilog
 whose hash stands in it: a task alone, and each further one of a row of equal tasks. A task's cycles are its formula's
@@ -11,13 +12,16 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import log
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, read_yaml
 from plinth.model.layers import described, is_integer
+from plinth.plan.cost.products import Product, row_stationary_parts
+from plinth.plan.cost.row_stationary import work
+from plinth.plan.graph import square
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, SYSTOLIC, DieParameters
 
 #: Version of the calibration tables.
 CALIBRATION_VERSION = 2
@@ -61,13 +65,25 @@ PRODUCTS = ("fprop", "bprop", "update", "convolution-fprop", "convolution-bprop"
 #: Copies of a tile within a die, to the next one of a ring and to the one behind that, by hops; all dies send at once.
 COPIES = ("local", "remote", "far")
 
-#: For each table of a file, its keys, the first of which is one of some words.
+#: For each table of a file, its keys, the first of which is one of some words; of matrix tasks those of a systolic die.
 TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "matrix": (("product", "m", "n", "k", "run", "cycles", "period"), PRODUCTS),
     "vector": (("program", "rows", "columns", "cycles", "period"), tuple(PROGRAMS)),
     "transfer": (("copy", "rows", "columns", "cycles", "period"), COPIES),
     "control": (("what", "cycles"), ("fetch", "issue", "arrival", "ring", "hop", "reduce")),
 }
+#: Keys of the matrix tasks of a row-stationary die: a square convolution, or zeros behind ``outputs``.
+ROW_STATIONARY_KEYS = ("product", "samples", "inputs", "outputs", "size", "kernel", "stride", "padding", "cycles",
+                       "period")
+#: Keys that may be 0.
+ZERO_KEYS = ("run", "size", "kernel", "stride", "padding")
+
+
+def tables(name: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    """Tables of a preset's file."""
+    if name in PRESETS and PRESETS[name].machine == ROW_STATIONARY:
+        return TABLES | {"matrix": (ROW_STATIONARY_KEYS, PRODUCTS)}
+    return TABLES
 
 
 def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
@@ -176,7 +192,7 @@ class Calibration:
         return {"version": CALIBRATION_VERSION, "preset": self.preset, "format": self.number_format,
                 "verilog_sha256": self.verilog_sha256,
                 **{name: [dict(zip(keys, row, strict=True)) for row in getattr(self, name)]
-                   for name, (keys, _) in TABLES.items()}}
+                   for name, (keys, _) in tables(self.preset).items()}}
 
 
 def load_calibration(path: Path) -> Calibration:
@@ -192,24 +208,25 @@ def load_calibration(path: Path) -> Calibration:
     check_version(data, where, "a calibration table", CALIBRATION_VERSION, remedy)
     check_mapping(data, where, "a calibration table",
                   required=("version", "preset", "format", "verilog_sha256", *TABLES))
-    tables: dict[str, tuple[tuple[Any, ...], ...]] = {}
-    for name, (keys, words) in TABLES.items():
+    found: dict[str, tuple[tuple[Any, ...], ...]] = {}
+    for name, (keys, words) in tables(str(data["preset"])).items():
         if not isinstance(data[name], list) or not data[name]:
             raise UserError(f"{where}: {name} must be a list of measurements; {remedy}")
         rows = []
         for number, row in enumerate(data[name]):
             check_mapping(row, f"{where}: {name}[{number}]", "a measurement", required=keys)
             for key in keys:
-                fits = row[key] in words if key == keys[0] else is_integer(row[key], 0 if key == "run" else 1, 1 << 40)
+                fits = row[key] in words if key == keys[0] else is_integer(
+                    row[key], int(key not in ZERO_KEYS), 1 << 40)
                 if not fits:
                     raise UserError(f"{where}: {name}[{number}].{key} cannot be {described(row[key])}; {remedy}")
             rows.append(tuple(row[key] for key in keys))
-        tables[name] = tuple(rows)
+        found[name] = tuple(rows)
     for key in ("preset", "format", "verilog_sha256"):
         if not isinstance(data[key], str):
             raise UserError(f"{where}: {key} must be text, not {described(data[key])}; {remedy}")
     return Calibration(preset=data["preset"], number_format=data["format"], verilog_sha256=data["verilog_sha256"],
-                       **tables)
+                       **found)
 
 
 class _Ratio:
@@ -244,6 +261,15 @@ CONTROL: dict[str, float] = {
 Cycles = tuple[float, float]
 
 
+class Multiplication(NamedTuple):
+    """Cycles of a product's tasks, the words that they move, and the share of the time of those in a row that memory
+    takes for them."""
+
+    cycles: Cycles
+    words: float
+    memory: float
+
+
 @dataclass(frozen=True)
 class Machine:
     """One die: cycles of its tasks."""
@@ -251,6 +277,7 @@ class Machine:
     parameters: DieParameters
     calibration: Calibration | None = None
     _cycles: dict[tuple[Any, ...], Cycles] = field(default_factory=dict, compare=False)
+    _products: dict[Product, Multiplication] = field(default_factory=dict, compare=False)
     _stages: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict, compare=False)
 
     @property
@@ -272,15 +299,26 @@ class Machine:
         found = {name: (_Ratio(), _Ratio()) for name in (*PRODUCTS, *PROGRAMS, *COPIES)}
         table = self.calibration
         if table:
-            for name, *shape, run, cycles, period in table.matrix:
-                m, n, k = shape
-                self._add(found[name], shape, matrix_formula(self.parameters, m, n, k, run), cycles, period)
+            for row in table.matrix:
+                shape, formula = self._measured(row)
+                self._add(found[row[0]], shape, formula, *row[-2:])
             for name, *shape, cycles, period in table.transfer:
                 self._add(found[name], _near(shape), copy_formula(self.parameters, *shape), cycles, period)
             for name, *shape, cycles, _ in table.vector:
                 whole = sum(vector_formula(self.parameters, PROGRAMS[name], *shape))
                 self._add(found[name], shape, (whole, whole), cycles, cycles)
         return found
+
+    def _measured(self, row: Sequence[Any]) -> tuple[Sequence[int], Cycles]:
+        """m, n, k of a measured product, and its cycles by the formula."""
+        if self.parameters.machine == SYSTOLIC:
+            _, m, n, k, run, *_ = row
+            return (m, n, k), matrix_formula(self.parameters, m, n, k, run)
+        name, samples, inputs, outputs, size, kernel, stride, padding, *_ = row
+        product = Product(name.rpartition("-")[2], samples, inputs, outputs,
+                          square(size, kernel, stride, padding) if kernel else None)
+        found = work(self.parameters, row_stationary_parts(self.parameters, product))
+        return product.gemm[:3], (found.alone, found.row)
 
     @staticmethod
     def _add(ratios: tuple[_Ratio, _Ratio], shape: Sequence[int], formula: Cycles, *measured: int) -> None:
@@ -297,6 +335,23 @@ class Machine:
                 found = alone * one((m, n, k)), row * two((m, n, k))
             self._cycles[key] = found
         return self._cycles[key]
+
+    def product(self, product: Product) -> Multiplication:
+        """What a product takes; nothing if it is empty."""
+        if product not in self._products:
+            if product.empty:
+                found = Multiplication((0.0, 0.0), 0.0, 0.0)
+            elif self.parameters.machine == SYSTOLIC:
+                found = Multiplication(self.matrix(product.name, *product.gemm),
+                                       *matrix_memory(self.parameters, *product.gemm))
+            else:
+                moved = work(self.parameters, row_stationary_parts(self.parameters, product))
+                one, two = (ratio(product.gemm[:3]) for ratio in self._ratios[product.name])
+                words = moved.read + moved.written
+                found = Multiplication((moved.alone * one, moved.row * two), words,
+                                       words / float(self.parameters.memory_words_per_cycle) / moved.row)
+            self._products[product] = found
+        return self._products[product]
 
     def vector(self, program: str, rows: int, columns: int, work: Work | None = None) -> tuple[float, float, float]:
         """Cycles in which a vector program like one of :data:`PROGRAMS` that does ``work`` (default: that program's)

@@ -35,7 +35,7 @@ TASK_CYCLES = 120
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
 #: Ways to hold taps, ways to cut sums, that are costed at most; the best by their own count of cycles.
-MOST_TAPS, MOST_CUTS = 160, 48
+MOST_TAPS, MOST_CUTS = 80, 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +302,17 @@ def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
                 die, loops, mapping, piece.images, piece.rows, piece.windows, piece.run))
             row, read, written = row + cycles, read + loaded, written + stored
             around = max(around, more)
+    return Work(row + around, row, read, written)
+
+
+def task_work(die: DieParameters, body: Any) -> Work:
+    """What a task takes; ``body`` has the fields of ``RowStationaryBody`` as attributes."""
+    loops = Loops(
+        filters=body.filters, channels=body.channels, kernel_rows=body.kernel_rows, kernel_columns=body.kernel_columns,
+        row_stride=body.row_stride, column_stride=body.column_stride, row_dilation=body.row_dilation,
+        column_dilation=body.column_dilation, adjacent_filters=body.w_filter == 1)
+    row, around, read, written = map(float, _costs(die, loops, body, body.images, body.rows, body.windows,
+                                                   body.window_run))
     return Work(row + around, row, read, written)
 
 

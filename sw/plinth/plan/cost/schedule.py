@@ -7,13 +7,14 @@ same time: what they send arrives when what is sent to them would.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
-from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step
+from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, matrix_memory, moved_words
+from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, moved_words
+from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
 from plinth.plan.cost.stages import (
     Stage,
     backward_stages,
@@ -273,40 +274,27 @@ class _Walk:
             found = Ready(max(one.whole for one in ready))
         return found
 
-    def _products(self, node: Node, here: Layout) -> tuple[int, int, int, int, int]:
-        """Samples, rows of the output, input channels, output channels, taps of the die's part."""
+    def _part(self, node: Node, here: Layout, direction: str) -> Product:
+        """A product of the die's part of a node."""
         samples, outputs = self.size(here.output, node.output_channels)
         _, inputs = self.size(here.input, node.input_channels)
-        taps = node.weights // (node.input_channels * node.output_channels)
-        return samples, node.raw_elements // node.output_channels, inputs, outputs, taps
+        return Product.of(direction, node, samples, inputs, outputs)
 
     def _matrix(self, node: Node, here: Layout, direction: str, ready: Ready) -> Ready:
         """Strips of a product."""
-        samples, positions, inputs, outputs, taps = self._products(node, here)
-        found = Ready()
-        if not (samples and inputs and outputs and node.macs):
+        part, found = self._part(node, here, direction), Ready()
+        if part.empty or not node.macs:
             found.add(1.0, ready.whole)
             return found
-        convolution = node.kind == "convolution"
-        step = image_step(samples, positions) if convolution else 2 * self.parameters.rows
-        for count, strips, share in self._pieces(samples, step):
-            if not convolution:
-                size = (outputs, inputs * taps) if direction == "fprop" else (inputs * taps, outputs)
-                shape = (direction, count, *size, 0)
-            elif direction == "fprop":
-                shape = ("convolution-fprop", count * positions, outputs, inputs * taps, inputs * node.kernel_columns)
-            else:
-                # With a stride, each position of the input meets only some of the taps.
-                met = -(-outputs * taps * node.output_positions // node.input_positions)
-                shape = ("convolution-bprop", count * node.input_positions, inputs, met,
-                         min(met, outputs * node.kernel_columns))
-            found.add(share, self._product(shape, ready.until(share), strips))
+        step = image_step(part.samples, part.window.positions) if part.window else sample_step(self.parameters)
+        for count, strips, share in self._pieces(part.samples, step):
+            found.add(share, self._product(replace(part, samples=count), ready.until(share), strips))
         return found
 
-    def _product(self, shape: tuple[str, int, int, int, int], ready: float, count: int = 1) -> float:
+    def _product(self, product: Product, ready: float, count: int = 1) -> float:
         """End of products."""
-        words, memory = matrix_memory(self.parameters, *shape[1:])
-        return self.die.task("matrix", ready, self.machine.matrix(*shape), words, memory, count)
+        cycles, words, memory = self.machine.product(product)
+        return self.die.task("matrix", ready, cycles, words, memory, count)
 
     def _forward(self, number: int, node: Node) -> None:
         here, ready = self.regions[number], self._input(number)
@@ -317,7 +305,7 @@ class _Walk:
         samples, channels = self.size(here.home, node.output_channels)
         rows, sources = samples * positions, max(1, len(self.graph.inputs[number]))
         if node.weighted:
-            ready, sources = self._matrix(node, here, "fprop", ready), 1
+            ready, sources = self._matrix(node, here, FPROP, ready), 1
             if here.mp:
                 members = 1 << len(here.mp)
                 ready = self.exchange(here.output, here.home, node.output_channels, positions, ready, own=False)
@@ -375,11 +363,11 @@ class _Walk:
         if here.mp:
             error = self.exchange(here.home, here.output, node.output_channels, positions, error, own=True)
             if bias:
-                count, _, _, outputs, _ = self._products(node, here)
-                self._chained([bias_stage(node)], count, positions, outputs, error, bool(node.pools))
+                part = self._part(node, here, BPROP)
+                self._chained([bias_stage(node)], part.samples, positions, part.outputs, error, bool(node.pools))
                 biased = self._chain
         for edge in self.graph.inputs[number]:
-            self.errors[edge] = self._matrix(node, here, "bprop", error)
+            self.errors[edge] = self._matrix(node, here, BPROP, error)
         self._update(node, here, error, biased)
 
     def _map_error(self, number: int, samples: int) -> Ready:
@@ -409,15 +397,10 @@ class _Walk:
 
     def _update(self, node: Node, here: Layout, error: Ready, biased: float) -> None:
         """Weight gradient and its reduction."""
-        samples, positions, inputs, outputs, taps = self._products(node, here)
-        done = error.whole
-        if node.macs and samples and inputs and outputs:
-            if node.kind == "convolution":
-                done = self._product(("convolution-update", inputs * taps, outputs, samples * positions,
-                                      inputs * node.kernel_columns), done)
-            else:
-                done = self._product(("update", inputs * taps, outputs, samples, 0), done)
-        words = taps * inputs * outputs + (outputs if node.bias else 0)
+        part, done = self._part(node, here, UPDATE), error.whole
+        if node.macs and not part.empty:
+            done = self._product(part, done)
+        words = part.weights + (part.outputs if node.bias else 0)
         control, size = self.machine.control, 1 << len(here.dp)
         if size == 1:
             cycles_words, latency = words / self.parameters.flit_words, control["reduce"]

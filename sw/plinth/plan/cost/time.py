@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from plinth.model.array import Array
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 from plinth.plan.graph import DP, MP, PlanGraph
 from plinth.plan.partition import Exchange, Layout, Splits, bounds, layout, weight_words
@@ -118,21 +119,13 @@ class StepTime:
                 strict=True):
             sizes[size] = min(sizes.get(size, speed), speed)
         raw = node.raw_elements // node.output_channels
-        kernel = node.weights // (node.input_channels * node.output_channels)
         each = len(self.graph.inputs[number])
         worst = [0.0] * 4
         for (samples, inputs, outputs, home), speed in sizes.items():
+            fprop = update = error = 0.0
             if node.weighted and node.macs:
-                fprop = die.matrix("fprop", samples * raw, outputs, inputs * kernel)[0]
-                update = die.matrix("update", inputs * kernel, outputs, samples * raw)[0]
-                if node.kind == "convolution":
-                    # With a stride, each position of the input meets only some of the taps.
-                    taps = -(-outputs * kernel * node.output_positions // node.input_positions)
-                    error = die.matrix("bprop", samples * node.input_positions, inputs, taps)[0]
-                else:
-                    error = die.matrix("bprop", samples, inputs * kernel, outputs)[0]
-            else:
-                fprop = update = error = 0.0
+                fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
+                                        for direction in DIRECTIONS)
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
             times = max(1, 0 if node.weighted else each)
             forward = max(fprop, times * sum(die.vector("forward", home * raw, outputs)))

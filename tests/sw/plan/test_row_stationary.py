@@ -1,0 +1,94 @@
+"""Costs of products on the row-stationary machine: bounds, agreement with lowered tasks, scaling by measurements."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tests.support.refusal import refused
+
+from plinth.errors import UserError
+from plinth.lower.builder import Buffer
+from plinth.lower.row_stationary import RowStationary
+from plinth.model.files import dump_yaml
+from plinth.plan.cost.machine import COPIES, PRODUCTS, PROGRAMS, Calibration, Machine, load_calibration
+from plinth.plan.cost.products import DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
+from plinth.plan.cost.row_stationary import balanced, task_work, work
+from plinth.plan.graph import square
+from plinth_hw.isa.parameters import preset
+
+DEMO, PAPER = preset("hypar-demo"), preset("hypar-paper")
+#: AlexNet's convolutions, batch 4: channels (of one group), filters, size, kernel, stride, padding.
+ALEXNET = {"conv1": (3, 96, 227, 11, 4, 0), "conv2": (48, 256, 27, 5, 1, 2), "conv3": (256, 384, 13, 3, 1, 1),
+           "conv4": (192, 384, 13, 3, 1, 1), "conv5": (192, 256, 13, 3, 1, 1)}
+
+
+@pytest.mark.parametrize("layer", ALEXNET)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_no_product_is_faster_than_its_multiplications(layer: str, direction: str) -> None:
+    inputs, outputs, *window = ALEXNET[layer]
+    product = Product(direction, 4, inputs, outputs, square(*window))
+    cycles, words, share = Machine(PAPER).product(product)
+    m, n, k, _ = product.gemm
+    assert m * n * k / 168 <= cycles[1] < cycles[0]
+    assert 0 < share < 1
+    assert m * n * k / 168 / cycles[0] > (0.85 if direction == FPROP else 0.3)
+    assert words > 4 * outputs
+
+
+@pytest.mark.parametrize("shape", [(32, 288, 10), (1, 1, 1), (17, 100, 31), (128, 64, 64)])
+def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, int]) -> None:
+    samples, inputs, outputs = shape
+    x, w, z = (Buffer(name, 0, rows, columns, columns) for name, rows, columns in (
+        ("x", samples, inputs), ("w", inputs, outputs), ("z", samples, outputs)))
+    maker = RowStationary(DEMO)
+    groups = {"fprop": maker.dense_forward(x, w, z), "bprop": maker.dense_input_gradient(z, w, x),
+              "update": maker.dense_weight_gradient(x, z, w)}
+    for direction, bodies in groups.items():
+        found = work(DEMO, row_stationary_parts(DEMO, Product(direction, *shape)))
+        tasks = [task_work(DEMO, SimpleNamespace(**body)) for group in bodies for body in group]
+        assert found.row == pytest.approx(sum(task.row for task in tasks))
+        assert found.read + found.written == pytest.approx(sum(task.read + task.written for task in tasks))
+
+
+def _table(machine: Machine, ratio: float) -> Calibration:
+    rows = []
+    for direction in DIRECTIONS:
+        for product, geometry in ((Product(direction, 8, 16, 24, square(8, 3, 1, 1)), (8, 3, 1, 1)),
+                                  (Product(direction, 32, 64, 24), (0, 0, 0, 0))):
+            alone, row = machine.product(product).cycles
+            rows.append((product.name, product.samples, product.inputs, product.outputs, *geometry,
+                         round(ratio * alone), round(ratio * row)))
+    return Calibration(
+        preset=machine.parameters.name, number_format="fp32", verilog_sha256="0" * 64, matrix=tuple(rows),
+        vector=tuple((program, 8, 8, 100, 100) for program in PROGRAMS),
+        transfer=tuple((kind, 8, 8, 100, 100) for kind in COPIES),
+        control=(("fetch", 64), ("issue", 12), ("arrival", 100), ("ring", 300), ("hop", 20), ("reduce", 100)))
+
+
+def test_measurements_scale_the_formulas(tmp_path: Path) -> None:
+    plain = Machine(DEMO)
+    path = tmp_path / "hypar-demo.yaml"
+    path.write_text(dump_yaml(_table(plain, 1.5).to_data()))
+    found = load_calibration(path)
+    assert {row[0] for row in found.matrix} == set(PRODUCTS)
+    scaled = Machine(DEMO, found)
+    for direction in DIRECTIONS:
+        for product in (Product(direction, 4, 16, 24, square(16, 5, 2, 2)), Product(direction, 100, 10, 70)):
+            for one, two in zip(scaled.product(product).cycles, plain.product(product).cycles, strict=True):
+                assert one == pytest.approx(1.5 * two, rel=0.01)
+    assert scaled.product(Product(UPDATE, 0, 5, 5)).cycles == (0, 0)
+
+
+def test_a_table_of_the_other_machine_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "table.yaml"
+    path.write_text(dump_yaml(replace(_table(Machine(DEMO), 1), preset="hypar-demo").to_data()
+                              | {"preset": "ndp-demo"}))
+    with refused(UserError, r"matrix\[0\]"):
+        load_calibration(path)
+
+
+def test_balanced_parts() -> None:
+    assert balanced(13, 12) == [7, 5, 4, 3, 2, 1]
+    assert balanced(12, 12) == [12, 6, 4, 3, 2, 1]
+    assert balanced(1, 5) == [1]
