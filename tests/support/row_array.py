@@ -231,12 +231,18 @@ class _Stimulus(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Run:
-    """What the array showed: results in order, and per cycle the rows that multiplied and whether a result came."""
+    """What the array was given and showed."""
 
+    #: Results in order.
     results: NDArray[np.float32]
+    #: Per cycle, rows that multiply, and whether the last one waits for room.
     issued: NDArray[np.bool_]
-    result_cycles: NDArray[np.int64]
     blocked: NDArray[np.bool_]
+    #: Cycles of results, of passes taken, of ``filters_loaded`` of row 0, of ``line_done``.
+    result_cycles: NDArray[np.int64]
+    pass_cycles: NDArray[np.int64]
+    loaded_cycles: NDArray[np.int64]
+    line_cycles: NDArray[np.int64]
 
 
 class VerilatedRows:
@@ -294,7 +300,7 @@ class VerilatedRows:
         bits = np.unpackbits(results, axis=1, bitorder="little")[:, 1:word_bits]
         words = np.packbits(np.ascontiguousarray(bits), axis=1, bitorder="little").view(np.uint32)
         return Run(words.view(np.float32), (trace[:, None] >> np.arange(shape.rows) & 1).astype(bool),
-                   np.flatnonzero(trace >> 30 & 1), (trace >> 31).astype(bool))
+                   (trace >> 31).astype(bool), *(np.flatnonzero(trace >> bit & 1) for bit in (30, 29, 28, 27)))
 
 
 def check(program: Program, run: Run) -> None:

@@ -55,8 +55,8 @@ struct Stimulus {
     uint64_t windows, room;
 };
 
-// Fills `results` (as the port is laid out, `results_bytes` each) and `trace` (per cycle: issued rows, bit 30
-// results, bit 31 blocked); returns the cycles, or 0 if the array did not end within `limit`, or 1 if it broke a rule.
+// Fills `results` (as the port is laid out, `results_bytes` each) and `trace` (per cycle: issued rows, bit 27
+// a line done, bit 28 filters of row 0 loaded, bit 29 a pass taken, bit 30 results, bit 31 blocked); returns the cycles, or 0 if the array did not end within `limit`, or 1 if it broke a rule.
 uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uint64_t results_bytes,
                        uint64_t results_count, uint32_t* trace) {
     Stimulus& s = *stimulus;
@@ -139,6 +139,7 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         m.eval();
         trace[t] = static_cast<uint32_t>(m.issued) | static_cast<uint32_t>(m.blocked) << 31;
         const bool pass_taken = m.passes___05Fvalid && m.passes___05Fready;
+        trace[t] |= m.line_done << 27 | (m.filters_loaded & 1u) << 28 | pass_taken << 29;
         const bool sum_taken = m.sums___05Fvalid && m.sums___05Fready;
         for (uint64_t row = 0; row < s.rows; ++row) half_free[row] += m.filters_released >> row & 1;
         if (m.lines_released && --lines_held < 0) return 1;

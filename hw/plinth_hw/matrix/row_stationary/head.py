@@ -14,7 +14,7 @@ from plinth_hw.matrix.row_stationary.row import ready_pass, word_bits
 class PassPreparation(wiring.Component):
     """Products that rows need of a pass, found by additions while the pass before runs.
 
-    Latency: 1 + max(tap_columns, interleaved_windows) cycles. One pass at a time.
+    Latency: 1 + max(tap_columns - 1, interleaved_windows) cycles. One pass at a time.
 
     Parameters
     ----------

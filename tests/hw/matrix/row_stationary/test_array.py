@@ -112,6 +112,32 @@ def test_no_pause(work):
     assert not run.blocked.any()
 
 
+@pytest.mark.parametrize("work", [
+    Work(tap_columns=3, tap_channels=1, tap_step=1, window_step=1, windows=10, filter_step=4, interleaved_windows=2),
+    Work(tap_columns=5, tap_channels=1, tap_step=1, window_step=1, windows=10, filter_step=8, interleaved_windows=1),
+])
+def test_latencies(work):
+    """From the last thing that row 0 waits for to its first slot."""
+    rows = array("3x4", "loops")
+    placement = Placement(sets=1, set_rows=1, images=1, image_rows=4)
+
+    def run(*gates):
+        program = Program(rows.shape, np.random.default_rng(8))
+        program.place(placement)
+        program.add(placement, work)
+        made = rows.run(program, gates)
+        check(program, made)
+        return made, made.issued[:, 0].argmax()
+
+    made, first = run(1, 256, 256, 256, 256)
+    assert first - made.pass_cycles[0] == 4 + max(work.tap_columns - 1, work.interleaved_windows)
+    made, first = run(256, 3, 256, 256, 256)
+    assert first - made.loaded_cycles[0] == 3
+    made, first = run(256, 256, 10, 256, 256)
+    line = ((work.interleaved_windows - 1) * work.window_step + work.span - 1) // rows.shape.feed_words
+    assert first - made.line_cycles[line] == 4
+
+
 def test_rows_that_only_pass_sums_on():
     """What a row that is not active hands on has every bit of what came, whatever lies in its scratchpads."""
     rows = array("3x4", "cells")
