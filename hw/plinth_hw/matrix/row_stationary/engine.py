@@ -165,7 +165,8 @@ class RowStationaryEngine(wiring.Component):
         issued = Signal(range(self.parameters.rows * self.parameters.columns + 1))
         # Useful multiply-adds of a task that the strobe has still to show; then its total may go.
         unshown, showing, shown = Signal(64), Signal(), Signal()
-        most = (1 << len(strobes.useful_macs)) - 1
+        useful = Signal.like(strobes.useful_macs)
+        most = (1 << len(useful)) - 1
         failed, stored = Signal(), Signal(32)
         _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)
         rows = sum((array.issued[row] for row in range(self.parameters.rows)), Const(0))
@@ -173,8 +174,8 @@ class RowStationaryEngine(wiring.Component):
                      stored.eq(Mux(finished, 0, stored + store.words))]
         m.d.comb += shown.eq(showing & (unshown <= most) & totals.w_rdy)
         with m.If(showing):
-            m.d.comb += strobes.useful_macs.eq(Mux(unshown < most, unshown, most))
-            m.d.sync += [unshown.eq(unshown - strobes.useful_macs), showing.eq(~shown)]
+            m.d.comb += useful.eq(Mux(unshown < most, unshown, most))
+            m.d.sync += [unshown.eq(unshown - useful), showing.eq(~shown)]
         with m.Elif(count.o.valid):
             m.d.sync += [unshown.eq(count.o.payload), showing.eq(1)]
         m.d.comb += [
@@ -186,7 +187,8 @@ class RowStationaryEngine(wiring.Component):
             done.payload.error.eq(store.ended.payload),
             done.payload.payload_words.eq(stored),
             done.payload.useful_macs.eq(Mux(failed, 0, totals.r_data)),
-            strobes.words.eq(words), strobes.issued_macs.eq(issued), strobes.busy.eq(issued != 0),
+            strobes.words.eq(words), strobes.useful_macs.eq(useful), strobes.issued_macs.eq(issued),
+            strobes.busy.eq(issued != 0),
         ]
         with m.If(stalled):
             with m.If(preload.blocked & ~results.busy):

@@ -105,7 +105,7 @@ class Feeder(wiring.Component):
         groups_log2 = sizes.lane_bits - sizes.feed_bits
         m.d.comb += [self.read.enable.eq(read),
                      *(self.read.line[bank].eq(place[groups_log2:]) for bank in range(sizes.lanes))]
-        stage = data.StructLayout({"valid": 1, "id": ID_BITS, "ends": 1, "lanes": unsigned(groups_log2)})
+        stage = data.StructLayout({"valid": 1, "id": ID_BITS, "ends": 1, "lanes": max(1, groups_log2)})
         chosen = Signal(stage)
         m.d.sync += [chosen.valid.eq(read), chosen.id.eq(number), chosen.ends.eq(read & last_id),
                      chosen.lanes.eq(place[:groups_log2])]
