@@ -8,12 +8,15 @@
     B, R <-- response register <-----+
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
-The response comes in the second cycle after the handshake, for a route in the third, for update counters and
-engine status up to about 20 cycles later. Addresses that hold no register, and writes that do not strobe a
-whole word, answer SLVERR and do nothing; writes to read-only registers do nothing.
+The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
+cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 32
+cycles. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
+nothing; writes to read-only registers do nothing.
 """
 
 from fractions import Fraction
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
@@ -40,6 +43,7 @@ GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WOR
 
 #: Registers are decoded in pages of this many bytes.
 _PAGE_LOG2 = 9
+_SPAN_LOG2 = (regs.ENGINE_SPAN - 1).bit_length()
 
 
 def _within(address: Value, start: int, count_log2: int) -> Value:
@@ -51,6 +55,30 @@ def _within(address: Value, start: int, count_log2: int) -> Value:
 def _copy_of(address: Value) -> Value:
     """Place of a register that is read and written in the memory of copies: single ones, then the bases."""
     return Cat(address[2:6], address[8])
+
+
+class _Answers:
+    """Words that accesses answer with, of which at most one is given in a cycle."""
+
+    def __init__(self) -> None:
+        #: A word is given, or will be.
+        self.known = Signal(name="known")
+        self._words: dict[int, tuple[Signal, Value]] = {}
+
+    def give(self, m: Module, word: Value) -> None:
+        """Answer with ``word``, under the conditions in which this is called."""
+        given, _ = self._words.setdefault(id(word), (Signal(name="given"), word))
+        m.d.comb += [given.eq(1), self.known.eq(1)]
+
+    def word(self, m: Module, delay: bool) -> tuple[Value, Value]:
+        """Whether one is given, and the one, or else 0; with ``delay``, a cycle after it was given."""
+        given = Cat(given for given, _ in self._words.values())
+        if delay:
+            delayed = Signal.like(given)
+            m.d.sync += delayed.eq(given)
+            given = delayed
+        words = [word & given[index].replicate(len(word)) for index, (_, word) in enumerate(self._words.values())]
+        return given.any(), reduce(or_, words)
 
 
 class AXI4LiteSignature(wiring.Signature):
@@ -172,6 +200,7 @@ class Registers(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
+        axil = self.axil
         address = Signal(ADDRESS_BITS)
         write = Signal()
         written = Signal(32)
@@ -192,8 +221,15 @@ class Registers(wiring.Component):
             self.host_is_base.eq((address & (regs.COUNTERS ^ regs.COUNTER_BASES)).any()),
             self.host_write.eq(write), self.host_write_data.eq(written),
             self.record_data.eq(written),
+            axil.bresp.eq(Mux(failed, SLVERR, 0)), axil.rresp.eq(Mux(failed, SLVERR, 0)), axil.rdata.eq(answer),
         ]
         kept, cleared, copy = self._copies(m, address, write, written)
+        decoded, direct = _Answers(), _Answers()
+        exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
+        with m.Switch(address[_SPAN_LOG2:_PAGE_LOG2]):
+            for index, engine in enumerate(self.engines):
+                with m.Case(engine.value):
+                    m.d.comb += [exists.eq(1), position.eq(index)]
 
         with m.FSM():
             with m.State("CLEAR"):
@@ -204,53 +240,52 @@ class Registers(wiring.Component):
             with m.State("IDLE"):
                 self._accept(m, address, write, written, answer, failed)
             with m.State("DECODE"):
-                m.next = "RESPOND"
+                m.next = "ANSWER"
                 with m.Switch(address[_PAGE_LOG2:]):
                     with m.Case(0):
-                        self._single(m, address, write, written, answer, failed, high, kept)
+                        self._single(m, address, write, written, decoded, high, kept)
                     with m.Case(regs.ENGINES >> _PAGE_LOG2):
-                        self._engines(m, address, answer, failed, high)
+                        self._engines(m, address, exists, position, decoded, high)
                     with m.Case(regs.LINK_WORDS >> _PAGE_LOG2):
-                        self._links(m, address, answer, failed, high)
+                        self._links(m, address, decoded, high)
                 with m.If(kept):
-                    m.d.sync += [failed.eq(0), answer.eq(copy)]
+                    decoded.give(m, copy)
                 with m.If(_within(address, regs.ROUTES, self.parameters.die_bits)):
-                    m.d.sync += failed.eq(0)
-                    m.d.comb += self.route_write.valid.eq(write)
+                    m.d.comb += [decoded.known.eq(1), self.route_write.valid.eq(write)]
                     m.next = "ROUTE"
                 with m.If(_within(address, regs.COUNTERS, len(self.host_index))
                           | _within(address, regs.COUNTER_BASES, len(self.host_index))):
-                    m.d.sync += failed.eq(0)
+                    m.d.comb += decoded.known.eq(1)
                     m.next = "COUNTER"
+                m.d.sync += failed.eq(~decoded.known)
+            with m.State("ANSWER"):
+                m.next = "RESPOND"
             with m.State("COUNTER"):
                 m.d.comb += self.host_valid.eq(1)
                 with m.If(self.host_ready):
-                    m.d.sync += answer.eq(self.host_read_data)
+                    direct.give(m, self.host_read_data)
                     m.next = "RESPOND"
             with m.State("PERFORMANCE"):
                 m.d.comb += self.read_valid.eq(1)
                 with m.If(self.read_ready):
-                    m.d.sync += Cat(answer, high).eq(self.read_data)
+                    direct.give(m, self.read_data[:32])
+                    m.d.sync += high.eq(self.read_data[32:])
                     m.next = "RESPOND"
             with m.State("INSPECT"):
                 m.d.comb += self.inspect_valid.eq(1)
                 with m.If(self.inspect_ready):
-                    m.d.sync += answer.eq(self.inspect_data)
+                    direct.give(m, self.inspect_data)
                     m.next = "RESPOND"
             with m.State("ROUTE"):  # the shadow of the route table is being read
-                m.d.sync += answer.eq(route_read.data)
+                direct.give(m, route_read.data)
                 m.next = "RESPOND"
             with m.State("RESPOND"):
-                axil = self.axil
-                m.d.comb += [
-                    axil.bvalid.eq(write),
-                    axil.rvalid.eq(~write),
-                    axil.bresp.eq(Mux(failed, SLVERR, 0)),
-                    axil.rresp.eq(Mux(failed, SLVERR, 0)),
-                    axil.rdata.eq(answer),
-                ]
+                m.d.comb += [axil.bvalid.eq(write), axil.rvalid.eq(~write)]
                 with m.If(Mux(write, axil.bready, axil.rready)):
                     m.next = "IDLE"
+        for given, word in (decoded.word(m, delay=True), direct.word(m, delay=False)):
+            with m.If(given):
+                m.d.sync += answer.eq(word)
         return m
 
     def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal,
@@ -302,15 +337,16 @@ class Registers(wiring.Component):
                         m.d.comb += copy_write.data.eq(Mux(cleared, initial, written[:len(register)]))
         return kept, cleared, copy_read.data
 
-    def _counter(self, m: Module, index: Value, second: Value, answer: Signal, failed: Signal, high: Signal) -> None:
+    def _counter(self, m: Module, index: Value, second: Value, answers: _Answers, high: Signal) -> None:
         """Either word of a performance counter."""
-        m.d.sync += [failed.eq(0), self.read_index.eq(index)]
+        m.d.comb += answers.known.eq(1)
+        m.d.sync += self.read_index.eq(index)
         with m.If(second):
-            m.d.sync += answer.eq(high)
+            answers.give(m, high)
         with m.Else():
             m.next = "PERFORMANCE"
 
-    def _single(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal, failed: Signal,
+    def _single(self, m: Module, address: Signal, write: Signal, written: Signal, answers: _Answers,
                 high: Signal, kept: Signal) -> None:
         """Single registers and the base registers."""
         with m.Switch(address[2:_PAGE_LOG2]):
@@ -326,38 +362,31 @@ class Registers(wiring.Component):
                                  (Register.ERROR_INFO, Cat(self.info)),
                                  (Register.CYCLE + 4, high)):
                 with m.Case(place >> 2):
-                    m.d.sync += [failed.eq(0), answer.eq(value)]
+                    answers.give(m, value)
             with m.Case(Register.CONTROL >> 2):
-                m.d.sync += failed.eq(0)
+                m.d.comb += answers.known.eq(1)
                 with m.If(write):
                     m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error),
                                  self.clear_error.eq(written[1] & ~self.running),
                                  self.clear_counters.eq(written[2])]
             with m.Case(Register.RECORD_COUNT >> 2):
-                m.d.sync += [failed.eq(0), answer.eq(self.record_count)]
+                answers.give(m, self.record_count)
                 m.d.comb += self.record_write.eq(write & ~self.running)
             with m.Case(Register.CYCLE >> 2):
-                m.d.sync += [failed.eq(0), Cat(answer, high).eq(self.cycle)]
+                answers.give(m, self.cycle[:32])
+                m.d.sync += high.eq(self.cycle[32:])
             for index, register in enumerate(GLOBAL_COUNTERS):
                 with m.Case(register >> 2, (register >> 2) + 1):
-                    self._counter(m, Const(ENGINE_COUNTERS * len(self.engines) + index), address[2], answer, failed,
-                                  high)
+                    self._counter(m, Const(ENGINE_COUNTERS * len(self.engines) + index), address[2], answers, high)
 
-    def _engines(self, m: Module, address: Signal, answer: Signal, failed: Signal, high: Signal) -> None:
+    def _engines(self, m: Module, address: Signal, exists: Signal, position: Signal, answers: _Answers,
+                 high: Signal) -> None:
         """Status blocks of the engines that exist."""
-        span_log2 = (regs.ENGINE_SPAN - 1).bit_length()
-        position = Signal.like(self.inspect_engine)
-        exists = Signal()
-        with m.Switch(address[span_log2:_PAGE_LOG2]):
-            for index, engine in enumerate(self.engines):
-                with m.Case(engine.value):
-                    m.d.comb += [exists.eq(1), position.eq(index)]
-
         def of(name: str) -> Value:
             return select([Value.cast(getattr(self, f"{name}_{e}")) for e in range(len(self.engines))], position)
 
         status = EngineStatus(of("status"))
-        register = address[2:span_log2]
+        register = address[2:_SPAN_LOG2]
         m.d.sync += self.inspect_engine.eq(position)
         with m.If(exists), m.Switch(register):
             for place, value in (
@@ -365,21 +394,22 @@ class Registers(wiring.Component):
                     (EngineRegister.WAIT_COUNTER, Mux(status.waits, status.counter | 1 << 31, 0)),
                     (EngineRegister.FIRST_BUSY, of("first_busy")), (EngineRegister.LAST_BUSY, of("last_busy"))):
                 with m.Case(place >> 2):
-                    m.d.sync += [failed.eq(0), answer.eq(value)]
+                    answers.give(m, value)
             for place, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
                                 (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
                 with m.Case(place >> 2):
-                    m.d.sync += [failed.eq(0), self.inspect_kind.eq(kind)]
+                    m.d.comb += answers.known.eq(1)
+                    m.d.sync += self.inspect_kind.eq(kind)
                     m.next = "INSPECT"
             first = EngineRegister.BUSY >> 2
             with m.Case(*range(first, first + 2 * ENGINE_COUNTERS)):
                 counter = Signal(range(ENGINE_COUNTERS))
                 m.d.comb += counter.eq((register >> 1) - (first >> 1))
-                self._counter(m, Cat(counter, position), register[0], answer, failed, high)
+                self._counter(m, Cat(counter, position), register[0], answers, high)
 
-    def _links(self, m: Module, address: Signal, answer: Signal, failed: Signal, high: Signal) -> None:
+    def _links(self, m: Module, address: Signal, answers: _Answers, high: Signal) -> None:
         """Words sent on each link."""
         first = ENGINE_COUNTERS * len(self.engines) + len(GLOBAL_COUNTERS)
         for port in range(self.parameters.ports):
             with m.If(address[3:_PAGE_LOG2] == port):
-                self._counter(m, Const(first + port), address[2], answer, failed, high)
+                self._counter(m, Const(first + port), address[2], answers, high)

@@ -78,21 +78,16 @@ class UpdateCounters(wiring.Component):
             shape=32, depth=self.counters, init=[], attrs=attributes)
         m.submodules.bases = bases = memory.Memory(
             shape=32, depth=self.counters, init=[], attrs=attributes)
-        value_read, value_write = values.read_port(), values.write_port()
-        base_read, base_write = bases.read_port(), bases.write_port()
+        # Read in the cycle of the address, which comes from a register.
+        value_read, value_write = values.read_port(domain="comb"), values.write_port()
+        base_read, base_write = bases.read_port(domain="comb"), bases.write_port()
 
-        clear_index = Signal(range(self.counters))
-        advanced = Signal(range(self.counters))
-        read_index = Signal(range(self.counters))
+        index = Signal(range(self.counters))  # what was accepted; while clearing, what is cleared
+        write_data = Signal(32)
         m.d.comb += [
-            value_read.addr.eq(read_index),
-            base_read.addr.eq(read_index),
-            value_read.en.eq(1),
-            base_read.en.eq(1),
-            value_write.addr.eq(self.host_index),
-            value_write.data.eq(self.host_write_data),
-            base_write.addr.eq(self.host_index),
-            base_write.data.eq(self.host_write_data),
+            value_read.addr.eq(index), base_read.addr.eq(index),
+            value_write.addr.eq(index), base_write.addr.eq(index),
+            value_write.data.eq(write_data), base_write.data.eq(write_data),
             self.host_read_data.eq(Mux(self.host_is_base, base_read.data, value_read.data)),
             self.poll_base.eq(base_read.data),
         ]
@@ -100,41 +95,32 @@ class UpdateCounters(wiring.Component):
 
         with m.FSM():
             with m.State("CLEAR"):
-                m.d.comb += [
-                    value_write.en.eq(1),
-                    value_write.addr.eq(clear_index),
-                    value_write.data.eq(0),
-                    base_write.en.eq(1),
-                    base_write.addr.eq(clear_index),
-                    base_write.data.eq(0),
-                ]
-                m.d.sync += clear_index.eq(clear_index + 1)
-                with m.If(clear_index.all()):
+                m.d.comb += [value_write.en.eq(1), base_write.en.eq(1)]
+                m.d.sync += index.eq(index + 1)
+                with m.If(index.all()):
                     m.next = "ACCEPT"
             with m.State("ACCEPT"):
                 with m.If(self.local.valid):
-                    m.d.comb += [self.local.ready.eq(1), read_index.eq(self.local.payload)]
-                    m.d.sync += advanced.eq(self.local.payload)
+                    m.d.comb += self.local.ready.eq(1)
+                    m.d.sync += index.eq(self.local.payload)
                     m.next = "ADVANCE"
                 with m.Elif(self.remote.valid):
-                    m.d.comb += [self.remote.ready.eq(1), read_index.eq(self.remote.payload)]
-                    m.d.sync += advanced.eq(self.remote.payload)
+                    m.d.comb += self.remote.ready.eq(1)
+                    m.d.sync += index.eq(self.remote.payload)
                     m.next = "ADVANCE"
                 with m.Elif(self.host_valid):
-                    m.d.comb += read_index.eq(self.host_index)
+                    m.d.sync += index.eq(self.host_index)
                     m.next = "HOST"
                 with m.Else():
-                    m.d.comb += [self.poll_ready.eq(1), read_index.eq(self.poll_index)]
+                    m.d.comb += self.poll_ready.eq(1)
+                    m.d.sync += index.eq(self.poll_index)
             with m.State("ADVANCE"):
-                m.d.comb += [
-                    value_write.en.eq(1),
-                    value_write.addr.eq(advanced),
-                    value_write.data.eq(value_read.data + 1),
-                ]
+                m.d.comb += [value_write.en.eq(1), write_data.eq(value_read.data + 1)]
                 m.next = "ACCEPT"
             with m.State("HOST"):
                 m.d.comb += [
                     self.host_ready.eq(1),
+                    write_data.eq(self.host_write_data),
                     value_write.en.eq(self.host_write & ~self.host_is_base),
                     base_write.en.eq(self.host_write & self.host_is_base),
                 ]
