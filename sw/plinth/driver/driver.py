@@ -292,6 +292,12 @@ class Driver:
                 | device.read_register(regs.LINK_WORDS + 8 * port + 4) << 32
                 for port in range(self.program.parameters.ports)]
 
+    def memory_words_moved(self, die: int) -> int:
+        """Words of the beats that a die's memory has read and written."""
+        device = self.array.dies[die]
+        return sum(device.read_register(register) | device.read_register(register + 4) << 32
+                   for register in (Register.WORDS_READ, Register.WORDS_WRITTEN))
+
     def injected_words(self, die: int) -> int:
         """Payload words that a die has sent of its own, those in transit through it apart."""
         device = self.array.dies[die]
