@@ -30,7 +30,7 @@ class RowArray(wiring.Component):
     -------
     passes : In(stream.Signature(Pass))
         Passes, in order. May be offered before anything else of the pass; one is taken ahead of the one whose
-        windows row 0 begins. An idle row 0 begins a pass 3 + max(tap_columns - 1, interleaved_windows) cycles after
+        windows row 0 begins. An idle row 0 begins a pass 5 + max(tap_columns - 1, interleaved_windows) cycles after
         it was taken.
     filters : In(filter_write)
         Acts in the cycle in which ``valid`` is set; no backpressure. The k-th pass since reset uses half k mod 2 in

@@ -176,7 +176,7 @@ class Row(wiring.Component):
         line_log2 = exact_log2(self.shape.feed_words)
         offer = self.passes.payload
         plan = Signal(ready_pass(self.shape))
-        planned, fresh, offered, settled = (Signal(name=name) for name in ("planned", "fresh", "offered", "settled"))
+        planned, fresh, offered = (Signal(name=name) for name in ("planned", "fresh", "offered"))
         #: First lines of this pass and of the one behind it, and the lines that the next window needs done.
         origin, following, need = (Signal(LINE_BITS, name=name) for name in ("origin", "following", "need"))
         left = Signal(COUNT_BITS)
@@ -192,26 +192,28 @@ class Row(wiring.Component):
         ]
         m.d.sync += offered.eq(taken | (offered & ~self.o_passes.ready))
 
+        # Whether the lines of the next window have come is found in three steps; windows are longer than that.
         # The stream may lack lines of absent windows.
-        reach = Signal(word_bits(self.shape))
+        settled, reach, lines_there = Signal(3), Signal(word_bits(self.shape)), Signal()
         first_line = Signal(LINE_BITS)
-        m.d.comb += [reach.eq((last >> line_log2) + 1), first_line.eq(origin + (base >> line_log2))]
-        m.d.sync += need.eq(origin + Mux(reach < plan.lines, reach, plan.lines))
-
-        filters, possible, lines_there = Signal(range(3)), Signal(), Signal()
-        m.d.comb += [
+        m.d.comb += first_line.eq(origin + (base >> line_log2))
+        m.d.sync += [
+            settled.eq(Mux(planned & ~self.begins, Cat(1, settled), 0)),
+            reach.eq((last >> line_log2) + 1),
+            need.eq(origin + Mux(reach < plan.lines, reach, plan.lines)),
             lines_there.eq(~(self.lines_done - need)[LINE_BITS - 1] | (plan.active == 0)),
-            possible.eq(settled & waiting & lines_there & self.arrived & (~fresh | (filters != 0))),
+        ]
+
+        filters, possible = Signal(range(3)), Signal()
+        m.d.comb += [
+            possible.eq(settled[-1] & waiting & lines_there & self.arrived & (~fresh | (filters != 0))),
             self.begins.eq(possible & self.room), self.blocked.eq(possible & ~self.room),
             self.slots.eq(plan.slots),
             start["pass"].eq(plan), start.begins_pass.eq(fresh),
             start.ends_pass.eq(left <= plan.interleaved_windows),
             start.place.eq(Cat(base[:line_log2], first_line)),
         ]
-        m.d.sync += [
-            filters.eq(filters + self.filters_loaded - (self.begins & fresh)),
-            settled.eq(planned & ~self.begins),
-        ]
+        m.d.sync += filters.eq(filters + self.filters_loaded - (self.begins & fresh))
         with m.If(self.begins):
             m.d.sync += [
                 planned.eq(~start.ends_pass), fresh.eq(0), left.eq(left - plan.interleaved_windows),

@@ -130,12 +130,12 @@ def test_latencies(work):
         return made, made.issued[:, 0].argmax()
 
     made, first = run(1, 256, 256, 256, 256)
-    assert first - made.pass_cycles[0] == 4 + max(work.tap_columns - 1, work.interleaved_windows)
+    assert first - made.pass_cycles[0] == 6 + max(work.tap_columns - 1, work.interleaved_windows)
     made, first = run(256, 3, 256, 256, 256)
     assert first - made.loaded_cycles[0] == 3
     made, first = run(256, 256, 10, 256, 256)
     line = ((work.interleaved_windows - 1) * work.window_step + work.span - 1) // rows.shape.feed_words
-    assert first - made.line_cycles[line] == 4
+    assert first - made.line_cycles[line] == 5
 
 
 def test_rows_that_only_pass_sums_on():
