@@ -200,17 +200,16 @@ class Control(wiring.Component):
             errors.cause_6.die.eq(Mux(own_tile, 0, self.landing_fault.source)),
         ]
         # A hang is to blame on the first engine whose task waits, or else runs.
-        hung, found, counter = Signal(8, init=SCHEDULER), Signal(), Signal(8)
+        hung, found = Signal(8, init=SCHEDULER), Signal()
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
         for name in ("runs", "waits"):
             for kind, status in reversed(list(zip(self.engines, statuses, strict=True))):
                 with m.If(getattr(status, name)):
-                    m.d.comb += [hung.eq(kind.value), found.eq(1),
-                                 counter.eq(Mux(status.waits, status.counter, 0))]
+                    m.d.comb += [hung.eq(kind.value), found.eq(1)]
         m.d.comb += [
             errors.cause_4.valid.eq(watchdog.expired), errors.cause_4.code.eq(ErrorCode.TIMEOUT),
             errors.cause_4.task.eq(scheduler.fetch_address), errors.cause_4.engine.eq(hung),
-            errors.cause_4.lookup.eq(found), errors.cause_4.counter.eq(counter),
+            errors.cause_4.lookup.eq(found),
         ]
 
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
@@ -227,7 +226,7 @@ class Control(wiring.Component):
             scheduler.inspect_engine.eq(Mux(serve_errors, position, registers.inspect_engine)),
             scheduler.inspect_kind.eq(Mux(serve_errors, Sequencer.INSPECT_OLDEST, registers.inspect_kind)),
             errors.lookup_done.eq(serve_errors & scheduler.inspect_ready),
-            errors.lookup_task.eq(scheduler.inspect_data),
+            errors.lookup_task.eq(scheduler.inspect_data), errors.lookup_counter.eq(scheduler.inspect_counter),
             registers.inspect_ready.eq(~serve_errors & scheduler.inspect_ready),
             registers.inspect_data.eq(scheduler.inspect_data),
         ]

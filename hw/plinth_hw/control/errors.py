@@ -57,8 +57,9 @@ class Errors(wiring.Component):
         From the cycle after the cause.
     error : Out(1)
         As ``halted``, once ``task`` is known.
-    lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32)
-        Request for the address of the oldest unfinished task of engine ``info.engine``.
+    lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32), lookup_counter : In(8)
+        Request for the address of the oldest unfinished task of engine ``info.engine``, and for the counter that its
+        next task waits for, which is kept after a TIMEOUT.
     raised : Out(1)
         Pulse when ``halted`` has risen: the other dies are to be told.
     """
@@ -76,6 +77,7 @@ class Errors(wiring.Component):
             "lookup_valid": Out(1),
             "lookup_done": In(1),
             "lookup_task": In(32),
+            "lookup_counter": In(8),
             "raised": Out(1),
         })
 
@@ -103,6 +105,8 @@ class Errors(wiring.Component):
             ]
         with m.If(self.lookup_valid & self.lookup_done):
             m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1), self.task.eq(self.lookup_task)]
+            with m.If(self.code == ErrorCode.TIMEOUT):
+                m.d.sync += self.info.counter.eq(self.lookup_counter)
         return m
 
 

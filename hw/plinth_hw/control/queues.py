@@ -19,31 +19,28 @@ from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.tasks import BODY_WORDS, DESCRIPTOR_WORDS
 
 
+def next_after(m: Module, requests: Value, previous: Value) -> Signal:
+    """Index of the lowest bit of ``requests`` above ``previous``, or else of the lowest."""
+    count = len(requests)
+    chosen = Signal(range(max(2, count)))
+    above = Signal(count)
+    m.d.comb += above.eq(Cat(requests[i] & (previous < i) for i in range(count)))
+    for group in (requests, above):
+        for i in reversed(range(count)):
+            with m.If(group[i]):
+                m.d.comb += chosen.eq(i)
+    return chosen
+
+
 def round_robin(m: Module, requests: Value, granted: Value) -> tuple[Signal, Signal]:
     """Rotating priority over the bits of ``requests``: ``(any, index)`` of the next one after the last that
     was ``granted``."""
-    count = len(requests)
-    chosen = Signal(range(max(2, count)))
-    previous = Signal.like(chosen)
-    found = Signal()
-    above = Signal(count)
-    m.d.comb += [
-        found.eq(requests.any()),
-        above.eq(Cat(requests[i] & (previous < i) for i in range(count))),
-    ]
-    with m.If(above.any()):
-        _lowest(m, above, chosen)
-    with m.Else():
-        _lowest(m, requests, chosen)
+    previous = Signal(range(max(2, len(requests))))
+    chosen, found = next_after(m, requests, previous), Signal()
+    m.d.comb += found.eq(requests.any())
     with m.If(granted):
         m.d.sync += previous.eq(chosen)
     return found, chosen
-
-
-def _lowest(m: Module, requests: Value, chosen: Signal) -> None:
-    for i in reversed(range(len(requests))):
-        with m.If(requests[i]):
-            m.d.comb += chosen.eq(i)
 
 
 class BodyQueues(wiring.Component):

@@ -391,11 +391,11 @@ class Registers(wiring.Component):
         with m.If(exists), m.Switch(register):
             for place, value in (
                     (EngineRegister.STATE, Cat(status.runs, status.waits)),
-                    (EngineRegister.WAIT_COUNTER, Mux(status.waits, status.counter | 1 << 31, 0)),
                     (EngineRegister.FIRST_BUSY, of("first_busy")), (EngineRegister.LAST_BUSY, of("last_busy"))):
                 with m.Case(place >> 2):
                     answers.give(m, value)
             for place, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
+                                (EngineRegister.WAIT_COUNTER, Sequencer.INSPECT_COUNTER),
                                 (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
                 with m.Case(place >> 2):
                     m.d.comb += answers.known.eq(1)

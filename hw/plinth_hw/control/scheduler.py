@@ -116,6 +116,7 @@ class Scheduler(wiring.Component):
             "inspect_kind": In(2),
             "inspect_ready": Out(1),
             "inspect_data": Out(32),
+            "inspect_counter": Out(8),
             "fetch_cause": Out(Cause),
             "task_cause": Out(Cause),
             "fetch_address": Out(bits),
@@ -166,6 +167,7 @@ class Scheduler(wiring.Component):
             sequencer.inspect_kind.eq(self.inspect_kind),
             self.inspect_ready.eq(sequencer.inspect_ready),
             self.inspect_data.eq(sequencer.inspect_data),
+            self.inspect_counter.eq(sequencer.inspect_counter),
             self.completed.eq(sequencer.completed),
             self.task_cause.eq(sequencer.cause),
 

@@ -32,7 +32,7 @@ from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS,
 from plinth_hw.control.engine import Done
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import header_word
-from plinth_hw.control.queues import round_robin
+from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, ErrorCode
 
@@ -56,8 +56,6 @@ class EngineStatus(data.Struct):
     runs: 1
     #: The next task waits for a counter.
     waits: 1
-    #: Counter that it waits for.
-    counter: 8
 
 
 class _Tasks:
@@ -68,10 +66,11 @@ class _Tasks:
         self.tail = Signal(_SLOT_BITS + 1, name=f"tail_{position}")
         self.head = Signal(_SLOT_BITS + 1, name=f"head_{position}")
         self.old = Signal(_SLOT_BITS + 1, name=f"old_{position}")
-        #: The waits of the task at ``head`` are in ``counters`` and ``pending``.
+        #: The waits of the task at ``head`` are in the wait store and in ``pending``.
         self.loaded = Signal(name=f"loaded_{position}")
-        self.counters = Signal(data.ArrayLayout(8, WAITS), name=f"counters_{position}")
         self.pending = Signal(WAITS, name=f"pending_{position}")
+        #: Wait that was polled last.
+        self.polled = Signal(range(WAITS), name=f"polled_{position}")
         self.operation = Signal(4, name=f"operation_{position}")
         #: Bodies delivered to tasks that have not started.
         self.staged = Signal(_SLOT_BITS + 1, name=f"staged_{position}")
@@ -79,13 +78,6 @@ class _Tasks:
         #: ``started_at`` of the youngest started task is still to be written to the store.
         self.stamp = Signal(name=f"stamp_{position}")
         self.started_at = Signal(32, name=f"started_at_{position}")
-
-    def first_wait(self) -> Value:
-        """Index of the lowest pending wait."""
-        chosen: Value = Const(WAITS - 1, (WAITS - 1).bit_length())
-        for wait in reversed(range(WAITS - 1)):
-            chosen = Mux(self.pending[wait], wait, chosen)
-        return chosen
 
 
 class Sequencer(wiring.Component):
@@ -126,7 +118,9 @@ class Sequencer(wiring.Component):
     record_ready, record_valid, record_word : In, Out, Out
         To :class:`RecordWriter`.
     inspect_valid, inspect_engine, inspect_kind, inspect_ready, inspect_data
-        Held until ready, see :class:`InspectKind`.
+        Held until ready, see the kinds below.
+    inspect_counter : Out(8)
+        Counter that the next task of ``inspect_engine`` waits for, or else 0; valid with ``inspect_ready``.
     cause : Out(Cause)
         An engine rejected its task.
     """
@@ -137,6 +131,8 @@ class Sequencer(wiring.Component):
     INSPECT_WAIT = 1
     #: ``inspect_kind``: address of the oldest unfinished task, or 0.
     INSPECT_OLDEST = 2
+    #: ``inspect_kind``: counter that the next task waits for, with bit 31, or 0.
+    INSPECT_COUNTER = 3
 
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
@@ -182,6 +178,7 @@ class Sequencer(wiring.Component):
             "inspect_kind": In(2),
             "inspect_ready": Out(1),
             "inspect_data": Out(32),
+            "inspect_counter": Out(8),
             "cause": Out(Cause),
         })
 
@@ -237,7 +234,6 @@ class Sequencer(wiring.Component):
             self.started[e].eq(task.offer & start.ready),
             status.runs.eq(task.old != task.head),
             status.waits.eq(task.loaded & task.pending.any()),
-            status.counter.eq(task.counters[task.first_wait()]),
         ]
         m.d.sync += task.staged.eq(task.staged + self.delivered[e] - self.started[e])
         with m.If(self.commit & (self.position == e)):
@@ -266,6 +262,9 @@ class Sequencer(wiring.Component):
 
         old = select([task.old for task in tasks], position)
         head = select([task.head for task in tasks], position)
+        m.submodules.waits = waits = memory.Memory(shape=data.ArrayLayout(8, WAITS), depth=1 << len(position), init=[])
+        keep, recall = waits.write_port(), waits.read_port(domain="comb")
+        m.d.comb += [keep.addr.eq(position), keep.data.eq(word)]
         poll = self._polls(m, tasks, word)
         collecting = Signal()
         collected_engine = Signal.like(position)
@@ -291,9 +290,17 @@ class Sequencer(wiring.Component):
         with m.If(self.local.ready):
             m.d.sync += self.local.valid.eq(0)
 
+        base = Signal(32)  # what an inspection adds
         ended_at = Signal(32)
         flags = Signal(data.StructLayout({"record": 1, "remote": 1}))
         inspected = self._inspected(m, tasks)
+        # An inspection comes before polls.
+        m.d.comb += [
+            recall.addr.eq(Mux(self.inspect_valid, self.inspect_engine, poll.engine)),
+            self.poll_index.eq(select([recall.data[wait] for wait in range(WAITS)],
+                                      Mux(self.inspect_valid, inspected.wait, poll.wait))),
+            self.inspect_counter.eq(Mux(inspected.waits, self.poll_index, 0)),
+        ]
 
         with m.FSM():
             with m.State("IDLE"):
@@ -309,7 +316,6 @@ class Sequencer(wiring.Component):
                     m.d.comb += [
                         *fetch(self.inspect_engine, inspected.slot, inspected.word),
                         self.poll_valid.eq(1),
-                        self.poll_index.eq(inspected.counter),
                     ]
                     with m.If(self.poll_ready):
                         m.next = "INSPECT"
@@ -325,17 +331,15 @@ class Sequencer(wiring.Component):
                         *fetch(poll.engine, select([task.head for task in tasks], poll.engine),
                                Cat(poll.wait, Const(1, _WORD_BITS - 2))),
                         self.poll_valid.eq(poll.any),
-                        self.poll_index.eq(poll.counter),
                         poll.grant.eq(poll.any & self.poll_ready),
                     ]
             with m.State("LOAD"):
+                m.d.comb += keep.en.eq(step == 2)
                 m.d.comb += fetch(position, head, Mux(step == 0, Const(2, 4), Const(3, 4)))
                 for task in tasks:
                     with m.If(position == task.position):
                         with m.If(step == 1):
                             m.d.sync += task.operation.eq(header_word(word, 0).operation)
-                        with m.If(step == 2):
-                            m.d.sync += task.counters.eq(header_word(word, 2).wait_counter)
                         with m.If(step == 3):
                             m.d.sync += [task.pending.eq(header_word(word, 3).wait_enable),
                                          task.loaded.eq(1)]
@@ -373,13 +377,14 @@ class Sequencer(wiring.Component):
                     m.d.sync += [collecting.eq(1), collected_engine.eq(position)]
                     m.next = "IDLE"
             with m.State("INSPECT"):
-                base = Signal(32)
                 with m.If(step == 0):
                     m.d.sync += base.eq(Mux(inspected.add_base, self.poll_base, 0))
                 with m.Else():
-                    m.d.comb += [self.inspect_ready.eq(1),
-                                 self.inspect_data.eq(Mux(inspected.none, 0, base + word))]
+                    m.d.comb += self.inspect_ready.eq(1)
                     m.next = "IDLE"
+        m.d.comb += self.inspect_data.eq(Mux(
+            self.inspect_kind == self.INSPECT_COUNTER, Cat(self.inspect_counter, Const(0, 23), inspected.waits),
+            Mux(inspected.none, 0, base + word)))
 
         # The rest of a record comes from the engine, beside whatever else happens.
         part = Signal(3)
@@ -400,19 +405,22 @@ class Sequencer(wiring.Component):
         ]
 
     def _polls(self, m: Module, tasks: list[_Tasks], word: Signal) -> "_Poll":
-        """Choice of the wait to poll, and what follows from the answer two cycles later (when the engine's
-        next LOAD cannot have ended yet)."""
+        """Choice of the wait to poll, made a cycle ahead, and what follows from the answer two cycles after the
+        poll (when the engine's next LOAD cannot have ended yet). By then the wait may be another task's: whatever
+        is polled is what lies at the head of that engine's queue."""
         poll = _Poll(self.count)
-        wants = Signal(self.count * WAITS)
-        m.d.comb += wants.eq(Cat(Mux(task.loaded, task.pending, 0) for task in tasks))
-        found, chosen = round_robin(m, wants, poll.grant)
-        counters: list[Value] = [task.counters[wait] for task in tasks for wait in range(WAITS)]
-        m.d.comb += [
-            poll.any.eq(found),
-            poll.wait.eq(chosen[:2]),
-            poll.engine.eq(chosen[2:]),
-            poll.counter.eq(Array(counters)[chosen]),
-        ]
+        wants = Signal(self.count)
+        m.d.comb += wants.eq(Cat(task.loaded & task.pending.any() for task in tasks))
+        free = ~poll.any | poll.grant
+        found, engine = round_robin(m, wants, free)
+        wait = next_after(m, select([task.pending for task in tasks], engine),
+                          select([task.polled for task in tasks], engine))
+        with m.If(free):
+            m.d.sync += [poll.any.eq(found), poll.engine.eq(engine), poll.wait.eq(wait)]
+            for task in tasks:
+                with m.If(engine == task.position):
+                    m.d.sync += task.polled.eq(wait)
+        chosen = Cat(poll.wait, poll.engine)
         asked, asked_choice = Signal(2), [Signal.like(chosen, name=f"asked_{i}") for i in range(2)]
         shortfall = Signal(32)
         m.d.comb += shortfall.eq(self.slack - word)
@@ -432,18 +440,19 @@ class Sequencer(wiring.Component):
         """What an inspection reads."""
         choice = _Inspected()
         engine = self.inspect_engine
-        loaded = select([task.loaded for task in tasks], engine)
-        first_wait = select([task.first_wait() for task in tasks], engine)
+        loaded, old, head, tail = (select([getattr(task, name) for task in tasks], engine)
+                                   for name in ("loaded", "old", "head", "tail"))
+        pending = select([task.pending for task in tasks], engine)
         wait = self.inspect_kind == self.INSPECT_WAIT
-        oldest = self.inspect_kind == self.INSPECT_OLDEST
+        for index in reversed(range(WAITS)):
+            with m.If(pending[index]):
+                m.d.comb += choice.wait.eq(index)
         m.d.comb += [
-            choice.slot.eq(Mux(loaded & ~oldest, select([task.head for task in tasks], engine),
-                               select([task.old for task in tasks], engine))),
-            choice.word.eq(Mux(wait, HEADER_WORDS - WAITS + first_wait, ADDRESS_WORD)),
-            choice.counter.eq(select([task.counters[task.first_wait()] for task in tasks], engine)),
+            choice.slot.eq(Mux(loaded & (self.inspect_kind != self.INSPECT_OLDEST), head, old)),
+            choice.word.eq(Mux(wait, HEADER_WORDS - WAITS + choice.wait, ADDRESS_WORD)),
+            choice.waits.eq(loaded & pending.any()),
             choice.add_base.eq(wait),
-            choice.none.eq(select([task.old == task.tail for task in tasks], engine)
-                           | (wait & ~select([task.loaded & task.pending.any() for task in tasks], engine))),
+            choice.none.eq((old == tail) | (wait & ~choice.waits)),
         ]
         return choice
 
@@ -451,9 +460,8 @@ class Sequencer(wiring.Component):
 class _Poll:
     def __init__(self, engines: int) -> None:
         self.any = Signal(name="poll_any")
-        self.wait = Signal(2, name="poll_wait")
+        self.wait = Signal(range(WAITS), name="poll_wait")
         self.engine = Signal(range(max(2, engines)), name="poll_engine")
-        self.counter = Signal(8, name="poll_counter")
         self.grant = Signal(name="poll_grant")
 
 
@@ -461,6 +469,7 @@ class _Inspected:
     def __init__(self) -> None:
         self.slot = Signal(_SLOT_BITS, name="inspected_slot")
         self.word = Signal(_WORD_BITS, name="inspected_word")
-        self.counter = Signal(8, name="inspected_counter")
+        self.wait = Signal(range(WAITS), name="inspected_wait")
+        self.waits = Signal(name="inspected_waits")
         self.add_base = Signal(name="inspected_add_base")
         self.none = Signal(name="inspected_none")

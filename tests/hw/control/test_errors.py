@@ -44,6 +44,9 @@ def test_first_cause_wins(seed: int) -> None:
                 continue
             assert raised
             task = int(rng.integers(1 << 32)) if first["lookup"] else first["task"]
+            waited = int(rng.integers(256))
+            ctx.set(dut.lookup_counter, waited)
+            counter = waited if first["lookup"] and first["code"] is ErrorCode.TIMEOUT else first["counter"]
             for wait in range(int(rng.integers(1, 6)), -1, -1):
                 assert ctx.get(dut.halted)
                 assert ctx.get(dut.error) == (not first["lookup"])
@@ -58,7 +61,7 @@ def test_first_cause_wins(seed: int) -> None:
             info = ctx.get(dut.info)
             assert (ctx.get(dut.code), ctx.get(dut.task)) == (first["code"], task)
             assert (info.engine, info.counter, info.die, info.reserved) == (
-                first["engine"], first["counter"], first["die"], 0)
+                first["engine"], counter, first["die"], 0)
             ctx.set(dut.clear, 1)
             assert not await cycle(ctx, [None] * CAUSES)
             ctx.set(dut.clear, 0)

@@ -81,7 +81,7 @@ def set_inputs(ctx: Any, dut: Registers) -> None:
     ctx.set(dut.info, ErrorInfo.const({"engine": 3, "counter": 0x5A, "die": 0x2C1}))
     for position in range(len(dut.engines)):
         ctx.set(getattr(dut, f"status_{position}"),
-                {"runs": position & 1, "waits": position != 1, "counter": 0x40 + position})
+                {"runs": position & 1, "waits": position != 1})
         ctx.set(getattr(dut, f"first_busy_{position}"), 0x1000 + position)
         ctx.set(getattr(dut, f"last_busy_{position}"), 0x2000 + position)
 
@@ -116,7 +116,7 @@ class Map:
             runs, waits = position & 1, int(position != 1)
             self.fixed |= {
                 block + EngineRegister.STATE: runs | waits << 1,
-                block + EngineRegister.WAIT_COUNTER: (1 << 31 | 0x40 + position) * waits,
+                block + EngineRegister.WAIT_COUNTER: around.inspected[position, Sequencer.INSPECT_COUNTER],
                 block + EngineRegister.FIRST_BUSY: 0x1000 + position,
                 block + EngineRegister.LAST_BUSY: 0x2000 + position,
                 block + EngineRegister.TASK: around.inspected[position, Sequencer.INSPECT_TASK],
