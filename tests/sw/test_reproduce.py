@@ -32,7 +32,8 @@ def test_every_published_value_is_compared_once() -> None:
                 if row.paper is not None]
     printed = [(value["figure"], value["series"], value["what"]) for value in hypar.published()["values"]]
     assert sorted(compared) == sorted(printed) and len(set(printed)) == len(printed)
-    assert {row.series for figure in figures().values() for row in figure.rows if row.paper is None} == {"hypar-exact"}
+    assert {(number, row.series) for number, figure in figures().items() for row in figure.rows if row.paper is None
+            } == {(8, "hypar-exact"), (11, "hypar"), (11, "data"), (12, "hypar"), (12, "torus")}
     assert {value["confidence"] for value in hypar.published()["values"]} <= set(hypar.published()["confidence"])
 
 
@@ -65,17 +66,49 @@ def test_exact_words_of_figure_8_are_counted_ones(name: str) -> None:
     case = hypar.case(name)
     for series in ("hypar", "data", "model"):
         words = total_words(case.graph, case.splits[series], hypar.BATCH)
-        assert rows(8, series)[name].further == 4 * words / 1e9
+        assert rows(8, series)[name].further["exact"] == 4 * words / 1e9
 
 
 @pytest.mark.parametrize("name", [*NAMES, "gmean"])
 def test_figure_6_within_one_percent(name: str) -> None:
     row, model = rows(6, "hypar")[name], rows(6, "model")[name]
     assert row.ratio == pytest.approx(1, abs=0.01)
-    assert row.further == pytest.approx(row.paper, rel=0.01)
+    assert row.further["from_paper_gb"] == pytest.approx(row.paper, rel=0.01)
     # Model Parallelism follows from the paper's words, not from ours.
-    assert model.further == pytest.approx(model.paper, rel=0.01)
+    assert model.further["from_paper_gb"] == pytest.approx(model.paper, rel=0.01)
     assert model.note
+
+
+@pytest.mark.parametrize("name", [*NAMES, "gmean"])
+def test_figure_6_simulated(name: str) -> None:
+    """With the bandwidth that K means, nothing overlapping, the simulator gives what the formula gives; with that
+    stated, which is 12.8 times as much, hardly anything is gained where compute is most of a step."""
+    row = rows(6, "hypar")[name]
+    assert row.further["k_links"] == pytest.approx(row.paper, rel=0.01)
+    assert row.further["k_links"] == pytest.approx(row.ours, rel=0.002)
+    assert rows(6, "model")[name].further["k_links"] == pytest.approx(rows(6, "model")[name].ours, rel=0.1)
+    assert row.further["stated"] <= row.ours * 1.001
+    if name.startswith("vgg"):
+        assert row.further["stated"] == pytest.approx(1, abs=0.02)
+
+
+def test_figure_7_keeps_the_order_of_the_networks() -> None:
+    found = rows(7, "hypar")
+    theirs = sorted(NAMES, key=lambda name: -found[name].paper)
+    assert sorted(NAMES, key=lambda name: -found[name].ours) == theirs
+    assert found["pairs in this order"].ours == found["pairs in this order"].paper == 45
+    assert all(found[name].ratio == pytest.approx(1, abs=0.05) for name in NAMES if name != "sfc")
+    assert found["sfc"].ratio == pytest.approx(1, abs=0.12) and found["gmean"].ratio == pytest.approx(1, abs=0.02)
+    for name in NAMES:
+        assert (found[name].further["scratchpads"] - 1) <= (found[name].ours - 1) <= found[name].further["stored"] - 1
+
+
+def test_figure_12_is_slower_on_a_torus() -> None:
+    tree, torus = rows(12, "hypar"), rows(12, "torus")
+    assert tree["gmean"].ratio == pytest.approx(1, abs=0.01)
+    assert all(torus[name].ours < tree[name].ours for name in NAMES)
+    assert torus["networks that it slows down"].ours == 10 and torus["sfc"].ours > 10
+    assert torus["gmean"].further["half"] < torus["gmean"].paper < torus["gmean"].ours
 
 
 def test_figure_9_peaks_where_the_paper_says() -> None:
@@ -93,10 +126,14 @@ def test_figure_10_ties() -> None:
 
 
 def test_figure_11_has_the_knees_that_the_notes_name() -> None:
-    assert rows(11, "data")["fastest with"].ours == 8
+    assert rows(11, "data")["fastest with"].ours == rows(11, "data")["fastest with"].further["whole"] == 8
+    assert rows(11, "hypar")["fastest with"].further == {"whole": 16, "links": 64}
+    for what, row in rows(11, "hypar").items():
+        if what.startswith("gain"):
+            assert row.further["whole"] == pytest.approx(row.ours, rel=0.01)
     row = rows(11, "hypar")["fastest with"]
     assert row.ours == 16 and row.ratio == 0.5 and row.note
-    assert all(row.ratio == 1 for what, row in rows(11, "hypar").items() if what != "fastest with")
+    assert all(row.ratio == 1 for what, row in rows(11, "hypar").items() if what.startswith("sizes"))
 
 
 def test_figure_13() -> None:
@@ -143,7 +180,7 @@ def test_every_figure_is_drawn(capsys, tmp_path) -> None:
     assert capsys.readouterr().out.count("picture: ") == len(figures())
 
 
-@pytest.mark.parametrize("arguments", [["--figure", "7"], ["--figure", "-1"], ["--figure", "x"]])
+@pytest.mark.parametrize("arguments", [["--figure", "14"], ["--figure", "-1"], ["--figure", "x"]])
 def test_a_bad_figure_is_one_line(arguments, capsys, tmp_path) -> None:
     with pytest.raises(SystemExit) as stop:
         cli.main(["reproduce", "hypar", *arguments, "--out", str(tmp_path / "out")])

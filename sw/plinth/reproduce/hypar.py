@@ -9,11 +9,11 @@ where GMAC counts, for a sample, weights times positions of the layer's input ma
 the HyPar bars of Figure 6. What does not follow from this is shown with the reason, not forced.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,17 @@ from plinth.plan.graph import DP, MP, Node, PlanGraph, chain, from_network
 from plinth.plan.partition import Splits
 from plinth.plan.planners import simple
 from plinth.plan.planners.hypar import hypar
+from plinth.reproduce.simulated import (
+    HALF_TORUS,
+    K_LINKS,
+    OUR_DIES,
+    STATED,
+    TORUS,
+    Setting,
+    joules,
+    outcome,
+    tree,
+)
 
 #: The fitted constant: GB that take as long as a GMAC of a sample, at batch 256 on 16 accelerators.
 GB_PER_GMAC = Fraction(2, 7)
@@ -36,8 +47,10 @@ BATCH, LEVELS = 256, 4
 NAMES = ("sfc", "sconv", "lenet-c", "cifar-c", "alexnet-tower", "vgg-a", "vgg-b", "vgg-c", "vgg-d", "vgg-e")
 #: Series of bars, in the order of the tables.
 SERIES = {"hypar": "HyPar", "data": "Data Parallelism", "model": "Model Parallelism", "explored": "explored",
-          "hypar-exact": "HyPar by exact words"}
+          "torus": "HyPar on a torus", "hypar-exact": "HyPar by exact words"}
 CONSTANT = "time = GB moved + K x GMAC, with the one fitted constant K = 2/7 GB a GMAC (batch 256, 16 accelerators)"
+#: A number, a statement, or nothing.
+Value = float | str | None
 #: All splits of a layer at the levels of the paper's array, or of four layers at a level.
 CODES = tuple("".join(code) for code in product("01", repeat=4))
 
@@ -48,12 +61,12 @@ class Row:
 
     series: str
     what: str
-    paper: float | str | None
-    ours: float | str | None
+    paper: Value
+    ours: Value
     confidence: str | None
     note: str = ""
-    #: What the figure's further column shows.
-    further: float | str | None = None
+    #: What the figure's further columns show, by their keys.
+    further: dict[str, Value] = field(default_factory=dict)
 
     @property
     def ratio(self) -> float | None:
@@ -76,8 +89,8 @@ class Figure:
     unit: str
     rows: Sequence[Row]
     notes: Sequence[str]
-    #: Key and heading of the rows' further column.
-    further: tuple[str, str] | None = None
+    #: Headings of the rows' further columns, by their keys.
+    further: dict[str, str] = field(default_factory=dict)
     points: dict[str, Any] = field(default_factory=dict)
 
     def to_data(self) -> dict[str, Any]:
@@ -86,9 +99,7 @@ class Figure:
         for row in self.rows:
             made: dict[str, Any] = {"series": row.series, "what": row.what, "paper": row.paper, "ours": row.ours,
                                     "ratio": row.ratio, "confidence": row.confidence, "note": row.note}
-            if self.further:
-                made[self.further[0]] = row.further
-            rows.append(made)
+            rows.append(made | {key: row.further.get(key) for key in self.further})
         return {"figure": self.number, "title": self.title, "where": self.where, "unit": self.unit, "rows": rows,
                 "notes": list(self.notes), "points": self.points}
 
@@ -103,7 +114,7 @@ def published() -> dict[str, Any]:
 class _Draft:
     """A figure under construction: rows are looked up among the paper's values."""
 
-    def __init__(self, number: int, further: tuple[str, str] | None = None) -> None:
+    def __init__(self, number: int, **further: str) -> None:
         self.number, self.further = number, further
         self.head = next(head for head in published()["figures"] if head["figure"] == number)
         self.values = {(value["series"], value["what"]): value for value in published()["values"]
@@ -116,13 +127,13 @@ class _Draft:
         """The paper's value."""
         return self.values[series, what]["value"]
 
-    def add(self, series: str, what: str, ours: float | str | None, *, note: str = "",
-            further: float | str | None = None) -> None:
+    def add(self, series: str, what: str, ours: Value, further: Mapping[str, Value] | None = None, *,
+            note: str = "") -> None:
         """Add a row."""
         value = self.values.get((series, what), {})
         self.rows.append(Row(
             series=series, what=what, paper=value.get("value"), ours=ours, confidence=value.get("confidence"),
-            note="; ".join(text for text in (value.get("note", ""), note) if text), further=further))
+            note="; ".join(text for text in (value.get("note", ""), note) if text), further=dict(further or {})))
 
     def done(self) -> Figure:
         """The figure."""
@@ -201,23 +212,23 @@ def _stated(splits: Splits, found: Case, part: str) -> str:
 
 
 def _figure_5() -> Figure:
-    made = _Draft(5, ("exact", "exact"))
+    made = _Draft(5, exact="exact")
     plans = {name: (case(name).splits["hypar"], case(name).planned_exact) for name in NAMES}
     for series, what in made.values:
         name, _, part = what.partition(" ")
         if name in plans:
             ours, exact = (_stated(splits, case(name), part) for splits in plans[name])
-            made.add(series, what, ours, further=exact)
+            made.add(series, what, ours, {"exact": exact})
     for what, kind, split in (("convolutions with dp", "convolution", DP), ("fully connected with mp", "dense", MP)):
         shares = []
         for which in (0, 1):
             cells = [cell for name in NAMES for number, node in enumerate(case(name).graph.nodes)
                      if node.kind == kind for cell in plans[name][which][number]]
             shares.append(f"{cells.count(split)} of {len(cells)}")
-        made.add("hypar", what, shares[0], further=shares[1])
+        made.add("hypar", what, shares[0], {"exact": shares[1]})
     mixed = [sum(len({cell for number in case(name).graph.weighted for cell in plans[name][which][number]}) > 1
                  for name in NAMES) for which in (0, 1)]
-    made.add("hypar", "networks with both", mixed[0], further=mixed[1])
+    made.add("hypar", "networks with both", mixed[0], {"exact": mixed[1]})
     made.notes.append("'exact': what the same search chooses when it counts the words that the dies really move")
     for name in NAMES:
         graph = case(name).graph
@@ -227,34 +238,90 @@ def _figure_5() -> Figure:
     return made.done()
 
 
+def _gains(series: str, setting: Setting, against: Setting | None = None) -> list[float]:
+    """Performance of a series in a setting against Data Parallelism in the same or another one, of all networks."""
+    found = []
+    for name in NAMES:
+        one = case(name)
+        splits = one.planned_exact if series == "hypar" and not setting.paper else one.splits[series]
+        found.append(outcome(one.graph, one.splits["data"], BATCH, against or setting).seconds
+                     / outcome(one.graph, splits, BATCH, setting).seconds)
+    return found
+
+
+def _with_mean(values: list[float]) -> list[float]:
+    return [*values, mean(values)]
+
+
 def _figure_6() -> Figure:
-    made, bytes_ = _Draft(6, ("from_paper_gb", "paper's GB")), _Draft(8)
+    made, bytes_ = _Draft(6, from_paper_gb="GB", stated="stated", k_links="K", our_dies="dies"), _Draft(8)
     for series in ("hypar", "model"):
-        ours, further = [], []
+        ours, theirs = [], []
         for name in NAMES:
             found = case(name)
             ours.append(found.gain(found.splits[series]))
             data, other = (bytes_.paper(which, name) + found.compute for which in ("data", series))
-            further.append(data / other)
+            theirs.append(data / other)
         note = "" if series == "hypar" else "follows Figure 8's Model Parallelism, which does not come out"
-        for name, value, theirs in zip((*NAMES, "gmean"), (*ours, mean(ours)), (*further, mean(further)), strict=True):
-            made.add(series, name, value, further=theirs, note=note)
-    made.notes += [CONSTANT, "'paper's GB': the same formula on the paper's own Figure 8 instead of our words; it "
-                   "gives the Model Parallelism bars, too"]
+        columns = zip(_with_mean(theirs), *(_with_mean(_gains(series, setting)) for setting in
+                                            (STATED, K_LINKS, OUR_DIES)), strict=True)
+        for name, value, (from_gb, *simulated) in zip((*NAMES, "gmean"), _with_mean(ours), columns, strict=True):
+            made.add(series, name, value, dict(zip(made.further, (from_gb, *simulated), strict=True)), note=note)
+    source = outcome(case(NAMES[0]).graph, case(NAMES[0]).splits["data"], BATCH, OUR_DIES).source
+    made.notes += [CONSTANT, "'GB': the same formula on the paper's own Figure 8 instead of our words; it gives the "
+                   "Model Parallelism bars, too",
+                   "'stated': simulated with the bandwidths that the paper states: 16 links of 1600 Mb/s move 3.2 "
+                   "GB/s; reductions run beside the backward pass, and little of the communication is left to see",
+                   "'K': simulated with links of 125 Mb/s, which the fitted K means, and nothing overlapping",
+                   f"'dies': simulated, our dies at 250 MHz on the stated links, exact words; cycles from {source}"]
+    return made.done()
+
+
+def _figure_7() -> Figure:
+    made = _Draft(7, our_dies="dies", stored="stored", scratchpads="pads")
+    for series in ("hypar", "model"):
+        note = "" if series == "hypar" else "follows Figure 8's Model Parallelism, which does not come out"
+        columns: list[list[float]] = []
+        for setting, more in ((STATED, {}), (OUR_DIES, {}), (STATED, {"reads": 2}), (STATED, {"scratchpads": 4})):
+            values = []
+            for name in NAMES:
+                one = case(name)
+                splits = one.planned_exact if series == "hypar" and not setting.paper else one.splits[series]
+                data, other = (joules(outcome(one.graph, which, BATCH, setting).counts, **more)
+                               for which in (one.splits["data"], splits))
+                values.append(data / other)
+            columns.append(values)
+        for place, name in enumerate((*NAMES, "gmean")):
+            ours, *further = (_with_mean(values)[place] for values in columns)
+            made.add(series, name, ours, dict(zip(made.further, further, strict=True)), note=note)
+        if not note:
+            theirs = [made.paper(series, name) for name in NAMES]
+            orders = [sum((theirs[one] - theirs[two]) * (values[one] - values[two]) > 0
+                          for one, two in combinations(range(len(NAMES)), 2)) for values in columns]
+            made.add(series, "pairs in this order", orders[0], dict(zip(made.further, orders[1:], strict=True)))
+    made.notes += [
+        "simulated as Figure 6's column 'stated'. The paper leaves access counts open. Assumed: a multiplication and "
+        "an addition a multiply-add; a product reads its operands from memory and writes its result once, through the "
+        "buffer (two SRAM accesses a word); a word sent is read from memory, and written where it arrives; where it is "
+        "added, the other summand is read, too; links 6.78 pJ a bit",
+        "'stored': what arrives to be added is written and read again, two accesses more. This was tried first; the "
+        "reading that is nearer the paper was taken",
+        "'pads': four accesses of 5 pJ a multiply-add in the PEs' scratchpads, for which the paper gives no figure",
+        "'dies': our dies, exact words"]
     return made.done()
 
 
 def _figure_8() -> Figure:
-    made = _Draft(8, ("exact", "exact"))
+    made = _Draft(8, exact="exact")
     for series in ("hypar", "data", "model"):
         note = "" if series != "model" else "no reading of Tables 1 and 2 that was tried gives these bars"
         ours = [case(name).gb(case(name).splits[series]) for name in NAMES]
         exact = [case(name).exact_gb(case(name).splits[series]) for name in NAMES]
         for name, value, moved in zip((*NAMES, "gmean"), (*ours, mean(ours)), (*exact, mean(exact)), strict=True):
-            made.add(series, name, value, further=moved, note=note)
+            made.add(series, name, value, {"exact": moved}, note=note)
     exact = [case(name).exact_gb(case(name).planned_exact) for name in NAMES]
     for name, moved in zip((*NAMES, "gmean"), (*exact, mean(exact)), strict=True):
-        made.add("hypar-exact", name, None, further=moved)
+        made.add("hypar-exact", name, None, {"exact": moved})
     made.notes.append("'exact': what our dies really move under the same splits (biases count, partial sums move "
                       "before pooling), and, last, under those that HyPar's search chooses by exact words")
     return made.done()
@@ -309,25 +376,66 @@ def _figure_10() -> Figure:
 
 
 def _figure_11() -> Figure:
-    made = _Draft(11)
+    made = _Draft(11, whole="total", links="links")
     cases = {1 << levels: case("vgg-a", levels) for levels in range(7)}
     alone = cases[1].compute
-    gains = {series: [alone / found.time(found.splits[series]) for found in cases.values()]
-             for series in ("data", "hypar")}
-    moved = {series: [found.gb(found.splits[series]) for found in cases.values()] for series in gains}
     sizes = list(cases)
-    made.points = {"accelerators": sizes, "gain": gains, "gb": moved}
-    most = {series: sizes[values.index(max(values))] for series, values in gains.items()}
-    place = sizes.index(most["hypar"])
+    gains = {"formula": {series: [alone / found.time(found.splits[series]) for found in cases.values()]
+                         for series in ("data", "hypar")}}
+    for key, whole in (("whole", True), ("links", False)):
+        gains[key] = {}
+        for series in ("data", "hypar"):
+            seconds = [outcome(found.graph, found.splits[series], BATCH, tree(size, whole=whole)).seconds
+                       for size, found in cases.items()]
+            gains[key][series] = [seconds[0] / value for value in seconds]
+    moved = {series: [found.gb(found.splits[series]) for found in cases.values()] for series in ("data", "hypar")}
+    made.points = {"accelerators": sizes, "gain": gains["formula"], "gb": moved,
+                   "simulated": {key: gains[key] for key in ("whole", "links")}}
+    most = {key: {series: sizes[values.index(max(values))] for series, values in found.items()}
+            for key, found in gains.items()}
+    place = sizes.index(most["formula"]["hypar"])
     more = moved["hypar"][place + 1] - moved["hypar"][place]
     less = cases[sizes[place]].compute - cases[sizes[place + 1]].compute
-    made.add("hypar", "fastest with", most["hypar"],
-             note=f"at {sizes[place + 1]} another {more:.2f} GB move, and the compute saved is worth {less:.2f} GB")
-    made.add("data", "fastest with", most["data"])
-    for what, higher, lower in (("sizes at which it is the faster", gains["hypar"], gains["data"]),
-                                ("sizes at which it moves less", moved["data"], moved["hypar"])):
-        made.add("hypar", what, sum(one > two for one, two in zip(higher[1:], lower[1:], strict=True)))
-    made.notes.append(CONSTANT + "; compute shrinks with the accelerators, the total bandwidth stays")
+    notes = {"hypar": f"at {sizes[place + 1]} another {more:.2f} GB move, and the compute saved is worth {less:.2f} GB",
+             "data": ""}
+    for series, note in notes.items():
+        made.add(series, "fastest with", most["formula"][series], {key: most[key][series] for key in made.further},
+                 note=note)
+    for series in ("hypar", "data"):
+        for size in (8, 16, 32, 64):
+            made.add(series, f"gain with {size}", gains["formula"][series][sizes.index(size)],
+                     {key: gains[key][series][sizes.index(size)] for key in made.further})
+    faster = {key: sum(one > two for one, two in zip(found["hypar"][1:], found["data"][1:], strict=True))
+              for key, found in gains.items()}
+    made.add("hypar", "sizes at which it is the faster", faster.pop("formula"), faster)
+    made.add("hypar", "sizes at which it moves less",
+             sum(one > two for one, two in zip(moved["data"][1:], moved["hypar"][1:], strict=True)))
+    made.notes += [
+        CONSTANT + "; compute shrinks with the accelerators, the total bandwidth stays",
+        "'total': simulated, H-tree, nothing overlapping, the bandwidth of 16 links of 125 Mb/s (K) for all "
+        "accelerators together",
+        "'links': the same, but every accelerator brings its link of 125 Mb/s; then more of them never hurt. The "
+        "paper's peak of HyPar at 32 lies between the two, so the assumption that parts us is how the array's "
+        "bandwidth grows"]
+    return made.done()
+
+
+def _figure_12() -> Figure:
+    made = _Draft(12, half="half", own="own data")
+    trees = _gains("hypar", K_LINKS)
+    columns = [_gains("hypar", TORUS, K_LINKS), _gains("hypar", HALF_TORUS, K_LINKS), _gains("hypar", TORUS)]
+    for name, value in zip((*NAMES, "gmean"), _with_mean(trees), strict=True):
+        made.add("hypar", name, value)
+    for name, (value, half, own) in zip((*NAMES, "gmean"), zip(*map(_with_mean, columns), strict=True), strict=True):
+        made.add("torus", name, value, {"half": half, "own": own})
+    slower = [sum(one < two for one, two in zip(values, trees, strict=True)) for values in columns]
+    made.add("torus", "networks that it slows down", slower[0], {"half": slower[1], "own": slower[2]})
+    made.notes += [
+        CONSTANT + "; by it the links of 125 Mb/s",
+        "simulated as Figure 6's column 'K', against Data Parallelism on the H-tree: each die exchanges with its "
+        "partner over the shortest way along rows, then columns; where ways meet, messages share the link",
+        "'half': the torus' 32 links together carry what the H-tree's 16 do; the paper's mean lies between the two",
+        "'own data': against Data Parallelism on the torus itself"]
     return made.done()
 
 
@@ -360,7 +468,8 @@ def _figure_13() -> Figure:
 
 #: Figures by number.
 FIGURES: dict[int, Callable[[], Figure]] = {
-    5: _figure_5, 6: _figure_6, 8: _figure_8, 9: _figure_9, 10: _figure_10, 11: _figure_11, 13: _figure_13}
+    5: _figure_5, 6: _figure_6, 7: _figure_7, 8: _figure_8, 9: _figure_9, 10: _figure_10, 11: _figure_11,
+    12: _figure_12, 13: _figure_13}
 
 
 def reproduce(numbers: Sequence[int] = ()) -> list[Figure]:

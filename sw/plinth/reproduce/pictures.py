@@ -7,7 +7,7 @@ from typing import Any
 
 from plinth.output import write_whole
 from plinth.report.plan import LOOKS
-from plinth.reproduce.hypar import CONSTANT, SERIES, Figure, Row
+from plinth.reproduce.hypar import CONSTANT, NAMES, SERIES, Figure, Row
 
 #: Colours of series: those of the splits, and one for HyPar.
 COLOURS = {"data": LOOKS["dp"][2], "model": LOOKS["mp"][2], "hypar": LOOKS["op"][2]}
@@ -106,21 +106,73 @@ def _handles(series: Sequence[str]) -> list[Any]:
             for name in series for who, alpha in (("paper", PAPER), ("ours", 1))]
 
 
-def _performance(figure: Figure) -> Any:
-    """Figure 6."""
-    made, axes = _picture(figure, 13, 5)
-    axis = axes[0, 0]
-    sets = [(_rows(figure, series), COLOURS[series]) for series in ("model", "hypar")]
-    axis.set_yscale("log")
-    axis.set_ylim(0.02, 90)
-    axis.axhline(1, color=COLOURS["data"], linewidth=1.2)
-    _bars(axis, [row.what for row in sets[0][0]], sets, size=7.5)
-    axis.set_ylabel("times Data Parallelism")
+#: Marks of simulated columns: key, marker, label.
+MARKS = (("stated", "v", "simulated, stated bandwidth"), ("k_links", "x", "simulated, K's bandwidth"),
+         ("our_dies", "D", "simulated, our dies"))
+
+
+def _marks(axis: Any, figure: Figure, sets: Sequence[Sequence[Row]]) -> list[Any]:
+    """Marks on our bars for the columns that are simulated; returns their legend."""
     from matplotlib.lines import Line2D
 
-    made.legend(handles=[*_handles(("model", "hypar")),
+    wide, handles = 0.84 / (2 * len(sets)), []
+    for key, marker, label in MARKS:
+        if key not in figure.further:
+            continue
+        places = [(place - 0.42 + (2 * number + 1.5) * wide, row.further[key])
+                  for number, rows in enumerate(sets) for place, row in enumerate(rows)]
+        axis.plot(*zip(*places, strict=True), linestyle="none", marker=marker, markersize=4.5, color="black",
+                  markerfacecolor="none", zorder=3)
+        handles.append(Line2D([], [], linestyle="none", marker=marker, color="black", markerfacecolor="none",
+                              markersize=4.5, label=label))
+    return handles
+
+
+def _against_data(figure: Figure) -> Any:
+    """Figures 6 and 7."""
+    made, axes = _picture(figure, 13, 5)
+    axis = axes[0, 0]
+    drawn = [[row for row in _rows(figure, series) if row.what in (*NAMES, "gmean")] for series in ("model", "hypar")]
+    axis.set_yscale("log")
+    axis.set_ylim(*((0.008, 90) if figure.number == 6 else (0.06, 30)))
+    axis.axhline(1, color=COLOURS["data"], linewidth=1.2)
+    _bars(axis, [row.what for row in drawn[0]], [(drawn[0], COLOURS["model"]), (drawn[1], COLOURS["hypar"])], size=7.5)
+    axis.set_ylabel(figure.unit)
+    from matplotlib.lines import Line2D
+
+    made.legend(handles=[*_handles(("model", "hypar")), *_marks(axis, figure, drawn),
                          Line2D([], [], color=COLOURS["data"], label="Data Parallelism = 1")],
-                loc="outside lower center", ncols=5, fontsize=8.5, frameon=False)
+                loc="outside lower center", ncols=4, fontsize=8.5, frameon=False)
+    return made
+
+
+def _topologies(figure: Figure) -> Any:
+    """Figure 12: ours on both, and the paper's means."""
+    from matplotlib.patches import Patch
+
+    made, axes = _picture(figure, 11, 4.6)
+    axis, looks = axes[0, 0], {"torus": LOOKS["mp"][2], "hypar": COLOURS["hypar"]}
+    for number, (series, colour) in enumerate(looks.items()):
+        rows = [row for row in _rows(figure, series) if row.what in (*NAMES, "gmean")]
+        for place, row in enumerate(rows):
+            bars = [(row.paper, PAPER)] if row.what == "gmean" else []
+            for which, (value, alpha) in enumerate([*bars, (row.ours, 1)]):
+                left = place - 0.4 + 0.4 * number + (0.2 * which if bars else 0)
+                axis.bar(left, value, 0.37 / (1 + len(bars)), align="edge", color=colour, alpha=alpha)
+                axis.annotate(_label(float(value or 0)), (left + 0.19 / (1 + len(bars)), value), (0, 2), ha="center",
+                              textcoords="offset points", va="bottom", rotation=90, fontsize=7.5)
+    axis.set_yscale("log")
+    axis.set_ylim(0.5, 60)
+    axis.axhline(1, color="black", linewidth=0.8)
+    axis.set_xticks(range(len(NAMES) + 1), (*NAMES, "gmean"), fontsize=9)
+    axis.tick_params(axis="x", length=0)
+    axis.set_ylabel(figure.unit)
+    for side in ("top", "right"):
+        axis.spines[side].set_visible(False)
+    made.legend(handles=[*(Patch(facecolor=colour, label=f"{name}, simulated") for colour, name in
+                           ((looks["torus"], "torus"), (looks["hypar"], "H-tree"))),
+                         Patch(facecolor="grey", alpha=PAPER, label="paper (means only)")],
+                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
     return made
 
 
@@ -137,7 +189,7 @@ def _communication(figure: Figure) -> Any:
     for number, (rows, _) in enumerate(sets):
         for place, row in enumerate(rows):
             left = place - 0.42 + (2 * number + 1) * wide
-            axis.hlines(row.further, left - wide * 0.1, left + wide * 1.04, color="black", linewidth=1.6)
+            axis.hlines(row.further["exact"], left - wide * 0.1, left + wide * 1.04, color="black", linewidth=1.6)
     axis.set_ylabel(figure.unit)
     from matplotlib.lines import Line2D
 
@@ -171,7 +223,7 @@ def _space(figure: Figure) -> Any:
 def _scaling(figure: Figure) -> Any:
     """Figure 11: gains on the left axis, communication on the right."""
     points = figure.points
-    made, axes = _picture(figure, 8, 4.8)
+    made, axes = _picture(figure, 8.4, 5.6)
     axis = axes[0, 0]
     other = axis.twinx()
     sizes = points["accelerators"]
@@ -182,9 +234,12 @@ def _scaling(figure: Figure) -> Any:
         row = next(row for row in _rows(figure, series) if row.what == "fastest with")
         axis.axvline(row.paper, color=COLOURS[series], linestyle=":", linewidth=1.4,
                      label=f"{SERIES[series]}, fastest in the paper")
+        for key, style, what in (("whole", "x", "one total"), ("links", "v:", "a link each")):
+            axis.plot(sizes, points["simulated"][key][series], style, color=COLOURS[series], markersize=5,
+                      markerfacecolor="none", linewidth=0.9, label=f"{SERIES[series]}, simulated, {what}")
     axis.set_xscale("log", base=2)
     axis.set_xticks(sizes, [str(size) for size in sizes])
-    axis.set(xlabel="accelerators", ylabel="gain over one accelerator", ylim=(0, None))
+    axis.set(xlabel="accelerators", ylabel="gain over one accelerator", ylim=(0, 21))
     other.set(ylabel="communication of a step, GB", yscale="log")
     axis.grid(True, alpha=0.25)
     made.legend(loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
@@ -203,7 +258,8 @@ def _trick(figure: Figure) -> Any:
 
 
 _DRAWN: dict[int, Callable[[Figure], Any]] = {
-    5: _splits, 6: _performance, 8: _communication, 9: _space, 10: _space, 11: _scaling, 13: _trick}
+    5: _splits, 6: _against_data, 7: _against_data, 8: _communication, 9: _space, 10: _space, 11: _scaling,
+    12: _topologies, 13: _trick}
 
 
 def draw(folder: Path, figures: Sequence[Figure]) -> list[Path]:

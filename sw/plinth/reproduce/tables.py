@@ -11,15 +11,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from plinth.reproduce.hypar import SERIES, Figure, Row, published, reproduce
+from plinth.reproduce.hypar import SERIES, Figure, Row, Value, published, reproduce
 
 #: Markers of the page.
 BEGIN, END = "<!-- hypar -->\n", "<!-- /hypar -->"
+#: How values of the paper were read, on a terminal.
+READ = {"read-from-garbled": "garbled", "reconstructed": "inferred"}
 #: What stands where there is nothing.
 NOTHING = "-"
 
 
-def _text(value: float | str | None, digits: int = 4) -> str:
+def _text(value: Value, digits: int = 4) -> str:
     if value is None:
         return NOTHING
     return value if isinstance(value, str) else f"{value:.{digits}g}"
@@ -36,14 +38,13 @@ def _footnotes(figure: Figure) -> list[str]:
 
 def _cells(figure: Figure, row: Row) -> list[str]:
     notes = _footnotes(figure)
-    cells = [row.what, _text(row.paper), _text(row.ours), _ratio(row)]
-    if figure.further:
-        cells.append(_text(row.further))
+    cells = [row.what, _text(row.paper), _text(row.ours), _ratio(row),
+             *(_text(row.further.get(key)) for key in figure.further)]
     return [*cells, row.confidence or NOTHING, f"[{notes.index(row.note) + 1}]" if row.note else ""]
 
 
 def _headings(figure: Figure) -> list[str]:
-    return ["", "paper", "ours", "ratio", *([figure.further[1]] if figure.further else []), "read", "note"]
+    return ["", "paper", "ours", "ratio", *figure.further.values(), "read", "note"]
 
 
 def _groups(figure: Figure) -> dict[str, list[Row]]:
@@ -68,17 +69,18 @@ def show(console: Console, figures: Sequence[Figure]) -> None:
     console.print(f"{paper['paper']}; {paper['conditions']}.", highlight=False)
     for figure in figures:
         console.print(f"\n[bold]Figure {figure.number}: {figure.title}[/bold] ({figure.unit})", highlight=False)
-        table = Table(box=None, pad_edge=False)
+        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
         for place, heading in enumerate(_headings(figure)):
             right = 0 < place < len(_headings(figure)) - 2
-            table.add_column(heading, justify="right" if right else "left", no_wrap=True)
+            table.add_column("" if heading == "note" else heading, justify="right" if right else "left", no_wrap=True)
         for series, rows in _groups(figure).items():
             table.add_row(Text(SERIES[series], style="italic"))
             for row in rows:
                 cells: list[str | Text] = [*_cells(figure, row)]
-                cells[0], cells[3] = f"  {row.what}", Text(_ratio(row), style=_looks(row))
+                cells[0], cells[3] = f" {row.what}", Text(_ratio(row), style=_looks(row))
                 # Text, since rich reads brackets as markup.
                 cells[-1] = Text(str(cells[-1]))
+                cells[-2] = READ.get(str(cells[-2]), str(cells[-2]))
                 table.add_row(*cells)
         console.print(table)
         for number, note in enumerate(_footnotes(figure), start=1):

@@ -273,8 +273,8 @@ class Paper:
     source = "HyPar's section 6.1: 168 PEs at 250 MHz, a multiply-add each a cycle, 320 GB/s"
     memory = PAPER_WORDS
     issue = arrival = 0.0
-    #: Both summands are read, and the sum is written.
-    added = 3.0
+    #: What arrives is added to what is read, and the sum is written.
+    added = 1.0
 
     def __init__(self, array: Array) -> None:
         self.hop = array.link_latency / float(array.clock_mhz * 1_000_000)

@@ -50,7 +50,8 @@ class Simulated:
 
 
 def simulated(plan: Plan, array: Array, *, cost: str = "calibrated", slow: dict[int, float] | None = None,
-              ways: Ways | None = None, progress: Callable[[int, int], None] | None = None) -> Simulated:
+              ways: Ways | None = None, overlap: bool = True,
+              form: str = "exact", progress: Callable[[int, int], None] | None = None) -> Simulated:
     """Simulate a Plan's step on an array.
 
     Raises
@@ -59,7 +60,7 @@ def simulated(plan: Plan, array: Array, *, cost: str = "calibrated", slow: dict[
         As :func:`plinth.simulate.workload.workload`.
     """
     costs = COSTS[cost](array)
-    work = workload(plan, array, costs, slow, ways)
+    work = workload(plan, array, costs, slow, ways, overlap, form)
     return Simulated(plan=plan, array=array, cost=cost, source=costs.source, slow=slow or {}, work=work,
                      result=simulate(work.machine, work.activities, progress))
 

@@ -53,6 +53,7 @@ class Ways:
         self.array, self.dies = array, array.dies
         self._exchange = lru_cache(maxsize=512)(self._exchanged)
         self._ring = lru_cache(maxsize=512)(self._ringed)
+        self.partners = lru_cache(maxsize=16)(self._partnered)
 
     @cached_property
     def directed(self) -> list[tuple[int, int, int, int]]:
@@ -148,6 +149,13 @@ class Ways:
 
     def _exchanged(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
         words = pattern(source, target, batch, channels, self.array.levels)
+        return self.loads(words, groups_of(words))
+
+    def _partnered(self, level: int) -> list[Group]:
+        """Pairs of dies that differ in one level, for a word each way."""
+        dies = np.arange(self.dies)
+        words = np.zeros((self.dies, self.dies))
+        words[dies, dies ^ (1 << (self.array.levels - 1 - level))] = 1.0
         return self.loads(words, groups_of(words))
 
     def ring(self, over: Halvings) -> list[Group]:

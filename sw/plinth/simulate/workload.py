@@ -11,8 +11,9 @@ flows, one for each group of dies that have to do with each other; a flow waits 
 beside whatever else is on the links. Regions, senders, receivers and words are the Plan's own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +23,9 @@ from plinth.model.array import Array
 from plinth.plan import partition
 from plinth.plan.cost.cuts import STRIPS
 from plinth.plan.cost.machine import LINK_LATENCY, Work
+from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_work
-from plinth.plan.graph import LOSS, Node
+from plinth.plan.graph import DP, LOSS, MP, Node
 from plinth.plan.partition import Integers, Layout, Region, bounds
 from plinth.plan.plan import Plan
 from plinth.simulate.costs import BPROP, FPROP, UPDATE, VAULTS, Cost, Costs, Part
@@ -51,7 +53,7 @@ class Workload:
 
 
 def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
-             ways: Ways | None = None) -> Workload:
+             ways: Ways | None = None, overlap: bool = True, form: str = "exact") -> Workload:
     """Tasks and flows of a step.
 
     Parameters
@@ -64,6 +66,10 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         Dies whose tasks take longer by a factor, beside the array's speeds.
     ways : Ways, optional
         The array's, if they are known.
+    overlap : bool
+        Whether reductions run beside what follows; else a die goes on when its reduction is done.
+    form : str
+        "exact", or "published": :class:`PublishedStep`.
 
     Raises
     ------
@@ -84,19 +90,20 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         dies=tuple(Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
         links=tuple(Link(name=name, words_per_second=rate * hertz)
                     for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
-    made = _Step(plan, array, costs, ways)
+    made = (PublishedStep if form == "published" else Step)(plan, array, costs, ways, overlap)
     made.run()
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     return Workload(machine, made.activities, made.memory_bytes(), words)
 
 
-class _Step:
-    """Collects a step's tasks in program order."""
+class Step:
+    """Collects a step's tasks in program order; words as the dies move them."""
 
-    def __init__(self, plan: Plan, array: Array, costs: Costs, ways: Ways) -> None:
+    def __init__(self, plan: Plan, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
         self.plan, self.graph, self.costs, self.ways = plan, plan.graph, costs, ways
         self.levels, self.dies, self.batch = plan.levels, plan.dies, plan.batch
         self.layouts = plan.layouts
+        self.overlap = overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.hop = array.link_latency
         self.pieces = max(1, min(STRIPS, MOST_PIECES // (self.dies * len(self.graph.nodes))))
@@ -166,8 +173,7 @@ class _Step:
         return [self._tasks(name, die, "vector", self.costs.stages(stages, one, two, self.pieces), ready[die])
                 for die, (one, two) in enumerate(zip(samples.tolist(), width.tolist(), strict=True))]
 
-    @staticmethod
-    def _sums(sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
+    def _sums(self, sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
         """Programs that add up maps until at most so many are left, and how many are."""
         found = []
         while sources > most:
@@ -227,9 +233,8 @@ class _Step:
         found: Ready | None = None
         for edge in self.graph.inputs[number]:
             one = self.graph.edges[edge]
-            home, need = self.layouts[one.producer].home, self.layouts[number].input
-            name = f"{self.graph.nodes[one.producer].name} to {self.graph.nodes[number].name}"
-            ready = self._move(name, home, need, one.channels, one.elements, self.maps[one.producer], added=False)
+            ready = self._to_reader(edge, f"{self.graph.nodes[one.producer].name} to {self.graph.nodes[number].name}",
+                                    self.maps[one.producer])
             found = ready if found is None else _both(found, ready)
         return found or self._start()
 
@@ -246,8 +251,7 @@ class _Step:
         if node.weighted:
             ready, sources = self._matrix(node, FPROP, self._parts(node, here), ready), 1
             if here.mp:
-                ready = self._move(f"{node.name} sums", here.output, here.home, node.output_channels,
-                                   node.raw_elements, ready, added=True)
+                ready = self._to_home(number, f"{node.name} sums", ready)
                 sources = 1 << len(here.mp)
         if not is_fused(self.graph, number, here):
             sums, sources = self._sums(sources, VECTOR_LOADS - (node.bias > 0), node.output_positions)
@@ -257,15 +261,13 @@ class _Step:
 
     def _map_error(self, number: int, node: Node) -> tuple[list[Stage], Ready]:
         """Error of a node's map, at home, and what adds up its sources."""
-        home, found, sources, positions = self.layouts[number].home, self._start(), 0, node.output_positions
+        found, sources, positions = self._start(), 0, node.output_positions
         for edge in self.graph.outputs[number]:
             one = self.graph.edges[edge]
-            reader = self.layouts[one.consumer]
-            name = f"error of {node.name} from {self.graph.nodes[one.consumer].name}"
-            error = self._move(name, reader.input, home, one.channels, one.elements, self.errors[edge],
-                               added=bool(reader.op))
+            error = self._from_reader(edge, f"error of {node.name} from {self.graph.nodes[one.consumer].name}",
+                                      self.errors[edge])
             found = _both(found, error) if sources else error
-            sources += 1 << len(reader.op)
+            sources += 1 << len(self.layouts[one.consumer].op)
             positions = one.elements // one.channels
         return self._sums(sources, 1, positions)[0], found
 
@@ -287,33 +289,135 @@ class _Step:
             return
         biased = error
         if here.mp:
-            error = self._move(f"error of {node.name} to its dies", here.home, here.output, channels,
-                               node.raw_elements, error, added=False)
+            error = self._from_home(number, f"error of {node.name} to its dies", error)
             if bias:
                 biased = self._vector(f"{node.name} bias", [bias_stage(node)], here.output, channels, error)
         parts = self._parts(node, here)
-        for edge in self.graph.inputs[number]:
-            self.errors[edge] = self._matrix(node, BPROP, parts, error)
+        self._input_error(number, parts, error)
         done = self._matrix(node, UPDATE, parts, [[pieces[-1]] for pieces in error])
-        self._reduce(node, here, _both(done, biased))
+        reduced = self._reduce(number, f"{node.name} gradient", _both(done, biased))
+        if not self.overlap:
+            for edge in self.graph.inputs[number]:
+                self.errors[edge] = _both(self.errors[edge], reduced)
 
-    def _reduce(self, node: Node, here: Layout, ready: Ready) -> None:
-        """Rings of a weight gradient, and the update."""
+    def _input_error(self, number: int, parts: Sequence[Part], error: Ready) -> None:
+        """Errors of what a node reads; nobody needs that of the network's input."""
+        for edge in self.graph.inputs[number]:
+            self.errors[edge] = self._matrix(self.graph.nodes[number], BPROP, parts, error)
+
+    # What moves when.
+
+    def _to_home(self, number: int, name: str, ready: Ready) -> Ready:
+        """Partial sums of a node to their homes."""
+        node, here = self.graph.nodes[number], self.layouts[number]
+        return self._move(name, here.output, here.home, node.output_channels, node.raw_elements, ready, added=True)
+
+    def _to_reader(self, edge: int, name: str, ready: Ready) -> Ready:
+        """A map from its homes to a consumer."""
+        one = self.graph.edges[edge]
+        return self._move(name, self.layouts[one.producer].home, self.layouts[one.consumer].input, one.channels,
+                          one.elements, ready, added=False)
+
+    def _from_reader(self, edge: int, name: str, ready: Ready) -> Ready:
+        """Errors of what a consumer read, to their homes."""
+        one = self.graph.edges[edge]
+        reader = self.layouts[one.consumer]
+        return self._move(name, reader.input, self.layouts[one.producer].home, one.channels, one.elements, ready,
+                          added=bool(reader.op))
+
+    def _from_home(self, number: int, name: str, ready: Ready) -> Ready:
+        """Errors of a node from their homes."""
+        node, here = self.graph.nodes[number], self.layouts[number]
+        return self._move(name, here.home, here.output, node.output_channels, node.raw_elements, ready, added=False)
+
+    def _reduce(self, number: int, name: str, ready: Ready) -> Ready:
+        """Rings of a weight gradient, and the update; when it is done."""
+        node, here, found = self.graph.nodes[number], self.layouts[number], list(ready)
         weights, bias = partition.weight_words(node, here, self.levels)
-        words, name = weights + bias, f"{node.name} gradient"
+        words = weights + bias
         if not here.dp:
             for die, count in enumerate(words.tolist()):
-                self._tasks(name, die, "collective", [self.costs.update(count)], ready[die])
-            return
+                found[die] = self._tasks(name, die, "collective", [self.costs.update(count)], ready[die])
+            return found
         members = 1 << len(here.dp)
-        for number, group in enumerate(rings := self.ways.ring(here.dp)):
+        for place, group in enumerate(rings := self.ways.ring(here.dp)):
             count = int(words[group.dies[0]])
             if count:
                 added = count * (members - 1)
-                self._flow(f"{name} {number}" if len(rings) > 1 else name, group, count, ready, seconds=0.0,
+                label = f"{name} {place}" if len(rings) > 1 else name
+                self._flow(label, group, count, ready, seconds=0.0,
                            latency=self.costs.ring(members, group.hops),
                            die_words=(group.sent + group.received) * count + self.costs.added * added / members,
                            adds=float(added))
+                for die in group.dies.tolist():
+                    found[die] = [(Wait(label),)]
+        return found
+
+
+class PublishedStep(Step):
+    """Words as HyPar's Tables 1 and 2 count them: at each level each die exchanges its share with its partner in the
+    other half, both ways at once, the lowest level first; what is summed is added by both. The first layer's error is
+    computed, too, as HyPar counts three products of every layer."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.words = PublishedWords(self.graph, self.batch)
+        self.splits = self.plan.splits
+        self.words.total_bytes(self.splits)
+
+    def _counts(self, number: int, level: int) -> tuple[int, int]:
+        above = self.splits[number][:level]
+        return above.count(DP), above.count(MP)
+
+    def _partners(self, name: str, elements: Callable[[int], float], ready: Ready, *, added: bool) -> Ready:
+        """Exchanges at all levels; ``elements`` of the two halves of a group together, by level."""
+        found = list(ready)
+        for level in range(self.levels - 1, -1, -1):
+            words = elements(level) / (2 << (self.levels - 1 - level))
+            for place, group in enumerate(self.ways.partners(level) if words else ()):
+                label = f"{name} H{level + 1} {place}"
+                self._flow(label, group, words, found, seconds=0.0, latency=self.hop * group.hops * self.second,
+                           die_words=(group.sent + group.received * (1 + added * self.costs.added)) * words,
+                           adds=added * float(group.received.sum()) * words)
+                for die in group.dies.tolist():
+                    found[die] = [(Wait(label),)]
+        return found
+
+    def _sums(self, sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
+        return [], 1
+
+    def _input_error(self, number: int, parts: Sequence[Part], error: Ready) -> None:
+        if self.graph.inputs[number]:
+            super()._input_error(number, parts, error)
+        else:
+            self._matrix(self.graph.nodes[number], BPROP, parts, error)
+
+    def _sum_elements(self, number: int, split: str) -> Callable[[int], float]:
+        """Table 1, where a layer is split in one way."""
+        return lambda level: (self.words.node_elements(number, split, *self._counts(number, level))
+                              if self.splits[number][level] == split else 0.0)
+
+    def _to_home(self, number: int, name: str, ready: Ready) -> Ready:
+        return self._partners(name, self._sum_elements(number, MP), ready, added=True)
+
+    def _edge(self, edge: int, name: str, ready: Ready) -> Ready:
+        """Half of Table 2: the map, or its error."""
+        one = self.graph.edges[edge]
+        return self._partners(name, lambda level: self.words.edge_elements(
+            edge, self.splits[one.producer][level], self.splits[one.consumer][level],
+            self._counts(one.producer, level), self._counts(one.consumer, level)) / 2, ready, added=False)
+
+    def _to_reader(self, edge: int, name: str, ready: Ready) -> Ready:
+        return self._edge(edge, name, ready)
+
+    def _from_reader(self, edge: int, name: str, ready: Ready) -> Ready:
+        return self._edge(edge, name, ready)
+
+    def _from_home(self, number: int, name: str, ready: Ready) -> Ready:
+        return ready
+
+    def _reduce(self, number: int, name: str, ready: Ready) -> Ready:
+        return self._partners(name, self._sum_elements(number, DP), ready, added=True)
 
 
 def _both(one: Ready, two: Ready) -> Ready:

@@ -78,7 +78,7 @@ def test_the_worked_examples_of_section_3_4(node, batch, dp, mp) -> None:
 def test_table_2_as_printed() -> None:
     graph = chain("two", [dense("one", 1, 64), dense("two", 64, 1)])
     words = PublishedWords(graph, 16, "literal")
-    single = {(split, other): words._edge(0, split, other, (0, 0), (0, 0)) / (16 * 64)
+    single = {(split, other): words.edge_elements(0, split, other, (0, 0), (0, 0)) / (16 * 64)
               for split in (DP, MP) for other in (DP, MP)}
     assert single == {(DP, DP): 0, (DP, MP): 0.5, (MP, MP): 0.5, (MP, DP): 0.5}
 

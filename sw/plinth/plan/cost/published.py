@@ -58,8 +58,8 @@ class PublishedWords:
     def __init__(self, graph: PlanGraph, batch: int, variant: str = "figure-8") -> None:
         self.graph, self.batch, self.variant = graph, batch, VARIANTS[variant]
 
-    def _node(self, number: int, split: str, kd: int, km: int) -> float:
-        """Table 1."""
+    def node_elements(self, number: int, split: str, kd: int, km: int) -> float:
+        """Table 1: between two halves of a group, below kd and km levels of each kind."""
         node = self.graph.nodes[number]
         if not node.weighted:
             return 0
@@ -67,8 +67,9 @@ class PublishedWords:
             return self.variant.weight_sum * node.weights / (1 << km)
         return self.variant.output_sum * self.batch * node.map_elements / (1 << kd)
 
-    def _edge(self, number: int, split: str, other: str, counts: tuple[int, int], others: tuple[int, int]) -> float:
-        """Table 2."""
+    def edge_elements(self, number: int, split: str, other: str, counts: tuple[int, int], others: tuple[int, int]
+                      ) -> float:
+        """Table 2: of map and error together."""
         edge, variant = self.graph.edges[number], self.variant
         consumer = self.graph.nodes[edge.consumer]
         if consumer.kind == LOSS or split == other == DP:
@@ -87,9 +88,9 @@ class PublishedWords:
         counts = [(vector.count(DP), vector.count(MP)) for vector in above]
         labels = [[split for split in graph.choices(number, splits) if split in self.splits]
                   for number in range(len(graph.nodes))]
-        nodes = [[times * self._node(number, split, *counts[number]) for split in mine]
+        nodes = [[times * self.node_elements(number, split, *counts[number]) for split in mine]
                  for number, mine in enumerate(labels)]
-        pairs = [[[times * self._edge(number, split, other, counts[edge.producer], counts[edge.consumer])
+        pairs = [[[times * self.edge_elements(number, split, other, counts[edge.producer], counts[edge.consumer])
                    for other in labels[edge.consumer]] for split in labels[edge.producer]]
                  for number, edge in enumerate(graph.edges)]
         return Problem(labels, nodes, pairs)
@@ -110,9 +111,9 @@ class PublishedWords:
                 if vector[level] not in self.splits:
                     raise UserError(f"the published model knows dp and mp, not {vector[level]!r} of layer "
                                     f"{self.graph.nodes[number].name!r}; choose --model exact")
-                total += (1 << level) * self._node(number, vector[level], *counts[number])
+                total += (1 << level) * self.node_elements(number, vector[level], *counts[number])
             for number, edge in enumerate(self.graph.edges):
-                total += (1 << level) * self._edge(
+                total += (1 << level) * self.edge_elements(
                     number, splits[edge.producer][level], splits[edge.consumer][level], counts[edge.producer],
                     counts[edge.consumer])
         return 4 * total

@@ -1,0 +1,94 @@
+"""HyPar's networks through the array simulator, in the settings that its figures are compared with.
+
+=========== ======================= ======================= ======================================== =========
+setting     dies                    links                   words                                    overlap
+=========== ======================= ======================= ======================================== =========
+stated      168 PEs, 250 MHz        1600 Mb/s, H-tree       Tables 1 and 2, from partner to partner  yes
+K links     168 PEs, 250 MHz        125 Mb/s, H-tree        Tables 1 and 2, from partner to partner  no
+torus       168 PEs, 250 MHz        125 Mb/s, 4x4 torus     Tables 1 and 2, from partner to partner  no
+our dies    the array's preset      1600 Mb/s, H-tree       as our dies move them                    yes
+=========== ======================= ======================= ======================================== =========
+
+125 Mb/s are what the fitted constant K means: 2/7 GB take as long as three products of a GMAC for 256 samples on 16
+x 168 PEs at 250 MHz, so that the array moves 0.25 GB/s, where 16 links of 1600 Mb/s would move 3.2 GB/s. No other
+constant is fitted. The first three count multiply-adds as the formula does: weights times positions of the input
+map, three products a layer.
+"""
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import lru_cache
+
+from plinth.model.array import ARRAYS, Array
+from plinth.plan.graph import PlanGraph
+from plinth.plan.partition import Splits
+from plinth.plan.plan import Plan
+from plinth.simulate.step import simulated
+from plinth.simulate.ways import Ways
+from plinth_sim.array.energy import PICO, Counts, Energy
+
+#: Words a cycle of a link by K, over those stated: 0.25 GB/s over 3.2 GB/s.
+K_SHARE = Fraction(5, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a network is simulated on."""
+
+    array: Array
+    paper: bool = True
+    overlap: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Seconds of a step, and what was done in it."""
+
+    seconds: float
+    counts: Counts
+    #: Where the cycles come from.
+    source: str
+
+
+def _k_links(array: Array) -> Array:
+    return replace(array, link_rate=array.rate * K_SHARE)
+
+
+STATED = Setting(array=ARRAYS["hypar-16"], overlap=True)
+K_LINKS = Setting(array=_k_links(ARRAYS["hypar-16"]))
+TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
+#: 25.6 Gb/s, as the H-tree has, over the torus' 32 links instead of 16.
+HALF_TORUS = Setting(array=replace(TORUS.array, link_rate=TORUS.array.rate / 2))
+OUR_DIES = Setting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
+
+
+def tree(dies: int, *, whole: bool) -> Setting:
+    """An H-tree of any size with links as K has them: as fast as of 16 dies, or sharing the same total."""
+    rate = K_LINKS.array.rate * (Fraction(16, dies) if whole else 1)
+    return Setting(array=replace(K_LINKS.array, name=f"h-tree-{dies}", dies=dies, link_rate=rate))
+
+
+@lru_cache(maxsize=64)
+def _ways(array: Array) -> Ways:
+    return Ways(array)
+
+
+@lru_cache(maxsize=1024)
+def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> Outcome:
+    """Simulate a step."""
+    if setting.paper:
+        graph = replace(graph, nodes=tuple(replace(node, output_positions=node.input_positions)
+                                           for node in graph.nodes))
+    plan = Plan(graph=graph, planner="hypar", model="published" if setting.paper else "exact",
+                array=setting.array.name, batch=batch, chunk_words=64, splits=splits)
+    found = simulated(plan, setting.array, cost="paper" if setting.paper else "calibrated", ways=_ways(setting.array),
+                      overlap=setting.overlap, form="published" if setting.paper else "exact")
+    return Outcome(found.result.seconds, found.result.counts, found.source)
+
+
+def joules(counts: Counts, *, scratchpads: int = 0, reads: int = 0) -> float:
+    """Energy of a step; on demand with so many accesses of 5 pJ for each multiply-add in a PE's own scratchpads, and
+    so many more accesses of memory for each word that is added to another die's."""
+    energy = Energy()
+    more = scratchpads * counts.multiplies * energy.sram + reads * (counts.adds - counts.multiplies) * energy.dram
+    return sum(counts.joules(energy).values()) + more * PICO
