@@ -11,7 +11,7 @@ from plinth.lower.training import lower_training
 from plinth.model.layers import Add, Dense, Embedding, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
-from plinth.plan.cost.machine import interleave_m_log2
+from plinth.plan.cost.systolic import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation

@@ -18,7 +18,7 @@ from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.training import lower_training
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS
-from plinth.plan.cost.machine import interleave_m_log2
+from plinth.plan.cost.systolic import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters

@@ -18,12 +18,12 @@ that meet those places.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import product
 from typing import Any
 
 from plinth.lower.builder import Buffer
 from plinth.model.layers import Convolution, Shape
+from plinth.plan.cost.systolic import tile_shape
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK
 
@@ -152,23 +152,6 @@ class Part:
     rows: int
     positions: int
     interleave_m_log2: int
-
-
-def tile_shape(parameters: DieParameters, m: int, n: int) -> tuple[Fraction, int]:
-    """Cycles of a k step over all tiles of an m x n result, and the interleave shape that needs least.
-
-    A tile takes as many cycles as it has slots, or as the beats of its operands take to load.
-    """
-    lanes = parameters.beat_words * 32 // parameters.multiply_format.bits
-    depth = parameters.interleave.bit_length() - 1
-
-    def cost(log2: int) -> tuple[Fraction, int]:
-        tile_m, tile_n = parameters.rows << log2, parameters.columns << (depth - log2)
-        cycles = max(Fraction(parameters.interleave), Fraction(tile_m + tile_n, lanes))
-        return -(-m // tile_m) * -(-n // tile_n) * cycles, tile_m + tile_n
-
-    best = min(range(depth + 1), key=cost)
-    return cost(best)[0], best
 
 
 def parts(parameters: DieParameters, grid: Grid, n: int, k: int) -> list[Part]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from plinth.lower import convolution
 from plinth.lower.builder import Buffer
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.plan.cost.machine import interleave_m_log2
+from plinth.plan.cost.systolic import interleave_m_log2
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import MatrixOperation
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, read_yaml
 from plinth.model.layers import described, is_integer
+from plinth.plan.cost import systolic
 from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.plan.cost.row_stationary import work
 from plinth.plan.graph import square
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, SYSTOLIC, DieParameters
 
 #: Version of the calibration tables.
@@ -31,6 +31,10 @@ FOLDER = Path(__file__).resolve().parent / "calibration"
 MEMORY_LATENCY = 50
 #: Latency of the links that tables are measured over, in cycles.
 LINK_LATENCY = 5
+
+
+#: Cycles of a task alone, and of a further one in a row.
+Cycles = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -86,62 +90,25 @@ def tables(name: str) -> dict[str, tuple[tuple[str, ...], tuple[str, ...]]]:
     return TABLES
 
 
-def interleave_m_log2(parameters: DieParameters, m: int, n: int) -> int:
-    """Interleave shape with the fewest tiles; of equal ones the squarest, which loads least."""
-    depth = parameters.interleave.bit_length() - 1
-
-    def cost(log2: int) -> tuple[int, int]:
-        tile_m = parameters.rows << log2
-        tile_n = parameters.columns << (depth - log2)
-        return -(-m // tile_m) * -(-n // tile_n), tile_m + tile_n
-
-    return min(range(depth + 1), key=cost)
-
-
-def matrix_formula(parameters: DieParameters, m: int, n: int, k: int, run: int = 0) -> tuple[float, float]:
-    """Cycles of one product alone, and of a further one in a row; operands in time or memory at its full rate.
+def matrix_formula(parameters: DieParameters, m: int, n: int, k: int, run: int = 0, product: str = "fprop") -> Cycles:
+    """Cycles of one product on a systolic die alone, and of a further one in a row.
 
     Parameters
     ----------
     run : int
         Elements of the first operand that lie next to each other; 0: all.
     """
-    rows, columns, slots, beat = parameters.rows, parameters.columns, parameters.interleave, parameters.beat_words
-    shape = interleave_m_log2(parameters, m, n)
-    tile_m, tile_n = rows << shape, columns * (slots >> shape)
-    down, across = -(-m // tile_m), -(-n // tile_n)
-    store = tile_m * -(-tile_n // beat)
-    two = parameters.output_buffer_words >= 2 * parameters.tile_words
-    steps = max(k, (store + 8) / slots if two else (rows * slots + store + 20) / slots)
-    packing = 2 if parameters.multiply_format == FP16 else 1
-    memory, beats, short = _loads(parameters, m, n, k, run)
-    busy = max(slots * down * across * steps, memory / float(parameters.memory_words_per_cycle), beats)
-    panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
-    first = min(k, panel) * (tile_m * short + tile_n) / packing / beat
-    return 40 + 2 * MEMORY_LATENCY + min(first, beats) / 2 + busy + rows * slots + rows + columns + store, busy
+    return systolic.cost(parameters, systolic.shape(parameters, product, m, n, k, run))[:2]
 
 
-def _loads(parameters: DieParameters, m: int, n: int, k: int, run: int) -> tuple[float, float, float]:
-    """Words that a product moves, beats that it loads, and of the first operand words of beats over words."""
-    shape = interleave_m_log2(parameters, m, n)
-    tile_m, tile_n = parameters.rows << shape, parameters.columns * (parameters.interleave >> shape)
-    down, across = -(-m // tile_m), -(-n // tile_n)
-    packing = 2 if parameters.multiply_format == FP16 else 1
-    panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
-    # Of a short run some words of the beats are in vain.
-    short = moved_words(parameters, 1, run) / run if run else 1.0
-    loads = (m * k * short * (across if k > 2 * panel else 1)
-             + k * n * (1 if k <= panel and across == 1 else down)) / packing
-    return loads + moved_words(parameters, m, n), loads / parameters.beat_words, short
-
-
-def matrix_memory(parameters: DieParameters, m: int, n: int, k: int, run: int = 0) -> tuple[float, float]:
-    """Words that a product moves, and the share of its time in a row that memory takes for them."""
+def matrix_memory(parameters: DieParameters, m: int, n: int, k: int, run: int = 0, product: str = "fprop",
+                  ) -> tuple[float, float]:
+    """Words of the beats that a product moves, and the share of its time in a row that memory takes for them."""
     if not (m and n and k):
         return 0.0, 0.0
-    words, beats, _ = _loads(parameters, m, n, k, run)
-    _, busy = matrix_formula(parameters, m, n, k, run)
-    return words, max(words / float(parameters.memory_words_per_cycle), beats) / busy
+    found = systolic.cost(parameters, systolic.shape(parameters, product, m, n, k, run))
+    words = parameters.beat_words * (found.reads + found.writes)
+    return words, max(words / float(parameters.memory_words_per_cycle), found.reads) / found.row
 
 
 def moved_words(parameters: DieParameters, rows: int, columns: int) -> float:
@@ -257,10 +224,6 @@ class _Ratio:
 CONTROL: dict[str, float] = {
     "fetch": 8 * (MEMORY_LATENCY + 3), "issue": 12, "arrival": 100, "ring": 340, "hop": 28, "reduce": 200}
 
-#: Cycles of a task alone, and of a further one in a row.
-Cycles = tuple[float, float]
-
-
 class Multiplication(NamedTuple):
     """Cycles of a product's tasks, the words that they move, and the share of the time of those in a row that memory
     takes for them."""
@@ -312,8 +275,8 @@ class Machine:
     def _measured(self, row: Sequence[Any]) -> tuple[Sequence[int], Cycles]:
         """m, n, k of a measured product, and its cycles by the formula."""
         if self.parameters.machine == SYSTOLIC:
-            _, m, n, k, run, *_ = row
-            return (m, n, k), matrix_formula(self.parameters, m, n, k, run)
+            product, m, n, k, run, *_ = row
+            return (m, n, k), matrix_formula(self.parameters, m, n, k, run, product)
         name, samples, inputs, outputs, size, kernel, stride, padding, *_ = row
         product = Product(name.rpartition("-")[2], samples, inputs, outputs,
                           square(size, kernel, stride, padding) if kernel else None)
@@ -331,7 +294,8 @@ class Machine:
         if key not in self._cycles:
             found: Cycles = (0.0, 0.0)
             if m and n and k:
-                (alone, row), (one, two) = matrix_formula(self.parameters, m, n, k, run), self._ratios[product]
+                alone, row = matrix_formula(self.parameters, m, n, k, run, product)
+                one, two = self._ratios[product]
                 found = alone * one((m, n, k)), row * two((m, n, k))
             self._cycles[key] = found
         return self._cycles[key]
@@ -343,7 +307,7 @@ class Machine:
                 found = Multiplication((0.0, 0.0), 0.0, 0.0)
             elif self.parameters.machine == SYSTOLIC:
                 found = Multiplication(self.matrix(product.name, *product.gemm),
-                                       *matrix_memory(self.parameters, *product.gemm))
+                                       *matrix_memory(self.parameters, *product.gemm, product.name))
             else:
                 moved = work(self.parameters, row_stationary_parts(self.parameters, product))
                 one, two = (ratio(product.gemm[:3]) for ratio in self._ratios[product.name])
