@@ -39,7 +39,7 @@ def _footnotes(figure: Figure) -> list[str]:
 def _cells(figure: Figure, row: Row) -> list[str]:
     notes = _footnotes(figure)
     cells = [row.what, _text(row.paper), _text(row.ours), _ratio(row),
-             *(_text(row.further.get(key)) for key in figure.further)]
+             *(_text(row.further.get(key), 3 if len(figure.further) > 3 else 4) for key in figure.further)]
     return [*cells, row.confidence or NOTHING, f"[{notes.index(row.note) + 1}]" if row.note else ""]
 
 
