@@ -1,0 +1,72 @@
+"""Compiled co-simulation of row-stationary dies against the golden model: all products, same driver, same memory."""
+
+import pytest
+from tests.support.compiled import compare
+
+from plinth.driver.driver import DieError, Driver
+from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.convolution import ConvolutionShape, FeatureMap
+from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.row_stationary import RowStationary
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine, MatrixOperation
+from plinth_sim.rtl.cosim import CosimArray
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
+
+MEMORY_WORDS = 1 << 17
+TINY = preset("hypar-tiny")
+
+
+def program(*layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[Buffer]]:
+    """Each layer and a fully connected one behind it, forwards and backwards."""
+    builder, maker = GraphBuilder(TINY), RowStationary(TINY)
+    buffers: list[Buffer] = []
+
+    def place(name: str, rows: int, columns: int) -> Buffer:
+        buffers.append(builder.allocate(name, rows, columns))
+        return buffers[-1]
+
+    def add(name: str, groups: list, reads: list[Buffer], write: Buffer) -> None:
+        for number, group in enumerate(groups):
+            builder.add_parts([f"{name} {number}.{part}" for part in range(len(group))], Engine.MATRIX,
+                              maker.operation(False), group, reads=[*reads, *([write] if number else [])],
+                              writes=[write])
+
+    for number, layer in enumerate(layers):
+        inside, outside = images * layer.height * layer.width, images * layer.out_height * layer.out_width
+        x, z, dz, dx = (place(f"{name}{number}", rows, columns) for name, rows, columns in (
+            ("x", inside, layer.inputs), ("z", outside, layer.outputs), ("dz", outside, layer.outputs),
+            ("dx", inside, layer.inputs)))
+        w, dw = (place(f"{name}{number}", layer.taps, layer.outputs) for name in ("w", "dw"))
+        v, dv = (place(f"{name}{number}", layer.outputs, 9) for name in ("v", "dv"))
+        y, dy = (place(f"{name}{number}", outside, 9) for name in ("y", "dy"))
+        maps = [FeatureMap(one, layer.height, layer.width) for one in (x, dx)]
+        outer = [FeatureMap(one, layer.out_height, layer.out_width) for one in (z, dz)]
+        add(f"fprop {number}", maker.forward(layer, maps[0], w, outer[0]), [x, w], z)
+        add(f"fc fprop {number}", maker.dense_forward(z, v, y), [z, v], y)
+        add(f"fc update {number}", maker.dense_weight_gradient(z, dy, dv), [z, dy], dv)
+        add(f"fc bprop {number}", maker.dense_input_gradient(dy, v, dz), [dy, v], dz)
+        add(f"update {number}", maker.weight_gradient(layer, maps[0], outer[1], dw), [x, dz], dw)
+        add(f"bprop {number}", maker.input_gradient(layer, outer[1], w, maps[1]), [dz, w], dx)
+    return assemble([ring_setup(TINY, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS), buffers
+
+
+def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, padding: int) -> ConvolutionShape:
+    return ConvolutionShape(height=size, width=size + 1, inputs=inputs, outputs=outputs, kernel=(kernel, kernel),
+                            stride=(stride, stride), padding=(padding, padding))
+
+
+@pytest.mark.parametrize(("memory_latency", "write_latency"), [(20, 20), (1, 1), (200, 100)])
+def test_products_give_equal_memory(memory_latency: int, write_latency: int) -> None:
+    compare(*program(layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,
+            memory_latency=memory_latency, write_latency=write_latency)
+
+
+@pytest.mark.parametrize("operation", [MatrixOperation.GEMM, MatrixOperation.CONVOLUTION])
+def test_operations_of_other_machines_stop_the_die(operation: MatrixOperation) -> None:
+    builder = GraphBuilder(TINY)
+    builder.add("victim", Engine.MATRIX, operation, {"m": 1, "n": 1, "k": 1})
+    made = assemble([ring_setup(TINY, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
+    with CosimArray(TINY, 1, MEMORY_WORDS) as rtl, pytest.raises(DieError, match="BAD_OPERATION"):
+        Driver(rtl, made, memory_words=MEMORY_WORDS).step(0)
