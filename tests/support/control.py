@@ -73,6 +73,7 @@ def random_graph(rng: np.random.Generator, address: int, engines: list[Engine], 
 def record_words(task: Task) -> list[int]:
     """Record of a finished task but for its two times (words 2 and 3)."""
     stall, payload, macs = task.figures
+    macs *= task.engine is Engine.MATRIX
     bits = Record.const({"task": task.address, "tag": task.header["tag"], "engine": task.engine,
                          "stall_cycles": stall, "payload_words": payload, "useful_macs": macs}).as_bits()
     return [bits >> (32 * i) & 0xFFFFFFFF for i in range(RECORD_WORDS)]

@@ -33,6 +33,7 @@ class Done(data.Struct):
     error: ErrorCode
     stall_cycles: unsigned(32)
     payload_words: unsigned(32)
+    #: Taken from the matrix engine only.
     useful_macs: unsigned(64)
 
 
@@ -49,7 +50,7 @@ class CounterStrobes(data.Struct):
     stall_memory: unsigned(1)
     #: Payload words moved this cycle.
     words: unsigned(12)
-    #: Useful and issued multiply-adds this cycle.
+    #: Useful and issued multiply-adds this cycle; counted for the matrix engine only.
     useful_macs: unsigned(16)
     issued_macs: unsigned(16)
 

@@ -5,7 +5,10 @@ task in an engine, whose address lies in the scheduler's header store, the addre
 then does ``error`` rise (``halted`` rises at once).
 """
 
-from amaranth.hdl import Module, Signal, unsigned
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -83,30 +86,36 @@ class Errors(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        chosen = Signal(Cause)
-        for i in reversed(range(self.causes)):
-            with m.If(getattr(self, f"cause_{i}").valid):
-                m.d.comb += chosen.eq(getattr(self, f"cause_{i}"))
-        m.d.sync += self.raised.eq(0)
-        with m.If(self.clear):
-            m.d.sync += [self.halted.eq(0), self.error.eq(0), self.code.eq(ErrorCode.NONE),
-                         self.task.eq(0), self.info.eq(0)]
-        with m.Elif(~self.halted & chosen.valid):
+        causes = [getattr(self, f"cause_{i}") for i in range(self.causes)]
+        wins = Signal(self.causes)
+        for i, cause in enumerate(causes):
+            m.d.comb += wins[i].eq(cause.valid & ~Cat(earlier.valid for earlier in causes[:i]).any())
+        # Of gated causes all but one are 0.
+        chosen = Cause(reduce(or_, (cause.as_value() & win.replicate(len(cause.as_value()))
+                                    for cause, win in zip(causes, wins, strict=True))))
+        taken, found = Signal(), Signal()
+        m.d.comb += [taken.eq(~self.halted & ~self.clear & chosen.valid),
+                     found.eq(self.lookup_valid & self.lookup_done)]
+        m.d.sync += self.raised.eq(taken)
+        with m.If(taken):
             m.d.sync += [
-                self.raised.eq(1),
                 self.halted.eq(1),
                 self.error.eq(~chosen.lookup),
                 self.lookup_valid.eq(chosen.lookup),
                 self.code.eq(chosen.code),
-                self.task.eq(chosen.task),
                 self.info.engine.eq(chosen.engine),
                 self.info.counter.eq(chosen.counter),
                 self.info.die.eq(chosen.die),
             ]
-        with m.If(self.lookup_valid & self.lookup_done):
-            m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1), self.task.eq(self.lookup_task)]
+        with m.If(found):
+            m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1)]
             with m.If(self.code == ErrorCode.TIMEOUT):
                 m.d.sync += self.info.counter.eq(self.lookup_counter)
+        with m.If(taken | found):
+            m.d.sync += self.task.eq(Mux(found, self.lookup_task, chosen.task))
+        with m.If(self.clear):
+            m.d.sync += [self.halted.eq(0), self.error.eq(0), self.code.eq(ErrorCode.NONE),
+                         self.task.eq(0), self.info.eq(0)]
         return m
 
 
@@ -130,12 +139,10 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        idle_cycles = Signal(32)
-        with m.If(~self.active | self.progress | (self.limit == 0)):
-            m.d.sync += idle_cycles.eq(0)
-        with m.Else():
-            m.d.sync += idle_cycles.eq(idle_cycles + 1)
-            with m.If(idle_cycles == self.limit - 1):
-                m.d.comb += self.expired.eq(1)
-                m.d.sync += idle_cycles.eq(0)
+        idle_cycles, counted = Signal(32), Signal(33)
+        m.d.comb += [
+            counted.eq(idle_cycles + 1),  # never 0
+            self.expired.eq(self.active & ~self.progress & (counted == self.limit)),
+        ]
+        m.d.sync += idle_cycles.eq(Mux(~self.active | self.progress | self.expired, 0, counted))
         return m

@@ -34,7 +34,7 @@ from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import header_word
 from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, ErrorCode
+from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8
@@ -277,9 +277,9 @@ class Sequencer(wiring.Component):
         done_grant, load_grant = Signal(), Signal()
         done_any, done_engine = round_robin(m, done_wants, done_grant)
         load_any, load_engine = round_robin(m, load_wants, load_grant)
-        done = select([getattr(self, f"done_{e}").payload.as_value() for e in range(self.count)],
-                      Mux(collecting, collected_engine, position))
-        result = Done(done)
+        results = [getattr(self, f"done_{e}").payload for e in range(self.count)]
+        error = Signal(ErrorCode)
+        m.d.comb += error.eq(select([Value.cast(result.error) for result in results], position))
         accept, completed = Signal(self.count), Signal()
         failed = Signal()  # an engine rejected its task
         for task in tasks:
@@ -351,10 +351,10 @@ class Sequencer(wiring.Component):
                 m.d.comb += fetch(position, old, Array(order)[step[:2]])
                 with m.If(step == 1):
                     m.d.sync += [flags.record.eq(first.record), flags.remote.eq(first.remote_enable)]
-                    with m.If(result.error == ErrorCode.NONE):
+                    with m.If(error == ErrorCode.NONE):
                         m.d.sync += [self.local.valid.eq(first.advance_enable),
                                      self.local.payload.eq(first.advance)]
-                with m.If((step == 2) & (result.error == ErrorCode.NONE)):
+                with m.If((step == 2) & (error == ErrorCode.NONE)):
                     m.d.comb += self.remote.valid.eq(flags.remote)
                     with m.If(~flags.record):
                         m.d.comb += [accept.bit_select(position, 1).eq(1), completed.eq(1)]
@@ -362,7 +362,7 @@ class Sequencer(wiring.Component):
                 m.d.comb += [self.remote.payload.die.eq(second.remote_die),
                              self.remote.payload.counter.eq(second.remote_counter)]
                 with m.If(step == 3):
-                    with m.If(result.error != ErrorCode.NONE):
+                    with m.If(error != ErrorCode.NONE):
                         m.d.comb += [failed.eq(1), accept.bit_select(position, 1).eq(1)]
                         m.next = "IDLE"
                     with m.Else():
@@ -387,19 +387,23 @@ class Sequencer(wiring.Component):
             Mux(inspected.none, 0, base + word)))
 
         # The rest of a record comes from the engine, beside whatever else happens.
-        part = Signal(3)
+        part = Signal(3, init=7)  # 7 is the time, then follow the four words of the engine
+        # Other engines than the matrix engine have no multiply-adds.
+        macs = [result.useful_macs if engine is Engine.MATRIX else Const(0, 64)
+                for engine, result in zip(self.engines, results, strict=True)]
+        words = [select([result.stall_cycles, result.payload_words, done[:32], done[32:]], part)
+                 for result, done in zip(results, macs, strict=True)]
         with m.If(collecting):
-            words = [ended_at, result.stall_cycles, result.payload_words, result.useful_macs[:32],
-                     result.useful_macs[32:]]
-            m.d.comb += [self.record_valid.eq(1), self.record_word.eq(Array(words)[part])]
+            m.d.comb += [self.record_valid.eq(1),
+                         self.record_word.eq(Mux(part[2], ended_at, select(words, collected_engine)))]
             m.d.sync += part.eq(part + 1)
-            with m.If(part == len(words) - 1):
+            with m.If(part == 3):
                 m.d.comb += [accept.bit_select(collected_engine, 1).eq(1), completed.eq(1)]
-                m.d.sync += [collecting.eq(0), part.eq(0)]
+                m.d.sync += [collecting.eq(0), part.eq(7)]
 
         numbers: list[Value] = [Const(engine.value, 8) for engine in self.engines]
         m.d.comb += [
-            self.cause.valid.eq(failed), self.cause.code.eq(result.error),
+            self.cause.valid.eq(failed), self.cause.code.eq(error),
             self.cause.engine.eq(select(numbers, position)),
             self.cause.task.eq(word),
         ]
