@@ -74,8 +74,8 @@ def run(name: str, tasks: Sequence[Any], kind: str = "plain", errors: list[Error
         useful.append(row_stationary.execute(expected, task, [0] * 16, parameters).useful_macs)
         stored.append(task.images * task.rows * task.windows * task.filters)
         issued += _issued(task) * parameters.columns
-    outcome = engine(name).run(list(zip(operations or [ROW_STATIONARY] * len(tasks), map(words_of, tasks), strict=True)),
-                               [0] * 16, memory, **settings)
+    numbered = zip(operations or [ROW_STATIONARY] * len(tasks), map(words_of, tasks), strict=True)
+    outcome = engine(name).run(list(numbered), [0] * 16, memory, **settings)
     wrong = np.nonzero(memory != expected)[0]
     assert not len(wrong), [(int(at), hex(memory[at]), hex(expected[at])) for at in wrong[:8]]
     assert [done.error for done in outcome.done] == errors
