@@ -10,22 +10,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
-from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step
+from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step
 from plinth.plan.cost.machine import (
     COPIES,
     LINK_LATENCY,
     Machine,
     copy_formula,
     machine,
-    matrix_memory,
     moved_words,
 )
+from plinth.plan.cost.products import UPDATE, Product
 from plinth.plan.cost.stages import Stage, pool_tasks
 from plinth.plan.graph import Node
 from plinth_hw.isa.formats import FP16
 
-#: Products of a layer.
-FPROP, BPROP, UPDATE = "fprop", "bprop", "update"
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
 PAPER_PES, PAPER_HERTZ, PAPER_WORDS = 12 * 14, 250e6, 320e9 / 4
 #: Vaults of a memory cube (HMC specification 2.1).
@@ -143,48 +141,28 @@ class Calibrated:
         return self._once((direction, shape, part, pieces), lambda: self._products(direction, node, part, pieces))
 
     def _products(self, direction: str, node: Node, part: Part, pieces: int) -> list[Cost]:
+        product = Product.of(direction, node, part.samples, part.inputs, part.outputs)
         if direction == UPDATE:
-            return [self._strips(direction, node, part, part.samples, part.samples)]
-        positions = node.output_positions
-        step = image_step(part.samples, positions) if node.kind == "convolution" else 2 * self.parameters.rows
-        strips = -(-part.samples // step)
+            return [self._strips(product, product.samples, node.output_positions)]
+        step = image_step(part.samples, node.output_positions) if product.window else sample_step(self.parameters)
         found, done = [], 0
-        for share in _shares(strips, pieces):
+        for share in _shares(-(-part.samples // step), pieces):
             samples = min(part.samples - done, share * step)
             done += samples
-            found.append(self._strips(direction, node, part, samples, step))
+            found.append(self._strips(replace(product, samples=samples), step, node.output_positions))
         return found
 
-    def _strips(self, direction: str, node: Node, part: Part, samples: int, step: int) -> Cost:
-        """Strips one behind the other; the last may be shorter."""
+    def _strips(self, product: Product, step: int, positions: int) -> Cost:
+        """Strips of samples one behind the other; the last may be shorter."""
         cycles = latency = words = 0.0
-        for size, count in ((step, samples // step), (samples % step, 1)):
+        for size, count in ((step, product.samples // step), (product.samples % step, 1)):
             if size and count:
-                (alone, row), moved = self._product(direction, node, replace(part, samples=size))
+                (alone, row), moved, _ = self.machine.product(replace(product, samples=size))
                 cycles, latency = cycles + count * max(row, self.fetch), max(0.0, alone - row)
                 words += count * moved
-        macs = samples * node.output_positions * part.inputs * part.outputs * _taps(node)
+        macs = float(product.samples * positions * product.weights)
         return Cost(cycles * self.second, latency * self.second, words, macs, macs,
-                    _scratchpad(self.parameters.rows, self.parameters.columns, macs))
-
-    def _product(self, direction: str, node: Node, part: Part) -> tuple[tuple[float, float], float]:
-        """Cycles alone and in a row, and words of one task."""
-        inputs, outputs, samples, taps = part.inputs, part.outputs, part.samples, _taps(node)
-        if node.kind == "convolution":
-            if direction == FPROP:
-                shape = (samples * node.output_positions, outputs, inputs * taps, inputs * node.kernel_columns)
-            elif direction == BPROP:
-                # With a stride, each position of the input meets only some of the taps.
-                met = -(-outputs * taps * node.output_positions // node.input_positions)
-                shape = samples * node.input_positions, inputs, met, min(met, outputs * node.kernel_columns)
-            else:
-                shape = inputs * taps, outputs, samples * node.output_positions, inputs * node.kernel_columns
-            name = f"convolution-{direction}"
-        else:
-            name = direction
-            shape = {FPROP: (samples, outputs, inputs * taps, 0), BPROP: (samples, inputs * taps, outputs, 0),
-                     UPDATE: (inputs * taps, outputs, samples, 0)}[direction]
-        return self.machine.matrix(name, *shape), matrix_memory(self.parameters, *shape)[0]
+                    words + _scratchpad(self.parameters.rows, self.parameters.columns, macs))
 
     # Vector work.
 
@@ -319,8 +297,8 @@ def _taps(node: Node) -> int:
 
 
 def _scratchpad(rows: int, columns: int, macs: float) -> float:
-    """Words that the operand buffers of an array of rows x columns give it for so many multiply-adds: each goes to a
-    whole row or column of PEs."""
+    """Words that the buffers give an array of rows x columns for so many multiply-adds: each goes to a whole row or
+    column of PEs."""
     return macs / rows + macs / columns
 
 

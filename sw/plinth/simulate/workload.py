@@ -23,12 +23,13 @@ from plinth.model.array import Array
 from plinth.plan import partition
 from plinth.plan.cost.cuts import STRIPS
 from plinth.plan.cost.machine import LINK_LATENCY, Work
+from plinth.plan.cost.products import BPROP, FPROP, UPDATE
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_work
 from plinth.plan.graph import DP, LOSS, MP, Node
 from plinth.plan.partition import Integers, Layout, Region, bounds
 from plinth.plan.plan import Plan
-from plinth.simulate.costs import BPROP, FPROP, UPDATE, VAULTS, Cost, Costs, Part
+from plinth.simulate.costs import VAULTS, Cost, Costs, Part
 from plinth.simulate.ways import Group, Ways
 from plinth_hw.isa.tasks import VECTOR_LOADS
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Task, Wait
