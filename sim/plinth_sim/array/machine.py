@@ -52,6 +52,13 @@ class Die:
 class Link:
     """One direction of a link.
 
+    Parameters
+    ----------
+    words_per_second : float
+        What it carries.
+    queue : bool
+        It is a queue: what goes through stays in its order, so all wait for one that others hold up further on.
+
     Raises
     ------
     ValueError
@@ -60,6 +67,7 @@ class Link:
 
     name: str
     words_per_second: float
+    queue: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.words_per_second < float("inf"):
@@ -132,7 +140,7 @@ class Flow:
     name : str
         Unique.
     links, words : arrays of equal length
-        Numbers of links, each once, and the words that each carries.
+        Numbers of links, each once, in the order of the way, and the words that each carries.
     latency : float
         From the last word's start until it has arrived.
     seconds : float

@@ -7,14 +7,14 @@ together until a resource is full or an activity at its limit; those that meet i
 each, whatever their lengths.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 #: Relative slack in comparisons of rates.
 SLACK = 1e-12
 
 
 def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Mapping[int, float]],
-          capacities: Sequence[float]) -> list[float]:
+          capacities: Sequence[float], ways: Sequence[Sequence[int]] = (), queues: Collection[int] = ()) -> list[float]:
     """Paces of activities, in shares of themselves a second.
 
     Parameters
@@ -27,6 +27,10 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
         For each resource, activity -> words.
     capacities : sequence of float
         Words a second of each resource.
+    ways : sequence of sequence of int
+        Resources of each activity in the order of its way; only needed with ``queues``.
+    queues : collection of int
+        Resources that are queues: where one activity is held up further on its way, the others go no faster.
     """
     count = len(limits)
     paces = list(limits)
@@ -69,8 +73,15 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
             elif meets <= lowest * (1 + SLACK) and meets <= level:
                 full.append(resource)
         if full:
-            for one in sorted({one for resource in full for one in loads[resource] if rising[one]}):
+            held = [(one, resource) for resource in full for one in sorted(loads[resource]) if rising[one]]
+            while held:
+                one, resource = held.pop()
+                if not rising[one]:
+                    continue
                 settle(one, lowest)
+                for before in ways[one][:ways[one].index(resource)] if queues else ():
+                    if before in queues:
+                        held += [(other, before) for other in sorted(loads[before]) if rising[other]]
         else:
             while top < count and (not rising[tops[top]] or
                                    limits[tops[top]] * weights[tops[top]] <= level * (1 + SLACK)):

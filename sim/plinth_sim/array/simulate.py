@@ -115,12 +115,14 @@ class _Run:
         """Links, then memories: one resource a die, or one a vault where a task names vaults."""
         machine = self.machine
         self.capacity = [link.words_per_second for link in machine.links]
+        self.queue = [link.queue for link in machine.links]
         uneven = {one.die for one in self.activities if isinstance(one, Task) and one.vaults}
         memories: list[range] = []
         for number, die in enumerate(machine.dies):
             parts = die.vaults if number in uneven else 1
             memories.append(range(len(self.capacity), len(self.capacity) + parts))
             self.capacity += [die.words_per_second / parts] * parts
+        self.queue += [False] * (len(self.capacity) - len(self.queue))
         self.demand = [0.0] * len(self.capacity)
         self.users: list[dict[int, float]] = [{} for _ in self.capacity]
         self.on: list[tuple[int, ...]] = []
@@ -265,7 +267,7 @@ class _Run:
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             self.users[resource][number] = words
             self.demand[resource] += words * limit
-            if self.demand[resource] > self.capacity[resource] * FULL:
+            if self._shared_by_many(resource):
                 self.touched[resource] = None
 
     def _end(self, number: int) -> None:
@@ -275,9 +277,10 @@ class _Run:
         limit = self.limit[number]
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             users = self.users[resource]
+            many = self._shared_by_many(resource)
             del users[number]
             if users:
-                if self.demand[resource] > self.capacity[resource] * FULL:
+                if many:
                     self.touched[resource] = None
                 self.demand[resource] -= words * limit
             else:
@@ -294,6 +297,11 @@ class _Run:
 
     # Sharing.
 
+    def _shared_by_many(self, resource: int) -> bool:
+        """Whether a resource's users depend on each other: they would fill it, or stand in one queue."""
+        return (self.demand[resource] > self.capacity[resource] * FULL
+                or (self.queue[resource] and len(self.users[resource]) > 1))
+
     def _share(self) -> None:
         """New paces where something changed."""
         paced: set[int] = set()
@@ -307,14 +315,14 @@ class _Run:
             seen.add(first)
             while stack:
                 resource = stack.pop()
-                if self.demand[resource] > self.capacity[resource] * FULL:
+                if self._shared_by_many(resource):
                     full.append(resource)
                 for one in self.users[resource]:
                     if one not in paced:
                         paced.add(one)
                         part.append(one)
                         for other in self.on[one]:
-                            if other not in seen and self.demand[other] > self.capacity[other] * FULL:
+                            if other not in seen and self._shared_by_many(other):
                                 seen.add(other)
                                 stack.append(other)
             self._fill(sorted(part), sorted(full))
@@ -327,9 +335,12 @@ class _Run:
     def _fill(self, part: list[int], full: list[int]) -> None:
         if full:
             index = {number: place for place, number in enumerate(part)}
+            place = {resource: place for place, resource in enumerate(full)}
+            queues = {place[resource] for resource in full if self.queue[resource]}
+            ways = [[place[resource] for resource in self.on[one] if resource in place] for one in part]
             paces = share([self.limit[one] for one in part], [self.weight[one] for one in part],
                           [{index[one]: words for one, words in self.users[resource].items()} for resource in full],
-                          [self.capacity[resource] for resource in full])
+                          [self.capacity[resource] for resource in full], ways, queues)
         else:
             paces = [self.limit[one] for one in part]
         for one, pace in zip(part, paces, strict=True):

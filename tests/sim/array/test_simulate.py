@@ -376,3 +376,28 @@ def test_the_trace_has_a_track_an_engine_and_a_link(tmp_path) -> None:
             tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
     for spans_ in tracks.values():
         assert all(one[1] <= two[0] + 1e-6 for one, two in pairwise(sorted(spans_)))
+
+
+@pytest.mark.parametrize(("queue", "end"), [(False, 1.0), (True, 2.0)])
+def test_a_queue_holds_up_what_stands_behind_a_message_that_waits(queue: bool, end: float) -> None:
+    """Two messages over one ample link; the first goes on over a link that it has to share."""
+    links = Link(name="ample", words_per_second=1000, queue=queue), Link(name="full", words_per_second=100)
+    flows = [flow("held", {0: 100, 1: 100}, seconds=1.0), flow("free", {0: 100}, seconds=1.0),
+             flow("rival", {1: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=links), flows)) == [2.0, end, 2.0]
+
+
+def test_a_queue_behind_what_holds_up_does_not_matter() -> None:
+    links = Link(name="full", words_per_second=100), Link(name="ample", words_per_second=1000, queue=True)
+    flows = [flow("held", {0: 100, 1: 100}, seconds=1.0), flow("free", {1: 100}, seconds=1.0),
+             flow("rival", {0: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=links), flows)) == [2.0, 1.0, 2.0]
+
+
+def test_queues_hold_each_other_up() -> None:
+    """The third message stands behind the second, which stands behind the first."""
+    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(Link(name="full", words_per_second=100))
+    flows = [flow("first", {1: 100, 2: 100}, seconds=1.0), flow("second", {0: 100, 1: 100}, seconds=1.0),
+             flow("third", {0: 100}, seconds=1.0), flow("rival", {2: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0, 2.0, 2.0]

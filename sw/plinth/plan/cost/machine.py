@@ -294,11 +294,14 @@ class Machine:
         if key not in self._cycles:
             found: Cycles = (0.0, 0.0)
             if m and n and k:
-                alone, row = matrix_formula(self.parameters, m, n, k, run, product)
-                one, two = self._ratios[product]
-                found = alone * one((m, n, k)), row * two((m, n, k))
+                found = self.scaled(product, (m, n, k), matrix_formula(self.parameters, m, n, k, run, product))
             self._cycles[key] = found
         return self._cycles[key]
+
+    def scaled(self, product: str, shape: tuple[int, int, int], cycles: Cycles) -> Cycles:
+        """Cycles of the formula for a product of a kind, times what measured ones near m, n, k took of theirs."""
+        one, two = self._ratios[product]
+        return cycles[0] * one(shape), cycles[1] * two(shape)
 
     def product(self, product: Product) -> Multiplication:
         """What a product takes; nothing if it is empty."""
@@ -310,9 +313,8 @@ class Machine:
                                        *matrix_memory(self.parameters, *product.gemm, product.name))
             else:
                 moved = work(self.parameters, row_stationary_parts(self.parameters, product))
-                one, two = (ratio(product.gemm[:3]) for ratio in self._ratios[product.name])
                 words = moved.read + moved.written
-                found = Multiplication((moved.alone * one, moved.row * two), words,
+                found = Multiplication(self.scaled(product.name, product.gemm[:3], (moved.alone, moved.row)), words,
                                        words / float(self.parameters.memory_words_per_cycle) / moved.row)
             self._products[product] = found
         return self._products[product]
