@@ -32,7 +32,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "prediction_error_mean",
                "prediction_error_worst", "hybrid_speedup", "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
-               "rs_dram_words_per_mac", "systolic_dram_words_per_mac")
+               "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
+               "simulate_vgg_e_1024_seconds")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
@@ -375,6 +376,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     for option, path, suffix in (("--trace", trace_file, ".json"), ("--picture", picture, ".png")):
         if path is not None and path.suffix != suffix:
             raise UserError(f"{option} {path} must end in {suffix}")
+    factors = _slow(slow)
     if plan_file is not None:
         for option, value in (("--planner", planner), ("--model", model), ("--batch", batch)):
             if value is not None:
@@ -394,7 +396,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
                   TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True,
                   disable=not sys.stderr.isatty()) as live:
         line = live.add_task("simulate", total=None, visible=False)
-        found = step.simulated(plan_, array, cost=cost, slow=_slow(slow), progress=lambda done, total: live.update(
+        found = step.simulated(plan_, array, cost=cost, slow=factors, progress=lambda done, total: live.update(
             line, completed=done, total=total, visible=True))
     if trace_file is not None:
         step.write_trace(trace_file, found)

@@ -9,7 +9,6 @@ from plinth import backends
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.model.files import nearest, read_yaml
-from plinth.model.layers import described
 from plinth.model.network import Network
 from plinth.model.network_file import load_network
 from plinth.model.zoo import NETWORKS
@@ -89,7 +88,7 @@ def load(path: Path, network: str | None) -> Plan:
     data: Any = read_yaml(path, MAXIMUM_FILE_BYTES)
     name = data.get("network") if isinstance(data, dict) else None
     if network is None and isinstance(name, str) and name not in NETWORKS:
-        raise UserError(f"{path}: network {described(name)} is not in the zoo; {nearest(name[:64], NETWORKS)}, or give "
+        raise UserError(f"{path}: network {name[:64]!r} is not in the zoo; {nearest(name[:64], NETWORKS)}, or give "
                         "its file as NETWORK")
     graph: PlanGraph = from_network(load_network(network or (name if isinstance(name, str) else "digits-mlp")))
     return plan_from_data(data, graph, str(path))

@@ -1,0 +1,185 @@
+"""``plinth simulate``: the table, the JSON, the trace, the picture, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from plinth import backends, cli
+from plinth.bench.rows import BENCHES
+from plinth.model.array import ARRAYS
+from plinth.plan.cost.machine import Machine, machine
+from plinth.simulate import step
+from plinth.simulate.costs import COSTS
+from plinth_hw.isa.parameters import PRESETS
+
+PNG = b"\x89PNG\r\n\x1a\n"
+#: Quick, and without a table of the RTL.
+QUICK = ("digits-mlp", "--array", "torus-2x4", "--batch", "64", "--cost", "paper")
+
+
+def run(capsys, *arguments: str) -> str:
+    cli.main(["simulate", *arguments])
+    return capsys.readouterr().out
+
+
+def refused(capsys, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["simulate", *arguments])
+    captured = capsys.readouterr()
+    assert stop.value.code == 2 and captured.out == ""
+    assert captured.err.startswith("plinth: error: ") and captured.err.count("\n") == 1
+    return captured.err
+
+
+@pytest.fixture
+def plan(capsys, tmp_path) -> Path:
+    path = tmp_path / "plan.yaml"
+    cli.main(["plan", "digits-mlp", "--array", "full-4", "--planner", "model", "--batch", "32", "--out", str(path)])
+    capsys.readouterr()
+    return path
+
+
+def test_names_are_those_of_the_tables() -> None:
+    assert tuple(COSTS) == cli.COST_NAMES
+    assert {"simulate_vgg_e_16_seconds", "simulate_vgg_e_1024_seconds"} <= BENCHES.keys()
+
+
+def test_json_is_one_object_with_what_the_step_took(capsys) -> None:
+    found = json.loads(run(capsys, *QUICK, "--json", "--slow", "3=2"))
+    assert {key: found[key] for key in ("network", "array", "dies", "batch", "planner", "cost", "slow")} == {
+        "network": "digits-mlp", "array": "torus-2x4", "dies": 8, "batch": 64, "planner": "hypar", "cost": "paper",
+        "slow": {"3": 2.0}}
+    assert found["seconds"] > 0 and found["joules_total"] == pytest.approx(sum(found["joules"].values()))
+    assert [row["die"] for row in found["engines"]] == list(range(8))
+    for row in found["engines"]:
+        for spent in row["engines"].values():
+            assert sum(spent.values()) == pytest.approx(found["seconds"])
+    assert found["engines"][3]["speed"] == 0.5
+    assert len(found["links"]) == 2 * len(ARRAYS["torus-2x4"].links)
+    assert all(0 <= row["utilisation"] <= 1 for row in found["links"])
+
+
+def test_the_table_names_what_matters(capsys) -> None:
+    text = run(capsys, *QUICK)
+    for word in ("a step:", "matrix", "waits for others", "utilisation", "die 0 to die 1", "DRAM", "cycles from"):
+        assert word in text
+    assert "…" not in text and max(map(len, text.splitlines())) <= 80
+
+
+def test_one_die_has_no_links(capsys) -> None:
+    text = run(capsys, "digits-mlp", "--array", "ring-1", "--cost", "paper")
+    assert "utilisation" not in text and "mean" not in text
+
+
+def test_a_plan_is_simulated_on_its_own_array(capsys, plan) -> None:
+    found = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json"))
+    assert (found["array"], found["planner"], found["batch"]) == ("full-4", "model", 32)
+    other = json.loads(run(capsys, "--plan", str(plan), "--array", "ring-4", "--cost", "paper", "--json"))
+    assert other["array"] == "ring-4" and other["seconds"] > found["seconds"]
+    assert run(capsys, "digits-mlp", "--plan", str(plan), "--cost", "paper", "--json") == run(
+        capsys, "--plan", str(plan), "--cost", "paper", "--json")
+
+
+def test_the_trace_has_every_task_and_opens_as_json(capsys, plan, tmp_path) -> None:
+    path = tmp_path / "folder" / "trace.json"
+    found = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json", "--trace", str(path)))
+    events = json.loads(path.read_text())["traceEvents"]
+    tracks = {(event["pid"], event["args"]["name"]) for event in events if event["name"] == "thread_name"}
+    assert {(die, "matrix") for die in range(4)} <= tracks
+    used = {row["link"] for row in found["links"] if row["words"]}
+    assert {name for process, name in tracks if process == 4} == used
+    last = max(event["ts"] + event["dur"] for event in events if event["ph"] == "X")
+    assert last == pytest.approx(found["seconds"] * 1e6, rel=0.05)
+
+
+def test_the_picture_is_drawn(capsys, tmp_path) -> None:
+    alone = ("digits-mlp", "--array", "ring-1", "--cost", "paper")
+    for name, arguments in (("links.png", QUICK), ("alone.png", alone)):
+        run(capsys, *arguments, "--picture", str(tmp_path / name))
+        assert (tmp_path / name).read_bytes().startswith(PNG)
+
+
+@pytest.mark.parametrize(("arguments", "needle"), [
+    ((), "give a NETWORK or --plan FILE"),
+    (("nope",), "digits-mlp"),
+    (("digits-mlp", "--array", "nope"), "array 'nope' is unknown"),
+    (("digits-mlp", "--array", "ring-4", "--slow", "x"), "--slow 'x' is not a die"),
+    (("digits-mlp", "--array", "ring-4", "--slow", "1=0"), "factor from 0.001"),
+    (("digits-mlp", "--array", "ring-4", "--slow", "1=2", "--slow", "1=3"), "once"),
+    (("digits-mlp", "--array", "ring-4", "--slow", "9=2", "--cost", "paper"), "die 9 cannot be slow"),
+    (("digits-mlp", "--trace", "trace.txt"), "--trace trace.txt must end in .json"),
+    (("digits-mlp", "--picture", "p.jpg"), "--picture p.jpg must end in .png"),
+    (("digits-mlp", "--cost", "free"), "paper"),
+    (("--plan", "nowhere.yaml"), "nowhere.yaml"),
+    (("--plan", "nowhere.yaml", "--planner", "data"), "--planner and --plan both"),
+    (("--plan", "nowhere.yaml", "--batch", "3"), "--batch and --plan both"),
+])
+def test_bad_input_is_one_line(capsys, arguments, needle) -> None:
+    assert needle in refused(capsys, *arguments)
+
+
+def test_a_plan_for_more_dies_than_the_array_has(capsys, tmp_path) -> None:
+    path = tmp_path / "plan.yaml"
+    cli.main(["plan", "digits-mlp", "--planner", "data", "--out", str(path)])
+    capsys.readouterr()
+    text = refused(capsys, "--plan", str(path), "--array", "torus-2x4", "--cost", "paper")
+    assert "the plan is for 16 dies, but array 'torus-2x4' has 8" in text and "plinth plan --array" in text
+
+
+@pytest.mark.parametrize(("key", "value", "needle"), [
+    ("links", [[0, 0, 1, 0], [2, 0, 3, 0]], "die 2 cannot be reached from die 0"),
+    ("link_rate", -1, "link_rate must be above 0, not -1"),
+    ("link_rate", "1/0", "link_rate must be a number above 0"),
+    ("topology", "mesh", "unknown topology"),
+    ("topology", [1], "unknown topology"),
+    ("speeds", [1, 1, 0, 1], "speed of die 2 must be above 0"),
+    ("dies", 6, "die 4 cannot be reached"),
+    ("dies", 3, "dies are 0 to 2"),
+])
+def test_a_bad_array_is_refused(capsys, tmp_path, key, value, needle) -> None:
+    array = {"version": 1, "name": "mine", "topology": "links", "dies": 4, "preset": "ndp-demo",
+             "links": [[0, 0, 1, 0], [1, 1, 2, 0], [2, 1, 3, 0]]}
+    path = tmp_path / "array.yaml"
+    path.write_text(yaml.safe_dump(array | {key: value}))
+    assert needle in refused(capsys, "digits-mlp", "--array", str(path), "--cost", "paper")
+
+
+@pytest.mark.parametrize(("text", "needle"), [
+    ("version: 2\nnetwork: digits-mlp\n", "plan.yaml"),
+    ("[1, 2]", "a plan is a mapping"),
+    ("network: nowhere\n", "network 'nowhere' is not in the zoo"),
+    ("network: [1]\n", "version must be"),
+    ("{", "plan.yaml"),
+])
+def test_a_bad_plan_is_refused(capsys, tmp_path, text, needle) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    assert needle in refused(capsys, "--plan", str(path), "--cost", "paper")
+
+
+def test_a_changed_plan_is_refused(capsys, plan) -> None:
+    data = yaml.safe_load(plan.read_text())
+    data["transfers"][0]["words"] += 1
+    plan.write_text(yaml.safe_dump(data))
+    assert "transfers[0].words" in refused(capsys, "--plan", str(plan), "--cost", "paper")
+
+
+def test_a_table_of_another_verilog_is_refused(capsys, monkeypatch) -> None:
+    table = machine(PRESETS["ndp-demo"]).calibration
+    assert table is not None
+    monkeypatch.setattr(backends, "die_digest", lambda parameters: "0" * 64)
+    text = refused(capsys, "digits-mlp", "--array", "ring-4")
+    assert "preset 'ndp-demo' was measured on another Verilog" in text
+    assert "plinth calibrate --preset ndp-demo" in text
+    monkeypatch.setattr(backends, "die_digest", lambda parameters: table.verilog_sha256)
+    step.check_calibration(machine(PRESETS["ndp-demo"]))
+    assert "tasks measured on the RTL" in run(capsys, "digits-mlp", "--array", "ring-4", "--batch", "64").replace(
+        "\n", " ")
+
+
+def test_dies_without_a_table_are_said_to_be(capsys) -> None:
+    step.check_calibration(Machine(PRESETS["ndp-tiny"]))
+    source = COSTS["calibrated"](ARRAYS["ring-4"]).source
+    assert "tasks measured on the RTL of preset ndp-demo" in source

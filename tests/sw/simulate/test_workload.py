@@ -1,0 +1,193 @@
+"""A Plan's step as tasks and flows: words, operations and order are the Plan's; times agree with closed forms."""
+
+import random
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from tests.support.plan_graphs import random_chain, random_graph, random_splits
+
+from plinth.errors import UserError
+from plinth.model.array import ARRAYS, Array
+from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.published import PublishedWords
+from plinth.plan.cost.time import StepTime
+from plinth.plan.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.plan.planners.simple import data, model
+from plinth.simulate.costs import COSTS, PAPER_HERTZ, PAPER_PES, Paper
+from plinth.simulate.step import planned, simulated
+from plinth.simulate.ways import Ways
+from plinth.simulate.workload import workload
+from plinth_sim.array.machine import Flow, Task
+
+HYPAR = ARRAYS["hypar-16"]
+
+
+def plan_of(graph, splits, batch: int, array: Array) -> Plan:
+    return Plan(graph=graph, planner="test", model="exact", array=array.name, batch=batch, chunk_words=64,
+                splits=splits)
+
+
+def data_plan(name: str, array: Array, batch: int = 256) -> Plan:
+    graph = from_network(NETWORKS[name])
+    return plan_of(graph, data(graph, array.levels), batch, array)
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("array", ["full-4", "full-8"])
+def test_links_between_neighbours_carry_the_plans_words(seed: int, array: str) -> None:
+    """Fully connected, every word crosses one link: those that the Plan counts, whatever divides and what does not."""
+    rng = random.Random(seed)
+    graph = random_chain(rng, 4, (3, 8, 12)) if seed % 2 else random_graph(rng, 2, (5, 8))
+    splits = random_splits(rng, graph, ARRAYS[array].levels, ("dp", "mp", "op"))
+    plan = plan_of(graph, splits, rng.choice((16, 13)), ARRAYS[array])
+    found = simulated(plan, ARRAYS[array], cost="paper")
+    words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
+    assert found.work.moved_words == words
+    assert found.result.link_words.sum() == pytest.approx(words, rel=1e-9)
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("planner", ["data", "model", "hypar"])
+def test_multiply_adds_are_those_of_the_layers(cost: str, planner: str) -> None:
+    """Batch and channels that do not divide: all dies together still do each product once."""
+    plan = planned(NETWORKS["lenet-c"], ARRAYS["torus-2x4"], planner=planner, model="exact", batch=50)
+    found = simulated(plan, ARRAYS["torus-2x4"], cost=cost)
+    macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
+    biases = 3 * sum(node.weights + node.bias for node in plan.graph.nodes) if cost == "calibrated" else 0
+    assert 50 * macs <= found.result.counts.multiplies <= 50 * macs + biases
+
+
+def test_data_parallelism_on_the_papers_machine_takes_its_closed_form() -> None:
+    """Compute of three products (two of the first layer), then the rings, without overlap: each link of the tree
+    carries 2 (N - 1) / N of the gradient, and those of the dies are the slowest."""
+    plan = data_plan("vgg-a", HYPAR)
+    found = simulated(plan, HYPAR, cost="paper", overlap=False)
+    graph = plan.graph
+    macs = sum(node.macs * (2 + bool(graph.inputs[number])) for number, node in enumerate(graph.nodes))
+    compute = 256 / 16 * macs / (PAPER_PES * PAPER_HERTZ)
+    words = sum(node.weights + node.bias for node in graph.nodes)
+    rings = 2 * 15 / 16 * words / 50e6
+    assert found.result.seconds == pytest.approx(compute + rings, rel=1e-4)
+    overlapped = simulated(plan, HYPAR, cost="paper").result.seconds
+    assert max(compute, rings) <= overlapped < compute + rings
+
+
+def test_published_words_take_what_the_formula_says_on_an_h_tree() -> None:
+    """All levels of the tree carry the same in total, so a step takes its bytes over that, and its compute;
+    split by channels, three input channels do not divide."""
+    graph = from_network(NETWORKS["vgg-b"])
+    for splits in (data(graph, 4), model(graph, 4)):
+        found = simulated(plan_of(graph, splits, 256, HYPAR), HYPAR, cost="paper", overlap=False, form="published")
+        moved = PublishedWords(graph, 256).total_bytes(splits)
+        compute = 256 / 16 * 3 * sum(node.macs for node in graph.nodes) / (PAPER_PES * PAPER_HERTZ)
+        assert found.result.seconds == pytest.approx(compute + moved / 3.2e9, rel=0.01)
+
+
+def test_two_slow_halves_of_a_tree_meet_at_the_root() -> None:
+    """A tree whose links do not double is slower: partners of the two halves all meet at one link."""
+    plan = data_plan("sfc", HYPAR)
+    wide = simulated(plan, HYPAR, cost="paper", overlap=False, form="published").result.seconds
+    thin = replace(HYPAR, link_rate=Fraction(1, 10))
+    assert simulated(plan, thin, cost="paper", overlap=False, form="published").result.seconds > 1.8 * wide
+
+
+@pytest.mark.parametrize(("name", "array", "planner"), [
+    ("digits-mlp", "ring-2", "data"), ("digits-mlp", "ring-4", "model"), ("digits-mlp", "torus-2x4", "data"),
+    ("digits-cnn", "ring-4", "hypar"), ("digits-cnn", "torus-2x4", "model"), ("lenet-c", "full-4", "data"),
+    ("vgg-a", "hypar-16", "hypar"), ("resnet-34", "hypar-16", "data"),
+])
+def test_equal_dies_take_about_what_planners_predict(name: str, array: str, planner: str) -> None:
+    plan = planned(NETWORKS[name], ARRAYS[array], planner=planner, model="exact", batch=128)
+    predicted = StepTime(plan.graph, 128, ARRAYS[array]).seconds(plan.splits)
+    assert simulated(plan, ARRAYS[array]).result.seconds == pytest.approx(predicted, rel=0.22)
+
+
+def test_a_straggler_holds_up_all() -> None:
+    plan = data_plan("lenet-c", ARRAYS["ring-4"], 64)
+    even = simulated(plan, ARRAYS["ring-4"], cost="paper")
+    slow = simulated(plan, ARRAYS["ring-4"], cost="paper", slow={2: 3.0})
+    assert 2 * even.result.seconds < slow.result.seconds < 3.01 * even.result.seconds
+    assert slow.result.engines[2, "matrix"].busy == pytest.approx(3 * even.result.engines[2, "matrix"].busy)
+    assert slow.result.engines[0, "matrix"].busy == pytest.approx(even.result.engines[0, "matrix"].busy)
+    # An array of unequal dies says the same.
+    unequal = replace(ARRAYS["ring-4"], speeds=(Fraction(1), Fraction(1), Fraction(1, 3), Fraction(1)))
+    assert simulated(plan, unequal, cost="paper").result.seconds == pytest.approx(slow.result.seconds)
+
+
+def test_larger_parts_take_longer() -> None:
+    """Seven samples on four dies: three have two, one has one."""
+    plan = data_plan("digits-mlp", ARRAYS["ring-4"], 7)
+    busy = [simulated(plan, ARRAYS["ring-4"], cost="paper").result.engines[die, "matrix"].busy for die in range(4)]
+    assert busy[:3] == [busy[0]] * 3 and busy[3] == pytest.approx(busy[0] / 2, rel=0.01)
+
+
+def test_reductions_overlap_the_backward_pass_of_earlier_layers() -> None:
+    plan = data_plan("vgg-a", HYPAR)
+    found = simulated(plan, HYPAR, cost="paper")
+    spans = {one.name: (start, end) for one, start, end in
+             zip(found.work.activities, found.result.starts, found.result.ends, strict=True)}
+    start, _ = spans["fc1 gradient"]
+    assert spans["fc1 update@0"][1] <= start
+    assert spans["conv5_2 update@0"][0] < spans["fc1 gradient"][1]
+
+
+def test_flows_wait_for_all_senders_and_readers_for_flows() -> None:
+    plan = planned(NETWORKS["lenet-c"], ARRAYS["ring-4"], planner="model", model="exact", batch=32)
+    work = workload(plan, ARRAYS["ring-4"], Paper(ARRAYS["ring-4"]))
+    names = [one.name for one in work.activities]
+    flow = next(one for one in work.activities if one.name == "conv1 sums")
+    assert isinstance(flow, Flow) and {wait.counter.partition("@")[0] for wait in flow.waits} == {"conv1 fprop.7"}
+    reader = next(one for one in work.activities if isinstance(one, Task) and one.name.startswith("conv2 fprop"))
+    assert any(wait.counter in names and wait.counter.startswith("conv1") for wait in reader.waits)
+
+
+def test_the_same_plan_gives_the_same_step() -> None:
+    plan = planned(NETWORKS["digits-cnn"], ARRAYS["torus-2x4"], planner="hypar", model="exact", batch=100)
+    one, two = (simulated(plan, ARRAYS["torus-2x4"], slow={1: 1.1}) for _ in range(2))
+    assert one.result.dones.tobytes() == two.result.dones.tobytes()
+
+
+def test_a_die_of_the_paper_offers_84_gops() -> None:
+    assert 2 * PAPER_PES * PAPER_HERTZ == 84e9
+    assert Paper(HYPAR).memory * 4 == 320e9
+
+
+def test_dies_without_samples_do_nothing() -> None:
+    plan = data_plan("digits-mlp", ARRAYS["torus-2x4"], 5)
+    found = simulated(plan, ARRAYS["torus-2x4"])
+    assert sum((die, "matrix") in found.result.engines for die in range(8)) == 5
+
+
+def test_more_dies_than_samples_and_channels() -> None:
+    plan = planned(NETWORKS["digits-cnn"], ARRAYS["hypar-1024"], planner="hypar", model="exact", batch=300)
+    found = simulated(plan, ARRAYS["hypar-1024"], cost="paper")
+    assert found.result.seconds > 0 and np.isfinite(found.result.dones).all()
+
+
+def test_memory_is_what_a_die_holds() -> None:
+    plan = data_plan("digits-mlp", ARRAYS["ring-1"], 10)
+    work = workload(plan, ARRAYS["ring-1"], Paper(ARRAYS["ring-1"]))
+    nodes = plan.graph.nodes
+    assert work.memory_bytes == 4 * 2 * sum(node.weights + node.bias + 10 * (node.input_elements + node.raw_elements)
+                                            for node in nodes)
+
+
+def test_a_plan_for_other_dies_is_refused() -> None:
+    plan = data_plan("digits-mlp", HYPAR)
+    with pytest.raises(UserError, match=r"plan is for 16 dies, but array 'torus-2x4' has 8"):
+        simulated(plan, ARRAYS["torus-2x4"])
+
+
+def test_a_slow_die_must_exist() -> None:
+    with pytest.raises(UserError, match="die 4 cannot be slow: array 'ring-4' has dies 0 to 3"):
+        simulated(data_plan("digits-mlp", ARRAYS["ring-4"]), ARRAYS["ring-4"], slow={4: 2.0})
+
+
+def test_ways_can_be_shared() -> None:
+    ways = Ways(ARRAYS["ring-4"])
+    plan = data_plan("digits-mlp", ARRAYS["ring-4"])
+    assert simulated(plan, ARRAYS["ring-4"], ways=ways).result.seconds == simulated(plan, ARRAYS["ring-4"]
+                                                                                   ).result.seconds
