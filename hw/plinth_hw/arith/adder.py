@@ -17,6 +17,8 @@ The larger of two numbers is the one of larger magnitude if that is positive, el
 left out of the sum.
 """
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
@@ -139,8 +141,12 @@ class FloatAdder(wiring.Component):
         sign_2, subtract_2 = register(1, "sign_2"), register(1, "subtract_2")
         nan_2, infinite_2 = register(1, "nan_2"), register(1, "infinite_2")
         exponent_2 = register(exponent, "exponent_2")
-        x_2, y_2 = register(fraction + 1, "x_2"), register(fraction + 3, "y_2")
-        sticky_2, amount_2 = register(1, "sticky_2"), register(fine_levels, "amount_2")
+        # The amount's middle bits are known in time for a register each, zero but for the one wanted: none has to be
+        # chosen.
+        middle = amount[1:fine_levels]
+        x_2 = register(fraction + 1, "x_2")
+        y_2 = [register(fraction + 3, f"y_2_{places}") for places in range(0, 1 << fine_levels, 2)]
+        sticky_2, amount_2 = register(1, "sticky_2"), register(1, "amount_2")
         m.d.sync += [
             sign_2.eq(x[-1] & ~(only_y & subtract)),
             subtract_2.eq(subtract & ~larger),
@@ -148,15 +154,20 @@ class FloatAdder(wiring.Component):
             infinite_2.eq(Mux(only_y, y_special, x_special)),
             exponent_2.eq(Mux(only_y, y_exponent | ~y_normal, x_exponent | ~x_normal)),
             x_2.eq(Mux(only_y, 0, Cat(x[:fraction], x_normal))),
-            y_2.eq(Mux(far, 0, coarse)),
+            *(moved.eq(Mux(far | (Mux(only_y, 0, middle) != index), 0, coarse)) for index, moved in enumerate(y_2)),
             sticky_2.eq(Mux(far, y.any(), lost) & ~larger),
-            amount_2.eq(Mux(only_y, 0, amount[:fine_levels])),
+            amount_2.eq(amount[0] & ~only_y),
         ]
 
         # Stage 3: fine alignment, sum.
-        fine, lost = shift_right_sticky(m, "fine", y_2, amount_2, fraction + 3)
+        aligned_2, lost_2 = Signal(fraction + 3), Signal()
+        m.d.comb += [
+            aligned_2.eq(reduce(or_, (moved[2 * index:] for index, moved in enumerate(y_2)))),
+            lost_2.eq(Cat(moved[:2 * index] for index, moved in enumerate(y_2)).any()),
+        ]
+        fine, lost = shift_right_sticky(m, "fine", aligned_2, amount_2, fraction + 3)
         addend = Signal(total)
-        m.d.comb += addend.eq(Cat(sticky_2 | lost, fine) ^ subtract_2.replicate(total))
+        m.d.comb += addend.eq(Cat(sticky_2 | lost_2 | lost, fine) ^ subtract_2.replicate(total))
         # The lowest place carries the 1 of a subtraction in.
         total_sum = Cat(Const(1, 4), x_2) + Cat(subtract_2, addend)
         sign_3, subtract_3 = register(1, "sign_3"), register(1, "subtract_3")

@@ -80,6 +80,14 @@ def select(cases: list[Value], index: Value) -> Value:
     return cases[0]
 
 
+def at_least(value: Value, bound: int) -> Value:
+    """``value >= bound``, without the carry chain that synthesis would take."""
+    holds: Value = Const(1, 1)
+    for place, bit in enumerate(value):
+        holds = bit & holds if bound >> place & 1 else bit | holds
+    return holds
+
+
 def special_or(fmt: Float, nan: Value, infinite: Value, sign: Value, magnitude: Value) -> Value:
     """The bits of a result: the quiet NaN, an infinity, or sign and finite magnitude."""
     special = nan | infinite

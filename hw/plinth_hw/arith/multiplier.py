@@ -17,6 +17,8 @@ One description serves every pair of formats. Where the result's format holds ev
 FP32) right shift, rounding and overflow have constant inputs and vanish.
 """
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
@@ -26,6 +28,9 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.common import leading_zeros, shift_right_sticky, special_or
 from plinth_hw.arith.significand import SignificandMultiplier
 from plinth_hw.isa.formats import Float
+
+#: High bits of the shift amount that are used as soon as they are known.
+_HIGH_BITS = 2
 
 
 class FloatMultiplier(wiring.Component):
@@ -77,7 +82,7 @@ class FloatMultiplier(wiring.Component):
     @property
     def latency(self) -> int:
         """Cycles from operands to product."""
-        return SignificandMultiplier.latency + 2
+        return SignificandMultiplier.latency + 3
 
     @property
     def _least_q(self) -> int:
@@ -160,23 +165,35 @@ class FloatMultiplier(wiring.Component):
         if self._least_q < self._most_zeros:
             right_bits = max(shift_bits, (most_left + window).bit_length())
         sign_3, nan_3, infinite_3 = (register(1, f"{name}_3") for name in ("sign", "nan", "infinite"))
-        amount_3 = register(right_bits, "amount_3")
+        low_bits = right_bits - _HIGH_BITS
+        amount_3 = register(low_bits, "amount_3")
         exponent_3 = register(self._most_q.bit_length(), "exponent_3")
         limited, vanishing = Signal(), Signal()
         least_shift = most_left - ((1 << right_bits) - 1)
         if self._least_q < self._most_zeros:
             m.d.comb += [limited.eq(q_2 < zeros_2), vanishing.eq(q_2 < least_shift)]
+        amount = Signal(right_bits)
+        m.d.comb += amount.eq(Mux(vanishing, -1, most_left - Mux(limited, q_2, zeros_2)))
+        # The product has a register for each value of the amount's high bits, zero but for the one wanted: none has
+        # to be chosen.
+        products_3 = [register(product_bits, f"product_3_{i}") for i in range(1 << _HIGH_BITS)]
         m.d.sync += [
-            sign_3.eq(sign_2), nan_3.eq(nan_2), infinite_3.eq(infinite_2),
-            amount_3.eq(Mux(vanishing, -1, most_left - Mux(limited, q_2, zeros_2))),
+            sign_3.eq(sign_2), nan_3.eq(nan_2), infinite_3.eq(infinite_2), amount_3.eq(amount),
             exponent_3.eq(Mux(limited, 0, q_2 - zeros_2)),
+            *(product.eq(Mux(amount[low_bits:] == i, significands.o, 0)) for i, product in enumerate(products_3)),
         ]
 
         # Stage 4: shift.
         padding = max(0, window - product_bits)
         below = max(0, product_bits - window)
-        product = Cat(Const(0, padding + most_left), significands.o)
-        shifted, lost = shift_right_sticky(m, "shift", product[below:], amount_3, window)
+        placed = [Cat(Const(0, padding + most_left), product) for product in products_3]
+        unit = 1 << low_bits
+        coarse, lost_3 = Signal(window + unit - 1), Signal()
+        m.d.comb += [
+            coarse.eq(reduce(or_, (product[below + i * unit:] for i, product in enumerate(placed)))),
+            lost_3.eq(Cat(product[:below + i * unit] for i, product in enumerate(placed)).any()),
+        ]
+        shifted, lost = shift_right_sticky(m, "shift", coarse, amount_3, window)
         sign_4, nan_4, infinite_4 = (register(1, f"{name}_4") for name in ("sign", "nan", "infinite"))
         product_4, sticky_4 = register(window, "product_4"), register(1, "sticky_4")
         exponent_4 = register(len(exponent_3), "exponent_4")
@@ -184,7 +201,7 @@ class FloatMultiplier(wiring.Component):
         m.d.sync += [
             sign_4.eq(sign_3), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
             product_4.eq(shifted),
-            sticky_4.eq(lost | product[:below].any()),
+            sticky_4.eq(lost | lost_3),
             exponent_4.eq(exponent_3),
             overflow_4.eq(exponent_3 >= result.exponent_maximum - 1),
             overflow_high_4.eq(exponent_3 == result.exponent_maximum - 2),

@@ -1,8 +1,9 @@
-"""Product of two significands in three register stages, in the form that the target makes best use of.
+"""Product of two significands in two register stages, in the form that the target makes best use of.
 
-Generic (simulation, ASIC, other FPGAs): registered operands, one inferred multiplication, two product
-registers that a retiming synthesiser may move. ECP5: ``MULT18X18D`` with its own input and output
-registers (which synthesis does not infer) and one register stage of carry-chain adders.
+Generic (simulation, ASIC, other FPGAs): registered operands, one inferred multiplication, a product register that a
+retiming synthesiser may move, as it may the one that the client has behind it. ECP5: ``MULT18X18D`` with its own
+input and output registers (which synthesis does not infer), and carry-chain adders behind them, for which the client
+has a stage.
 """
 
 from typing import Any
@@ -41,7 +42,7 @@ class SignificandMultiplier(wiring.Component):
     """
 
     #: Cycles from operands to product.
-    latency = 3
+    latency = 2
 
     def __init__(self, width: int):
         if not isinstance(width, int) or isinstance(width, bool):
@@ -67,12 +68,13 @@ class SignificandMultiplier(wiring.Component):
     def _generic(self, m: Module) -> None:
         a, b = Signal(self._width, reset_less=True), Signal(self._width, reset_less=True)
         product = Signal(2 * self._width, reset_less=True)
-        m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b), self.o.eq(product)]
+        m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b)]
+        m.d.comb += self.o.eq(product)
 
     def _ecp5(self, m: Module) -> None:
         low = min(self._width, ECP5_MULTIPLIER_BITS)
         if low == self._width:
-            m.d.sync += self.o.eq(self._mult18(m, "product", self.a, self.b))
+            m.d.comb += self.o.eq(self._mult18(m, "product", self.a, self.b))
             return
         # (ah 2^low + al) (bh 2^low + bl): the outer products do not overlap.
         outer = Cat(self._mult18(m, "low", self.a[:low], self.b[:low]),
@@ -80,7 +82,7 @@ class SignificandMultiplier(wiring.Component):
         inner = Signal(self._width + 1)
         m.d.comb += inner.eq(self._mult18(m, "cross_a", self.a[low:], self.b[:low])
                              + self._mult18(m, "cross_b", self.a[:low], self.b[low:]))
-        m.d.sync += self.o.eq(Cat(outer[:low], outer[low:] + inner))
+        m.d.comb += self.o.eq(Cat(outer[:low], outer[low:] + inner))
 
     @staticmethod
     def _mult18(m: Module, name: str, a: Value, b: Value) -> Value:

@@ -24,6 +24,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
+from plinth_hw.arith.common import at_least
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.isa.tasks import VectorOp
@@ -162,14 +163,6 @@ def _is_nan(bits: Any) -> Any:
     return bits[23:31].all() & bits[:23].any()
 
 
-def _at_least(value: Any, bound: int) -> Any:
-    """``value >= bound``, without the carry chain that synthesis would take."""
-    holds: Any = Const(1, 1)
-    for place, bit in enumerate(value):
-        holds = bit & holds if bound >> place & 1 else bit | holds
-    return holds
-
-
 def _placed(bits: Any) -> Any:
     """The FP16 number in the low half as FP32 of 2^-112 of its value; infinities and NaN stay what they are."""
     exponent = bits[FP16.fraction_bits:FP16.bits - 1]
@@ -181,7 +174,7 @@ def _rounding(bits: Any) -> Any:
     """What to add to an FP32 number for TO_FP16. Above FP16's numbers it may be anything that leaves them above."""
     exponent = bits[_FRACTION:31]
     least = _REBIAS + 1
-    return Cat(Const(0, _FRACTION), Mux(_at_least(exponent, least), exponent + _FINER,
+    return Cat(Const(0, _FRACTION), Mux(at_least(exponent, least), exponent + _FINER,
                                         least + _FINER)[:FP32.exponent_bits], bits[31])
 
 
@@ -192,7 +185,7 @@ def _rounded(m: Module, total: Any) -> Any:
     above = Signal()
     field = Signal(FP16.exponent_bits)
     m.d.comb += [
-        above.eq(_at_least(exponent, _REBIAS + _FINER + FP16.exponent_maximum)),
+        above.eq(at_least(exponent, _REBIAS + _FINER + FP16.exponent_maximum)),
         field.eq(exponent - (_REBIAS + _FINER + 1) + total[FP16.fraction_bits:FP16.fraction_bits + 2]),
     ]
     nan = total[_FRACTION - 1] & exponent.all()
