@@ -78,10 +78,17 @@ class LoadStage(wiring.Component):
             self.half.eq(task.half),
         ]
         packed = walk.place.packed
-        words = Cat(beat.data[lane] for lane in range(banks)).word_select(packed & walk.upper, 16 * banks)
+        words = Cat(beat.data[lane] for lane in range(banks))
+        # Registers for the beat and for each half of a packed one, zero but for the one wanted: none has to be chosen.
         for lane in range(banks):
-            half_word = words.word_select(lane, 16)
-            m.d.sync += self.write.data[lane].eq(Mux(packed, half_word, beat.data[lane]))
+            whole, lower, upper = (Signal(bits, name=f"{name}_{lane}", reset_less=True)
+                                   for name, bits in (("whole", 32), ("lower", 16), ("upper", 16)))
+            m.d.sync += [
+                whole.eq(Mux(packed, 0, beat.data[lane])),
+                lower.eq(Mux(packed & ~walk.upper, words.word_select(lane, 16), 0)),
+                upper.eq(Mux(packed & walk.upper, words.word_select(banks + lane, 16), 0)),
+            ]
+            m.d.comb += self.write.data[lane].eq(whole | lower | upper)
         m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
                      self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
                      self.write.mask.eq(walk.inside)]
