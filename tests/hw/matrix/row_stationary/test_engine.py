@@ -180,6 +180,35 @@ def test_products(name: str, product: str) -> None:
     run(name, [task, other, task])
 
 
+#: Tasks that fill one of the scratchpads or buffers of hypar-tiny to the last word.
+LIMITS: dict[str, dict[str, int]] = {
+    "filters": {"channels": 110, "tap_channels": 56, "filters": 7, "filter_step": 4, "x_row": 110, "x_channel": 1,
+                "w_channel": 7, "w_filter": 1, "c_row": 7, "rows": 2, "map_rows": 2},
+    "filters, transposed": {"channels": 110, "tap_channels": 56, "filters": 7, "filter_step": 4, "x_row": 110,
+                            "x_channel": 1, "w_channel": 1, "w_filter": 110, "c_row": 7, "rows": 2, "map_rows": 2},
+    "features": {"windows": 5, "tap_columns": 2, "kernel_columns": 2, "column_dilation": 119, "filters": 3,
+                 "filter_step": 2, "map_columns": 124, "x_row": 124, "x_column": 1, "w_column": 3, "w_filter": 1,
+                 "c_row": 15, "c_column": 3, "rows": 3, "map_rows": 3},
+    "windows of a PE": {"windows": 17, "interleaved_windows": 16, "filters": 3, "map_columns": 17, "x_row": 17,
+                        "x_column": 1, "w_filter": 1, "c_row": 51, "c_column": 3, "rows": 4, "map_rows": 4},
+    "windows of a bank": {"windows": 64, "filters": 5, "map_columns": 64, "x_row": 64, "x_column": 1, "w_filter": 1,
+                          "c_row": 320, "c_column": 5, "rows": 4, "map_rows": 4, "accumulate": 1},
+    "groups of a bank": {"filters": 70, "filter_groups": 64, "w_filter": 1, "c_row": 70, "rows": 4, "map_rows": 4,
+                         "channels": 3, "x_row": 3, "x_channel": 1, "w_channel": 70},
+    "feature buffer": {"channels": 3, "sets": 3, "windows": 42, "filters": 2, "map_columns": 42, "x_row": 42,
+                       "x_column": 1, "x_channel": 168, "w_channel": 2, "w_filter": 1, "c_row": 84, "c_column": 2,
+                       "rows": 3, "map_rows": 4, "images": 1, "row_origin": -1},
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("availability", [1, 0.3])
+def test_limits(limit: str, availability: float) -> None:
+    task, other = body("tiny", **LIMITS[limit]), body("tiny", **LIMITS[limit])
+    other.c.offset += 4096
+    run("tiny", [task, PRODUCTS["fprop"]("tiny"), other, task], availability=availability)
+
+
 @pytest.mark.parametrize("change", [
     *({count: 0} for count in row_stationary.COUNTS), *({count: 0} for count in ("blocks", "folds", "segments", "ids",
                                                                                 "id_rows", "stream_lines")),
