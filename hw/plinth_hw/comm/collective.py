@@ -32,6 +32,7 @@ from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.queue import Queue
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
+from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
@@ -122,24 +123,29 @@ class CollectiveEngine(wiring.Component):
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
         body = data.View(CollectiveBody, words.as_value())
         staged = Signal()
-        # Pointers are resolved as they come.
-        word, pointer, pointed = engine.body.payload, Signal(Pointer), Signal(parameters.address_bits)
+        # Pointers, which come first, are resolved a cycle after they came.
+        word, pointer, came = engine.body.payload, Signal(Pointer), Signal(2)
+        offset, pointed = Signal.like(pointer.offset), Signal(parameters.address_bits)
         source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
-        base = Array(engine.bases[number] for number in range(len(engine.bases)))
+        m.submodules.choice = choice = BaseChoice(parameters)
         m.d.comb += [
-            engine.body.ready.eq(~staged),
-            pointer.eq(word.word), pointed.eq(base[pointer.base] + pointer.offset),
+            engine.body.ready.eq(~staged), pointer.eq(word.word),
+            choice.bases.eq(engine.bases), choice.number.eq(pointer.base), choice.enable.eq(1),
+            pointed.eq(choice.base + offset),
         ]
+        m.d.sync += [offset.eq(pointer.offset), came.eq(0)]
         with m.If(engine.body.valid & engine.body.ready):
             with m.Switch(word.index):
-                with m.Case(0):
-                    m.d.sync += source.eq(pointed)
-                with m.Case(1):
-                    m.d.sync += destination.eq(pointed)
+                for number in range(2):
+                    with m.Case(number):
+                        m.d.sync += came[number].eq(1)
                 for number in range(2, body_words):
                     with m.Case(number):
                         m.d.sync += words[number].eq(word.word)
             m.d.sync += staged.eq(word.last)
+        for number, address in enumerate((source, destination)):
+            with m.If(came[number]):
+                m.d.sync += address.eq(pointed)
 
         row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
                                        "next_die": parameters.die_bits})

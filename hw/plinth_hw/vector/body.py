@@ -12,11 +12,13 @@ pointers as the addresses that they mean: bases stay while tasks are under way. 
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.common import at_least
+from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
@@ -139,11 +141,13 @@ class BodyStore(wiring.Component):
         write, read = words.write_port(), words.read_port()
         complete, comes = Signal(), Signal()
         word, pointer, is_pointer = self.body.payload, Signal(Pointer), Signal()
-        given, base = Signal.like(word.word), Signal.like(self.bases[0])
+        given = Signal.like(word.word)
+        m.submodules.choice = choice = BaseChoice(self.parameters)
         m.d.comb += [
             self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
             pointer.eq(word.word), is_pointer.eq(Cat(word.index == index for index in POINTERS).any()),
-            write.data.eq(given + base),
+            choice.bases.eq(self.bases), choice.number.eq(pointer.base), choice.enable.eq(is_pointer),
+            write.data.eq(given + choice.base),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
             self.started.eq(self.start.valid & complete),
@@ -151,7 +155,6 @@ class BodyStore(wiring.Component):
         m.d.sync += [
             write.en.eq(comes), write.addr.eq(Cat(word.index, self.slot)),
             given.eq(Mux(is_pointer, pointer.offset, word.word)),
-            base.eq(Mux(is_pointer, Array(self.bases[number] for number in range(16))[pointer.base], 0)),
         ]
         taken = Const(0, 1)
         for reader in self.read:
@@ -180,19 +183,28 @@ class BodyStore(wiring.Component):
         lane_bits = (beat_words - 1).bit_length()
         capacity = self.parameters.vector_buffer_words // beat_words
 
-        def groups(count: Any) -> Any:
-            return (count + (beat_words - 1))[lane_bits:]
-
         rows, columns = counts.rows, counts.columns
-        full_lines = Signal(32)
-        m.d.sync += full_lines.eq(rows * groups(columns))
+        row_groups, column_groups = (Signal(17 - lane_bits, name=f"{name}_groups") for name in ("row", "column"))
+        m.d.comb += [groups.eq((count + (beat_words - 1))[lane_bits:])
+                     for groups, count in ((row_groups, rows), (column_groups, columns))]
+        full_lines = Signal(len(rows) + len(column_groups))
+        m.d.sync += full_lines.eq(rows * column_groups)
         is_row, is_column, unfit = Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS)
         region = Signal(VectorRegion)
-        lines = Signal(32)
-        m.d.comb += [region.as_value().eq(word.word),
-                     lines.eq(Mux(region.is_row & region.is_column, 1,
-                                  Mux(region.is_row, groups(columns),
-                                      Mux(region.is_column, groups(rows), full_lines))))]
+        # Lines of the region, and whether it has far too many; a line beyond the last one.
+        lines, far, end = Signal(16), Signal(), Signal(17)
+        m.d.comb += [
+            region.as_value().eq(word.word), end.eq(region.line + lines),
+            far.eq(~region.is_row & ~region.is_column & full_lines[len(lines):].any()),
+        ]
+        with m.If(region.is_row & region.is_column):
+            m.d.comb += lines.eq(1)
+        with m.Elif(region.is_row):
+            m.d.comb += lines.eq(column_groups)
+        with m.Elif(region.is_column):
+            m.d.comb += lines.eq(row_groups)
+        with m.Else():
+            m.d.comb += lines.eq(full_lines)
         with m.If(word.index == 0):
             m.d.sync += [rows.eq(word.word[:16]), columns.eq(word.word[16:]),
                          error.eq(~word.word[:16].any() | ~word.word[16:].any())]
@@ -206,7 +218,7 @@ class BodyStore(wiring.Component):
         for number in range(VECTOR_REGIONS):
             with m.If(word.index == REGION_BASE + number):
                 m.d.sync += [is_row[number].eq(region.is_row), is_column[number].eq(region.is_column),
-                             unfit[number].eq(region.line + lines > capacity)]
+                             unfit[number].eq(far | at_least(end, capacity + 1))]
 
         move_used = Signal()
         for count, base, most in ((counts.loads, LOAD_BASE, VECTOR_LOADS),
