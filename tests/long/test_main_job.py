@@ -24,6 +24,15 @@ def test_the_convolutional_job_under_every_planner(planner: str, tmp_path: Path)
     assert sum(report["injected_bytes"]) == report["injected_bytes_predicted"]
 
 
+def test_the_convolutional_job_on_row_stationary_dies(tmp_path: Path) -> None:
+    cli.main(["train", "digits-cnn", "--machine", "hypar", "--dies", "4", "--out", str(tmp_path)])
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
+    assert report["bit_exact"] is True
+    assert report["test_accuracy"] >= 0.97
+    assert report["gradient_error"] < 1e-4
+    assert sum(report["injected_bytes"]) == report["injected_bytes_predicted"]
+
+
 @pytest.mark.parametrize(("dies", "number_format"), [(1, "fp32"), (2, "fp32"), (4, "fp32"), (8, "fp32"),
                                                      (4, "mixed")])
 def test_the_main_job(dies: int, number_format: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The convolutional digits job on four demo dies, three steps under every planner."""
+"""The convolutional digits job on four demo dies of both machines, three steps under every planner."""
 
 import json
 from pathlib import Path
@@ -17,4 +17,13 @@ def test_three_steps(planner: str, tmp_path: Path) -> None:
     report = json.loads((tmp_path / "report.json").read_text())
     assert report["compared_steps"] == 3
     assert report["planner"] == planner
+    assert_report_exact(report)
+
+
+def test_three_steps_on_row_stationary_dies(tmp_path: Path) -> None:
+    cli.main(["train", "digits-cnn", "--machine", "hypar", "--dies", "4", "--batch", "32", "--steps", "3",
+              "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["preset"] == "hypar-demo"
+    assert report["compared_steps"] == 3
     assert_report_exact(report)

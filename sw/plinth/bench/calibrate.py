@@ -15,20 +15,23 @@ import numpy as np
 from plinth import backends
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.errors import UserError
-from plinth.lower import convolution
 from plinth.lower.builder import Buffer, GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap
+from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
+from plinth.lower.products import MAKERS
 from plinth.lower.program import assemble, ring_setup
+from plinth.lower.row_stationary import RowStationary
+from plinth.lower.systolic import Systolic
 from plinth.lower.vector import VectorProgram
 from plinth.model.files import dump_yaml
 from plinth.output import write_whole
-from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration, interleave_m_log2
+from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration
+from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
+from plinth.plan.graph import Window
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters, preset
 from plinth_hw.isa.tasks import (
     CollectiveOperation,
     Engine,
-    MatrixOperation,
     TransferOperation,
     UpdateOperation,
     VectorFunction,
@@ -37,7 +40,7 @@ from plinth_hw.isa.tasks import (
 )
 
 #: Presets that are measured if none is named: those that the co-simulation runs in minutes.
-CALIBRATED = ("ndp-tiny", "ndp-demo", "ndp-demo-mixed", "ndp-bench")
+CALIBRATED = ("ndp-tiny", "ndp-demo", "ndp-demo-mixed", "ndp-bench", "hypar-tiny", "hypar-demo")
 #: Memory of the die, in words.
 MEMORY_WORDS = 1 << 22
 #: Equal tasks in a row.
@@ -45,14 +48,14 @@ ROW = 3
 #: Words of the copy that a row waits for: long enough for the descriptors of the row to come meanwhile.
 BEFORE = 4096
 
-#: Transposes (of A, of B) of the products of fprop, bprop and updateGrad.
-TRANSPOSES = {"fprop": (False, False), "bprop": (False, True), "update": (True, False)}
 Measured = list[tuple[Any, ...]]
 
 
 def matrix_shapes(parameters: DieParameters) -> list[tuple[int, int, int]]:
     """m, n, k of the products that are measured: from a part of a tile to many tiles, short and long sums."""
     rows, columns = parameters.rows, parameters.columns
+    if parameters.machine == ROW_STATIONARY:
+        return [*product((columns, 4 * columns, 16 * columns), (10, 32, 128), (16, 64, 200)), (4 * columns, 256, 512)]
     shapes = list(product((rows, 2 * rows, 8 * rows), (columns + 2, 4 * columns, 16 * columns), (16, 64, 200)))
     return [*shapes, (16 * rows, 16 * columns, 64), (2 * rows, 4 * columns, 1000), (2 * rows, 32 * columns, 512)]
 
@@ -81,6 +84,40 @@ def copy_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
     return [(rows, columns) for rows, columns in product(
         (4, 16 * parameters.rows, 64 * parameters.rows, 256 * parameters.rows), (2, 4, 8, 16, 32, 128))
         if 4 * rows * columns <= MEMORY_WORDS // 16]
+
+
+def products(parameters: DieParameters) -> list[Product]:
+    """Products that are measured."""
+    found = []
+    for direction, (m, n, k) in product(DIRECTIONS, matrix_shapes(parameters)):
+        samples, inputs, outputs = {FPROP: (m, k, n), BPROP: (m, n, k), UPDATE: (k, m, n)}[direction]
+        found.append(Product(direction, samples, inputs, outputs))
+    if parameters.multiply_format != FP16:
+        for direction, (layer, images) in product(DIRECTIONS, convolution_shapes(parameters)):
+            found.append(Product(direction, images, layer.inputs, layer.outputs, Window(
+                (layer.height, layer.width), layer.kernel, layer.stride, layer.padding,
+                (layer.out_height, layer.out_width))))
+    return found
+
+
+def _convolution(maker: Systolic | RowStationary, product: Product, window: Window, one: Buffer, two: Buffer,
+                 three: Buffer) -> list[list[Body]]:
+    """Tasks of a convolution."""
+    shape = ConvolutionShape(height=window.size[0], width=window.size[1], inputs=product.inputs,
+                             outputs=product.outputs, kernel=window.kernel, stride=window.stride,
+                             padding=window.padding)
+
+    def out(buffer: Buffer) -> FeatureMap:
+        return FeatureMap(buffer, shape.out_height, shape.out_width)
+
+    def full(buffer: Buffer) -> FeatureMap:
+        return FeatureMap(buffer, shape.height, shape.width)
+
+    if product.direction == FPROP:
+        return maker.forward(shape, full(one), two, out(three))
+    if product.direction == BPROP:
+        return maker.input_gradient(shape, out(one), two, full(three))
+    return maker.weight_gradient(shape, full(one), out(two), three)
 
 
 @dataclass
@@ -122,52 +159,37 @@ class _Session:
             found.append(list(range(first, len(self.builder._pending))))
         self.rows.append(found)
 
-    def product(self, operation: str, m: int, n: int, k: int) -> None:
-        """Rows of GEMMs."""
-        transpose_a, transpose_b = TRANSPOSES[operation]
+    def multiply(self, product: Product) -> tuple[Any, ...]:
+        """Rows of a product's tasks; what the table calls it."""
         half = self.parameters.multiply_format == FP16
-        a = self.matrix(self.source, *((k, m) if transpose_a else (m, k)), packed=half)
-        b = self.matrix(self.other, *((n, k) if transpose_b else (k, n)), packed=half)
+        samples, inputs, outputs, window = product.samples, product.inputs, product.outputs, product.window
+        x, w, z = (samples, inputs), (inputs, outputs), (samples, outputs)
+        if window is not None:
+            x, z = (samples * window.size[0] * window.size[1], inputs), (samples * window.positions, outputs)
+            w = (window.kernel[0] * window.kernel[1] * inputs, outputs)
+        places = {FPROP: (x, w, z), BPROP: (z, w, x), UPDATE: (x, z, w)}[product.direction]
+        maker = MAKERS[self.parameters.machine](self.parameters, product.name)
 
         def add(number: int) -> None:
-            c = self.matrix(self.results[number], m, n)
-            self.builder.add(operation, Engine.MATRIX, MatrixOperation.GEMM, {
-                "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
-                "c_stride": c.stride, "m": m, "n": n, "k": k, "transpose_a": int(transpose_a),
-                "transpose_b": int(transpose_b), "interleave_m_log2": interleave_m_log2(self.parameters, m, n)},
-                reads=[a, b], writes=[c])
-        self.row(add)
-
-    def convolution(self, operation: str, shape: ConvolutionShape, images: int) -> tuple[int, int, int, int]:
-        """Rows of convolutions; m, n, k and run of the product."""
-        small, large = images * shape.out_height * shape.out_width, images * shape.height * shape.width
-        x, z, w = (large, shape.inputs), (small, shape.outputs), (shape.taps, shape.outputs)
-        places = {"fprop": (x, w, z), "bprop": (z, w, x), "update": (x, z, w)}[operation]
-        bodies: list[dict[str, Any]] = []
-
-        def add(number: int) -> None:
-            one, two, three = (self.matrix(place, *size, dense=True) for place, size in zip(
-                (self.source, self.other, self.results[number]), places, strict=True))
-
-            def out(buffer: Buffer) -> FeatureMap:
-                return FeatureMap(buffer, shape.out_height, shape.out_width)
-
-            def full(buffer: Buffer) -> FeatureMap:
-                return FeatureMap(buffer, shape.height, shape.width)
-
-            if operation == "fprop":
-                found = convolution.forward(shape, self.parameters, full(one), two, out(three))
-            elif operation == "bprop":
-                found = convolution.input_gradient(shape, self.parameters, out(one), two, full(three))
+            one, two = (self.matrix(place, *size, packed=half, dense=window is not None)
+                        for place, size in zip((self.source, self.other), places, strict=False))
+            three = self.matrix(self.results[number], *places[2], dense=window is not None)
+            if window is None:
+                make = {FPROP: maker.dense_forward, BPROP: maker.dense_input_gradient,
+                        UPDATE: maker.dense_weight_gradient}[product.direction]
+                groups = make(one, two, three)
             else:
-                found = convolution.weight_gradient(shape, self.parameters, full(one), out(two), three)
-            bodies[:] = found
-            for body in found:
-                self.builder.add(operation, Engine.MATRIX, MatrixOperation.CONVOLUTION, body, reads=[one, two],
-                                 writes=[three])
+                groups = _convolution(maker, product, window, one, two, three)
+            for bodies in groups:
+                self.builder.add_parts([product.name] * len(bodies), Engine.MATRIX, maker.operation(window is None),
+                                       bodies, reads=[one, two], writes=[three])
         self.row(add)
-        run = shape.kernel[1] * (shape.outputs if operation == "bprop" else shape.inputs)
-        return sum(body["m"] for body in bodies), bodies[0]["n"], bodies[0]["k"], run
+        if self.parameters.machine == SYSTOLIC:
+            return product.name, *product.gemm
+        if window is None:
+            return product.name, samples, inputs, outputs, 0, 0, 0, 0
+        return (product.name, samples, inputs, outputs, window.size[0], window.kernel[0], window.stride[0],
+                window.padding[0])
 
     def program(self, name: str, rows: int, columns: int) -> bool:
         """Rows of vector tasks; False if they do not fit the scratchpad."""
@@ -280,13 +302,7 @@ def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, i
 def _tasks(parameters: DieParameters) -> tuple[Measured, Measured, Measured, int, int, str]:
     """Tables of matrix and vector tasks and of local copies, cycles of a fetch and of an issue, and the hash."""
     session = _Session(parameters, 1)
-    matrix: list[tuple[Any, ...]] = []
-    for operation, shape in product(TRANSPOSES, matrix_shapes(parameters)):
-        session.product(operation, *shape)
-        matrix.append((operation, *shape, 0))
-    if parameters.multiply_format != FP16:
-        for operation, layer in product(TRANSPOSES, convolution_shapes(parameters)):
-            matrix.append((f"convolution-{operation}", *session.convolution(operation, *layer)))
+    matrix = [session.multiply(product) for product in products(parameters)]
     vector = [(program, *size) for size in vector_shapes(parameters) for program in PROGRAMS
               if session.program(program, *size)]
     copies = copy_shapes(parameters)

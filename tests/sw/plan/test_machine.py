@@ -101,18 +101,21 @@ def test_a_damaged_table_is_refused(change, message, tmp_path) -> None:
 
 
 @pytest.mark.slow
-def test_tasks_are_measured_on_the_rtl(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("name", ["ndp-tiny", "hypar-tiny"])
+def test_tasks_are_measured_on_the_rtl(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(calibrate, "matrix_shapes", lambda parameters: [(4, 4, 16), (32, 32, 64)])
     monkeypatch.setattr(calibrate, "convolution_shapes", lambda parameters: shapes(parameters)[:1])
     monkeypatch.setattr(calibrate, "vector_shapes", lambda parameters: [(2, 10), (8, 10_000)])
     monkeypatch.setattr(calibrate, "copy_shapes", lambda parameters: [(4, 8), (64, 16)])
-    found = load_calibration(calibrate.calibrate("ndp-tiny", tmp_path))
-    assert found.verilog_sha256 == backends.cosim_array(TINY, 1, 1 << 12)[1]
+    parameters = preset(name)
+    found = load_calibration(calibrate.calibrate(name, tmp_path))
+    assert found.verilog_sha256 == backends.cosim_array(parameters, 1, 1 << 12)[1]
     assert re.fullmatch("[0-9a-f]{64}", found.verilog_sha256)
     assert {row[0] for row in found.matrix} == set(PRODUCTS) and {row[0] for row in found.transfer} == set(COPIES)
-    for name, m, n, k, run, cycles, period in found.matrix:
-        alone, row = matrix_formula(TINY, m, n, k, run)
-        assert 0.5 <= cycles / alone < 1.5 and 0.5 <= period / row < 1.7, (name, m, n, k)
-    for name, rows, columns, cycles, _ in found.vector:
-        assert cycles == pytest.approx(sum(vector_formula(TINY, PROGRAMS[name], rows, columns)), rel=0.2)
+    for measured in found.matrix:
+        _, (alone, row) = Machine(parameters)._measured(measured)
+        *_, cycles, period = measured
+        assert 0.5 <= cycles / alone < 1.5 and 0.5 <= period / row < 1.7, measured
+    for program, rows, columns, cycles, _ in found.vector:
+        assert cycles == pytest.approx(sum(vector_formula(parameters, PROGRAMS[program], rows, columns)), rel=0.2)
     assert dict(found.control).keys() == CONTROL.keys()

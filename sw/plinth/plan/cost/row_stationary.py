@@ -30,10 +30,13 @@ Counts = NDArray[np.int64]
 
 #: Slots of a tap, at least: an accumulator's way through the adder.
 LEAST_SLOTS = 8
-#: Cycles that each task costs beside its passes, about.
-TASK_CYCLES = 120
+#: Cycles, about: of a task beside its rounds; of a load beside its beats; from a row's first sum to the next row's; of
+#: sums from the last row back to the first.
+TASK_CYCLES, LOAD_CYCLES, ROW_CYCLES, RETURN_CYCLES = 60, 6, 8, 20
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
+#: Cycles of each span of neighbouring words, at least: memory's latency over the spans that a load has in flight.
+SPAN_CYCLES = 56 / 32
 #: Ways to hold taps, ways to cut sums, that are costed at most; the best by their own count of cycles.
 MOST_TAPS, MOST_CUTS = 80, 32
 
@@ -152,29 +155,46 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     beat, feed = die.beat_words, die.feed_words
     taps = mapping.tap_columns * mapping.tap_channels
     active = mapping.sets * mapping.set_rows
-    passes = (_up(loops.channels, mapping.sets * mapping.tap_channels) * _up(loops.kernel_rows, mapping.set_rows)
+    rounds = (_up(loops.channels, mapping.sets * mapping.tap_channels) * _up(loops.kernel_rows, mapping.set_rows)
               * _up(loops.kernel_columns, mapping.tap_columns))
     groups = _up(loops.filters, mapping.filter_step)
-    loads = _up(groups, mapping.filter_groups)
+    batches = _up(groups, mapping.filter_groups)
+    slots = np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
+    steps = _up(windows, mapping.interleaved_windows)
+    # The map: streams, loaded column by column unless columns are neighbours, and fed line by line.
     id_rows = (rows - 1) * loops.row_stride + (mapping.set_rows - 1) * loops.row_dilation + 1
     ids = mapping.sets * images * id_rows
     stream = (_up(windows, run) - 1) * loops.column_stride + (mapping.tap_columns - 1) * loops.column_dilation + 1
-    lines = _up(stream * mapping.tap_channels * run, feed)
-    turn = taps * np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
-    compute = _up(windows, mapping.interleaved_windows) * turn
+    words = mapping.tap_channels * run
+    whole = words == (loops.units if loops.units > 1 else loops.channels if loops.adjacent_channels else 1)
+    spans = np.where(whole, 1, stream)
+    beats = ids * spans * _beats(stream * words / spans, beat)
+    load = np.maximum(beats + ids, SPAN_CYCLES * ids * spans) + LOAD_CYCLES
+    feed_lines = _up(stream * words, feed) * (ids + 1) + 4
+    # Filters, row by row.
     if loops.adjacent_filters:
-        filter_beats = active * taps * _up(mapping.filter_step, beat)
+        filter_beats = active * (taps * _beats(mapping.filter_step, beat) + 1) + 3
     else:
-        filter_beats = active * mapping.tap_columns * mapping.filter_step * _up(mapping.tap_channels, beat)
-    filter_lines = active * taps * _up(mapping.filter_step, feed)
-    one_pass = np.maximum(np.maximum(compute, ids * lines), np.maximum(filter_beats, filter_lines))
-    load = ids * np.maximum(stream * _up(mapping.tap_channels * run, beat), lines)
-    stored = images * rows * windows * _up(loops.filters, beat)
-    read = beat * passes * (loads * load + groups * filter_beats)
-    row = np.maximum(np.maximum(passes * groups * one_pass, passes * loads * load), stored)
+        filter_beats = active * (mapping.tap_columns * mapping.filter_step * _beats(mapping.tap_channels, beat) + 1) + 3
+    filter_lines = active * (taps * _up(mapping.filter_step, feed) + 2) + die.rows - active
+    # A pass, and a round: sums come back to the first row before they go on.
+    lag = (taps - 1) * slots + ROW_CYCLES
+    through = active * lag + (die.rows - active) * ROW_CYCLES + slots + RETURN_CYCLES
+    one_pass = steps * taps * slots
+    one_pass = np.maximum(one_pass, ((die.rows - 1) * ROW_CYCLES + active * (lag - ROW_CYCLES) + one_pass) / 3)
+    one_pass = np.maximum(np.maximum(one_pass, feed_lines), np.maximum(filter_beats, filter_lines))
+    one_round = np.maximum(np.maximum(mapping.filter_groups * one_pass, load), through)
+    stored = images * rows * windows * groups * _beats(mapping.filter_step, beat)
+    read = beat * rounds * (batches * beats + groups * filter_beats)
+    row = np.maximum(rounds * np.maximum(groups * one_pass, batches * one_round), stored)
     row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle)) + TASK_CYCLES
-    around = load + filter_beats + die.rows * turn + images * rows * windows * _up(mapping.filter_step, beat)
+    around = load + filter_beats + through + stored / batches
     return row, around, read, beat * stored
+
+
+def _beats(words: Any, beat: int) -> Any:
+    """Beats that neighbouring words lie in: whole ones, else of any first word the mean."""
+    return np.where(words % beat == 0, words / beat, (words - 1) / beat + 1)
 
 
 def _tap_choices(die: DieParameters, loops: Loops) -> Counts:
