@@ -153,9 +153,8 @@ class Dispatch(wiring.Component):
                     counter = header_word(wait_counters, 2).wait_counter[wait]
                     with m.If(enables[wait] & beyond(counter)):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
-            with m.If(refused):
-                m.d.comb += self.i.ready.eq(1)
-            with m.Elif(index > ADDRESS_WORD):
+            # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
+            with m.If(index > ADDRESS_WORD):
                 m.d.comb += [self.body_valid.eq(1), self.i.ready.eq(1)]
             with m.Else():
                 granted = Signal()

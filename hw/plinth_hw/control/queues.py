@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.tasks import BODY_WORDS, DESCRIPTOR_WORDS
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 
 def next_after(m: Module, requests: Value, previous: Value) -> Signal:
@@ -93,7 +94,8 @@ class BodyQueues(wiring.Component):
         ring_words = self.depth * DESCRIPTOR_WORDS
         pointer_bits = (ring_words - 1).bit_length()
         m.submodules.words = words = memory.Memory(
-            shape=32, depth=ring_words * (1 << len(self.i_engine) if self.engines > 1 else 1), init=[])
+            shape=32, depth=ring_words * (1 << len(self.i_engine) if self.engines > 1 else 1), init=[],
+            attrs=UNCHECKED)  # a word is counted, and only then read, in the cycle after its write
         write = words.write_port()
         read = words.read_port()
 

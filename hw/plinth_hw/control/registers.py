@@ -22,7 +22,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.dispatch import engine_order, select
+from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
@@ -382,18 +382,15 @@ class Registers(wiring.Component):
     def _engines(self, m: Module, address: Signal, exists: Signal, position: Signal, answers: _Answers,
                  high: Signal) -> None:
         """Status blocks of the engines that exist."""
-        def of(name: str) -> Value:
-            return select([Value.cast(getattr(self, f"{name}_{e}")) for e in range(len(self.engines))], position)
-
-        status = EngineStatus(of("status"))
         register = address[2:_SPAN_LOG2]
         m.d.sync += self.inspect_engine.eq(position)
         with m.If(exists), m.Switch(register):
-            for place, value in (
-                    (EngineRegister.STATE, Cat(status.runs, status.waits)),
-                    (EngineRegister.FIRST_BUSY, of("first_busy")), (EngineRegister.LAST_BUSY, of("last_busy"))):
+            for place, name in ((EngineRegister.STATE, "status"), (EngineRegister.FIRST_BUSY, "first_busy"),
+                                (EngineRegister.LAST_BUSY, "last_busy")):
                 with m.Case(place >> 2):
-                    answers.give(m, value)
+                    for index in range(len(self.engines)):
+                        with m.If(position == index):
+                            answers.give(m, Value.cast(getattr(self, f"{name}_{index}")))
             for place, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
                                 (EngineRegister.WAIT_COUNTER, Sequencer.INSPECT_COUNTER),
                                 (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):

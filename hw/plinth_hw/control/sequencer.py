@@ -16,8 +16,8 @@
 
 The slots of an engine form a ring: tasks from ``old`` to ``head`` are started, from ``head`` to ``tail``
 they wait. One machine serves all engines. It does one of four things at a time, DONE before INSPECT before
-LOAD, and polls when there is nothing else to do, each pending wait in turn; a wait once met is not polled
-again.
+LOAD, and polls when there is nothing else to do, engines in turn and the pending waits of each in turn; a wait
+once met is not polled again.
 
 Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
 plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``done.valid`` to ``done.ready``,
@@ -35,6 +35,7 @@ from plinth_hw.control.fetch import header_word
 from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode
+from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8
@@ -186,8 +187,10 @@ class Sequencer(wiring.Component):
         m = Module()
         tasks = [_Tasks(e) for e in range(self.count)]
         position_bits = (self.count - 1).bit_length()
+        # What is read for use has been written in an earlier cycle: a task is known after its last word, and completes
+        # after its stamp.
         m.submodules.headers = headers = memory.Memory(
-            shape=32, depth=(SLOTS * STORED_WORDS) << position_bits, init=[])
+            shape=32, depth=(SLOTS * STORED_WORDS) << position_bits, init=[], attrs=UNCHECKED)
         self._store(m, headers.write_port(), tasks)
         for task in tasks:
             self._slots(m, task)
