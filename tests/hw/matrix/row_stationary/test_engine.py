@@ -180,6 +180,52 @@ def test_products(name: str, product: str) -> None:
     run(name, [task, other, task])
 
 
+#: Cycles that the last of three rows lags behind the first: (T - 1) S + 8 each, with 6 taps of 8 slots.
+LAG = 2 * (5 * 8 + 8)
+
+
+def window(outcome: Outcome) -> int:
+    """Cycles from the first multiply-add to the last."""
+    return outcome.last_busy - outcome.first_busy + 1
+
+
+def layer(channels: int, **changes: int) -> Any:
+    """3 x 3 taps on 4 x 8 sums; passes of 8 windows of 6 taps and 8 filters, 384 cycles each."""
+    return convolution("tiny", images=1, rows=4, columns=8, channels=channels, filters=16, kernel=3, stride=1,
+                       padding=1, map_rows=4, map_columns=8, set_rows=3, tap_columns=3, tap_channels=2, filter_step=8,
+                       **changes)
+
+
+@pytest.mark.parametrize("latency", [3, 40])
+def test_utilisation(latency: int) -> None:
+    """A load more costs what its passes take in the array, whatever the latency of memory; of all of a task's cycles
+    but few are not the array's."""
+    few, many = (run("tiny", [layer(channels)], latency=latency) for channels in (20, 40))
+    assert few.busy == window(few) and many.busy == window(many)
+    assert window(few) == 2 * 10 * 384 + LAG and window(many) == 2 * 20 * 384 + LAG
+    assert many.cycles - few.cycles == 2 * 10 * 384
+    assert many.cycles <= 1.06 * 2 * 20 * 384
+
+
+def test_tasks_follow_each_other() -> None:
+    """Tasks, batches and rounds follow each other without a pause: also where sums accumulate, and stores of the one
+    go on while the next has begun."""
+    tasks = [layer(8, accumulate=number & 1) for number in range(6)]
+    for number, task in enumerate(tasks):
+        task.c.offset += 512 * number
+    for latency in (3, 40):
+        outcome = run("tiny", tasks, latency=latency)
+        assert window(outcome) == 6 * 2 * 4 * 384 + LAG
+
+
+def test_stalls_have_their_cause() -> None:
+    """Late operands and a missing response are told apart."""
+    near, far = (run("tiny", [layer(4)], latency=latency) for latency in (4, 504))
+    assert near.stall_output == far.stall_output == 0
+    assert abs(far.stall_memory - near.stall_memory - 500) < 8
+    assert far.stall_input - near.stall_input >= 500
+
+
 #: Tasks that fill one of the scratchpads or buffers of hypar-tiny to the last word.
 LIMITS: dict[str, dict[str, int]] = {
     "filters": {"channels": 110, "tap_channels": 56, "filters": 7, "filter_step": 4, "x_row": 110, "x_channel": 1,
