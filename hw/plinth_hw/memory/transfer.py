@@ -21,16 +21,17 @@ with an index four.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
 
-from amaranth.hdl import Array, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.queue import Queue
+from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.control import landing_fault_layout
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, Pointer, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
 from plinth_hw.memory.landing import Landing
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.slots import log2, packet_words, place_bits
@@ -113,16 +114,25 @@ class TransferEngine(wiring.Component):
         staged, moved, stored = Signal(), Signal(), Signal()
         done = Signal.like(engine.done.payload)
         running = Signal()
-        bases = Array(engine.bases[base] for base in range(len(engine.bases)))
+        # A word is kept a cycle after it came, pointers as the addresses that they mean.
+        word, pointer, is_pointer, kept = engine.body.payload, Signal(Pointer), Signal(), Signal()
+        given, index = Signal(32), Signal(range(len(words)))
+        pointers = [TransferBody.as_shape()[name].offset // 32 for name in ("source", "destination", "index")]
+        assert len(words) < BODY_WORDS
+        m.submodules.choice = choice = BaseChoice(self.parameters)
         m.d.comb += [
             engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
-            walk.pointed.eq(bases[walk.pointer.base] + walk.pointer.offset),
+            pointer.eq(word.word), is_pointer.eq(Cat(word.index == place for place in pointers).any()),
+            choice.bases.eq(engine.bases), choice.number.eq(pointer.base), choice.enable.eq(is_pointer),
         ]
+        m.d.sync += [
+            given.eq(Mux(is_pointer, pointer.offset, word.word)), index.eq(word.index),
+            kept.eq(engine.body.valid & engine.body.ready & (word.index < len(words))),
+        ]
+        with m.If(kept):
+            m.d.sync += words[index].eq(given + choice.base)
         with m.If(engine.body.valid & engine.body.ready):
-            with m.If(engine.body.payload.index < len(words)):
-                m.d.sync += words[engine.body.payload.index[:(len(words) - 1).bit_length()]].eq(
-                    engine.body.payload.word)
-            m.d.sync += staged.eq(engine.body.payload.last)
+            m.d.sync += staged.eq(word.last)
 
         remote = body.remote & (body.destination_die != self.die)
         with m.FSM():
@@ -205,8 +215,7 @@ class TileWalk(wiring.Component):
     start : In(1)
         Pulse, with ``body`` valid from then until ``done``.
     body : In(TransferBody)
-    pointer : Out(Pointer), pointed : In
-        A pointer and the address it stands for.
+        Addresses in place of pointers.
     piece : Out stream of :func:`piece_layout`
     index : In stream of :func:`slot_flit_layout`
         Words of the INDEX pieces.
@@ -217,7 +226,7 @@ class TileWalk(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "start": In(1), "body": In(TransferBody), "pointer": Out(Pointer), "pointed": In(parameters.address_bits),
+            "start": In(1), "body": In(TransferBody),
             "piece": Out(stream.Signature(piece_layout(parameters))),
             "index": In(stream.Signature(slot_flit_layout(parameters))),
             "done": Out(1),
@@ -250,17 +259,15 @@ class TileWalk(wiring.Component):
         ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.comb += [self.done.eq(1), self.pointer.eq(body.source)]
-                m.d.sync += [source_plane.eq(self.pointed), source_row.eq(self.pointed), planes.eq(body.planes)]
+                m.d.comb += self.done.eq(1)
+                m.d.sync += [source_plane.eq(body.source), source_row.eq(body.source), planes.eq(body.planes)]
                 with m.If(self.start):
                     m.next = "TARGET"
             with m.State("TARGET"):
-                m.d.comb += self.pointer.eq(body.destination)
-                m.d.sync += [target_plane.eq(self.pointed), target_row.eq(self.pointed)]
+                m.d.sync += [target_plane.eq(body.destination), target_row.eq(body.destination)]
                 m.next = "PLANE"
             with m.State("PLANE"):
-                m.d.comb += self.pointer.eq(body.index)
-                m.d.sync += [list_address.eq(self.pointed), list_rows.eq(Mux(listed, body.rows, 0)),
+                m.d.sync += [list_address.eq(body.index), list_rows.eq(Mux(listed, body.rows, 0)),
                              rows.eq(body.rows)]
                 m.next = "ROW"
             with m.State("ROW"):
