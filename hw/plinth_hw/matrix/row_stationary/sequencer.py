@@ -2,9 +2,10 @@
 
 ::
 
-    BODY --> PREPARE --> CHECK --> START --> BASES --> BATCH --> ROUND --> (BATCH)
-    words    products    refuse?   wait      add       groups    jobs        |
-                                   for it    bases     ^         +-- next --+-- last round of the task: (BODY)
+    BODY --> PREPARE --> START --> BASES --> BATCH --> FIRST --> ROUND --> JOBS --> last round of the task: (BODY)
+    words    products    wait      add       groups              ^          |
+                         for it    bases     ^                   +-- next --+
+                                             +---- next batch --------------+
 
 Loops: batches of filters, in each blocks of channels, in each folds of kernel rows, in each segments of kernel columns.
 A round's jobs go to all blocks at the same time, each takes its job when it can, and the next round comes when all
@@ -18,7 +19,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
+from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, Pointer, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 
 #: Words of the body that hold fields.
@@ -111,6 +112,11 @@ class Sequencer(wiring.Component):
         everyone = sum(1 << index for index, name in enumerate(self.jobs) if name not in ("preload", "store"))
         preload, store = (1 << list(self.jobs).index(name) for name in ("preload", "store"))
 
+        pointer, place = Signal(range(3)), Signal(address)
+        chosen = Array((task.x.as_value(), task.w.as_value(), task.c.as_value()))[pointer]
+        of = data.View(Pointer, chosen)
+        m.d.comb += place.eq(Array(self.bases[number] for number in range(16))[of.base] + of.offset)
+
         with m.FSM():
             with m.State("BODY"):
                 m.d.comb += [self.body.ready.eq(1), self.running.eq(0)]
@@ -136,16 +142,23 @@ class Sequencer(wiring.Component):
                     with m.If(self.operation != MatrixOperation.ROW_STATIONARY.value):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERATION)
             with m.State("BASES"):
-                bases = Array(self.bases[number] for number in range(16))
-                m.d.sync += [x.task.eq(bases[task.x.base] + task.x.offset + task.x_origin),
-                             w.next.eq(bases[task.w.base] + task.w.offset),
-                             c.next.eq(bases[task.c.base] + task.c.offset),
-                             left.next.eq(task.filters), groups.eq(0)]
-                m.d.comb += self.count.eq(error == ErrorCode.NONE)
-                m.next = "BATCH"
+                # One pointer a cycle.
+                m.d.sync += pointer.eq(pointer + 1)
+                m.d.sync += groups.eq(0)
+                with m.Switch(pointer):
+                    with m.Case(0):
+                        m.d.sync += x.task.eq(place + task.x_origin)
+                    with m.Case(1):
+                        m.d.sync += w.next.eq(place)
+                    with m.Default():
+                        m.d.sync += [c.next.eq(place), left.next.eq(task.filters), pointer.eq(0)]
+                        m.next = "BATCH"
                 with m.If(error != ErrorCode.NONE):
                     m.d.comb += offered.eq(store)
+                    m.d.sync += pointer.eq(0)
                     m.next = "REFUSED"
+                with m.Elif(pointer == 0):
+                    m.d.comb += self.count.eq(1)
             with m.State("BATCH"):
                 with m.If(groups == 0):
                     m.d.sync += [w.batch.eq(w.next), c.batch.eq(c.next), left.filters.eq(left.next)]

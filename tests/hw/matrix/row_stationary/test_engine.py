@@ -226,6 +226,15 @@ def test_stalls_have_their_cause() -> None:
     assert far.stall_input - near.stall_input >= 500
 
 
+@pytest.mark.parametrize("accumulate", [0, 1])
+def test_batches_wait_for_the_store(accumulate: int) -> None:
+    """Sums of one term: a batch is finished long before the one two before it is stored, and its region free."""
+    task = body("tiny", rows=4, windows=8, filters=120, filter_step=8, map_rows=4, map_columns=8, x_row=8, x_column=1,
+                w_filter=1, c_row=8 * 120, c_column=120, accumulate=accumulate)
+    outcome = run("tiny", [task], availability=0.2)
+    assert outcome.stall_output > outcome.cycles // 3
+
+
 #: Tasks that fill one of the scratchpads or buffers of hypar-tiny to the last word.
 LIMITS: dict[str, dict[str, int]] = {
     "filters": {"channels": 110, "tap_channels": 56, "filters": 7, "filter_step": 4, "x_row": 110, "x_channel": 1,
