@@ -5,17 +5,24 @@ its limit. Its *rate* is y = W x, with W its words on the resource that carries 
 together until a resource is full or an activity at its limit; those that meet it keep their rate, the others go on
 (progressive filling; Bertsekas and Gallager, Data Networks, section 6.5.2). Two messages on one path so get half of it
 each, whatever their lengths.
+
+A resource may be a *queue*, such as the buffer behind a link. What stands in it goes in its order: if one activity is
+held up further on its way, the others go no faster. And who is on his way already goes before who enters (the bubble
+rule, docs/network.md): an activity whose first queue others come to from another queue gets what those leave, and
+nothing while what they go to next is full.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 #: Relative slack in comparisons of rates.
 SLACK = 1e-12
+#: Share of a resource that is left, at most, if it counts as full for those who want to enter a queue before it.
+LEFT = 0.03
 
 
 def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Mapping[int, float]],
           capacities: Sequence[float], ways: Sequence[Sequence[int]] = (), queues: Collection[int] = ()) -> list[float]:
-    """Paces of activities, in shares of themselves a second.
+    """Paces of activities, in shares of themselves a second; 0 of one that has to wait.
 
     Parameters
     ----------
@@ -30,63 +37,104 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
     ways : sequence of sequence of int
         Resources of each activity in the order of its way; only needed with ``queues``.
     queues : collection of int
-        Resources that are queues: where one activity is held up further on its way, the others go no faster.
+        Resources that are queues.
     """
+    filling = _Filling(limits, weights, loads, capacities, ways, queues)
     count = len(limits)
-    paces = list(limits)
-    rising = [True] * count
-    tops = sorted(range(count), key=lambda one: (limits[one] * weights[one], one))
-    left = list(capacities)
-    slopes = [sum(words / weights[one] for one, words in users.items()) for users in loads]
-    on: list[list[int]] = [[] for _ in range(count)]
-    for resource, users in enumerate(loads):
-        for one in users:
-            on[one].append(resource)
-    users_left = [len(users) for users in loads]
-    top, remaining = 0, count
-    #: Level so far; what is left of a resource may be off by rounding, but never below it.
-    reached = 0.0
+    if not queues:
+        filling.fill(range(count))
+        return filling.paces
+    first = [next((one for one in way if one in queues), None) for way in ways]
+    before = [{other for other in loads[queue] if first[other] != queue} if queue is not None else set()
+              for queue in first]
+    pending = set(range(count))
+    while pending:
+        # Those that nobody undecided goes before; if there are none they go before each other, as equals.
+        ready = sorted(one for one in pending if not before[one] & pending) or sorted(pending)
+        pending -= set(ready)
+        going = []
+        for one in ready:
+            queue = first[one]
+            if queue is not None and any(filling.paces[other] and filling.full_behind(other, queue)
+                                         for other in before[one] if other not in ready):
+                filling.paces[one] = 0.0
+            else:
+                going.append(one)
+        filling.fill(going)
+    return filling.paces
 
-    def settle(one: int, level: float) -> None:
-        nonlocal remaining
-        rising[one] = False
-        remaining -= 1
-        paces[one] = min(limits[one], level / weights[one])
-        for resource in on[one]:
-            words = loads[resource][one]
-            left[resource] -= words * paces[one]
-            slopes[resource] -= words / weights[one]
-            users_left[resource] -= 1
 
-    while remaining:
-        while not rising[tops[top]]:
-            top += 1
-        level = limits[tops[top]] * weights[tops[top]]
-        full: list[int] = []
-        lowest = level
-        for resource, count_left in enumerate(users_left):
-            if not count_left or slopes[resource] <= 0:
-                continue
-            meets = max(reached, left[resource] / slopes[resource])
-            if meets < lowest * (1 - SLACK):
-                lowest, full = meets, [resource]
-            elif meets <= lowest * (1 + SLACK) and meets <= level:
-                full.append(resource)
-        if full:
-            held = [(one, resource) for resource in full for one in sorted(loads[resource]) if rising[one]]
-            while held:
-                one, resource = held.pop()
-                if not rising[one]:
-                    continue
-                settle(one, lowest)
-                for before in ways[one][:ways[one].index(resource)] if queues else ():
-                    if before in queues:
-                        held += [(other, before) for other in sorted(loads[before]) if rising[other]]
-        else:
-            while top < count and (not rising[tops[top]] or
-                                   limits[tops[top]] * weights[tops[top]] <= level * (1 + SLACK)):
-                if rising[tops[top]]:
-                    settle(tops[top], level)
+class _Filling:
+    """Resources, and what is left of them."""
+
+    def __init__(self, limits: Sequence[float], weights: Sequence[float], loads: Sequence[Mapping[int, float]],
+                 capacities: Sequence[float], ways: Sequence[Sequence[int]], queues: Collection[int]):
+        self.limits, self.weights, self.loads, self.capacities = limits, weights, loads, capacities
+        self.ways, self.queues = ways, queues
+        self.paces = list(limits)
+        self.left = list(capacities)
+        self.on: list[list[int]] = [[] for _ in limits]
+        for resource, users in enumerate(loads):
+            for one in users:
+                self.on[one].append(resource)
+
+    def full_behind(self, one: int, queue: int) -> bool:
+        """Whether a resource on an activity's way behind a queue is full."""
+        way = self.ways[one]
+        return any(self.left[resource] <= LEFT * self.capacities[resource]
+                   for resource in way[way.index(queue) + 1:])
+
+    def fill(self, ones: Iterable[int]) -> None:
+        """Raise the rates of some activities together."""
+        limits, weights, loads = self.limits, self.weights, self.loads
+        rising = set(ones)
+        tops = sorted(rising, key=lambda one: (limits[one] * weights[one], one))
+        slopes, users_left = [0.0] * len(loads), [0] * len(loads)
+        for one in tops:
+            for resource in self.on[one]:
+                slopes[resource] += loads[resource][one] / weights[one]
+                users_left[resource] += 1
+        top = 0
+        #: Level so far; what is left of a resource may be off by rounding, but never below it.
+        reached = 0.0
+
+        def settle(one: int, level: float) -> None:
+            rising.remove(one)
+            self.paces[one] = min(limits[one], level / weights[one])
+            for resource in self.on[one]:
+                words = loads[resource][one]
+                self.left[resource] -= words * self.paces[one]
+                slopes[resource] -= words / weights[one]
+                users_left[resource] -= 1
+
+        while rising:
+            while tops[top] not in rising:
                 top += 1
-        reached = lowest
-    return paces
+            level = limits[tops[top]] * weights[tops[top]]
+            full: list[int] = []
+            lowest = level
+            for resource, count_left in enumerate(users_left):
+                if not count_left or slopes[resource] <= 0:
+                    continue
+                meets = max(reached, self.left[resource] / slopes[resource])
+                if meets < lowest * (1 - SLACK):
+                    lowest, full = meets, [resource]
+                elif meets <= lowest * (1 + SLACK) and meets <= level:
+                    full.append(resource)
+            if full:
+                held = [(one, resource) for resource in full for one in sorted(loads[resource]) if one in rising]
+                while held:
+                    one, resource = held.pop()
+                    if one not in rising:
+                        continue
+                    settle(one, lowest)
+                    for before in self.ways[one][:self.ways[one].index(resource)] if self.queues else ():
+                        if before in self.queues:
+                            held += [(other, before) for other in sorted(loads[before]) if other in rising]
+            else:
+                while top < len(tops) and (tops[top] not in rising or
+                                           limits[tops[top]] * weights[tops[top]] <= level * (1 + SLACK)):
+                    if tops[top] in rising:
+                        settle(tops[top], level)
+                    top += 1
+            reached = lowest

@@ -334,6 +334,8 @@ class _Run:
 
     def _fill(self, part: list[int], full: list[int]) -> None:
         if full:
+            # Whole ways through queues, for who enters where counts.
+            full = sorted({*full, *(resource for one in part for resource in self.on[one] if self.queue[resource])})
             index = {number: place for place, number in enumerate(part)}
             place = {resource: place for place, resource in enumerate(full)}
             queues = {place[resource] for resource in full if self.queue[resource]}
@@ -358,7 +360,8 @@ class _Run:
         self.since[number] = self.now
         self.pace[number] = pace
         self.version[number] += 1
-        heappush(self.events, (self.now + left / pace, _FREE, number, self.version[number]))
+        if pace:
+            heappush(self.events, (self.now + left / pace, _FREE, number, self.version[number]))
 
     # What was found.
 

@@ -247,9 +247,9 @@ class TaskGraphs:
         carried = float(flit * rows * (-(-columns // self.parameters.chunk_words) + -(-columns // flit)))
         landing = float(rows * max(LANDING_CYCLES, -(-columns // flit)))
         moved = moved_words(self.parameters, rows, columns)
-        links = [self._reads + die, *path, *(self._queues + link for link in path), self._landings + other,
-                 self._writes + other]
-        loads = [moved, *[carried] * (2 * len(path)), landing, moved]
+        way = [place for link in path for place in (link, self._queues + link)]
+        links = [self._reads + die, *way, self._landings + other, self._writes + other]
+        loads = [moved, *[carried] * len(way), landing, moved]
         places, amounts = ([die], [2 * moved]) if other == die else ([die, other], [moved, moved])
         yield Flow(name=key, links=np.array(links), words=np.array(loads), seconds=row, latency=max(0.0, alone - row),
                    dies=np.array(places), die_words=np.array(amounts), die=die, engine="transfer", waits=waits,

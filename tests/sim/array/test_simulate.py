@@ -395,9 +395,23 @@ def test_a_queue_behind_what_holds_up_does_not_matter() -> None:
 
 
 def test_queues_hold_each_other_up() -> None:
-    """The third message stands behind the second, which stands behind the first."""
+    """All stand behind the first."""
     links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
     links.append(Link(name="full", words_per_second=100))
-    flows = [flow("first", {1: 100, 2: 100}, seconds=1.0), flow("second", {0: 100, 1: 100}, seconds=1.0),
+    flows = [flow("first", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("second", {0: 100, 1: 100}, seconds=1.0),
              flow("third", {0: 100}, seconds=1.0), flow("rival", {2: 100}, seconds=1.0)]
     assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0, 2.0, 2.0]
+
+
+def test_who_enters_a_queue_waits_for_those_who_are_on_their_way_and_fill_what_is_next() -> None:
+    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(Link(name="end", words_per_second=100))
+    flows = [flow("on its way", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("enters", {1: 100, 2: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [1.0, 2.0]
+
+
+def test_messages_that_enter_before_each_other_share() -> None:
+    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(Link(name="end", words_per_second=100))
+    flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
