@@ -23,7 +23,7 @@ ONLY ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith lint verilog bench calibrate fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith lint verilog bench calibrate agreement fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 
 calibrate: $(STAMP) ## cycles of tasks on the RTL, into the planners' cost tables (ARGS="--preset ndp-demo")
 	@$(BIN)/plinth calibrate $(ARGS)
+
+agreement: $(STAMP) ## simulated against co-simulated cycles of steps, into docs/agreement.md (ARGS="--only ring-4")
+	@$(BIN)/plinth agreement $(ARGS)
 
 fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 	@$(BIN)/python -m plinth_hw.fpga arith

@@ -33,7 +33,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "prediction_error_worst", "hybrid_speedup", "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
-               "simulate_vgg_e_1024_seconds")
+               "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
@@ -252,6 +252,22 @@ def calibrate(machines: tuple[str, ...]) -> None:
     for name in machines or tables.CALIBRATED:
         path = tables.calibrate(name, say=lambda text: click.echo(text, err=True))
         click.echo(f"{name}: {path}")
+
+
+@cli.command()
+@click.option("--only", default="", metavar="TEXT", help="steps whose network/preset/array contains this; "
+              "docs/agreement.md stays as it is")
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def agreement(only: str, as_json: bool) -> None:
+    """Compare simulated with co-simulated cycles of a step, under every planner; into docs/agreement.md."""
+    import json
+
+    from plinth.bench import agreement as steps
+
+    found = list(steps.measure(say=lambda text: click.echo(text, err=True), only=only))
+    if not only:
+        steps.write_page(found)
+    click.echo(json.dumps([row.to_data() for row in steps.rows(found)]) if as_json else steps.table(found))
 
 
 @cli.command()

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import planning, row_stationary, simulation, steps
+from plinth.bench import agreement, planning, row_stationary, simulation, steps
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.lower.builder import GraphBuilder
@@ -286,4 +286,5 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "transfer_efficiency": transfer_efficiency,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **planning.BENCHES, **steps.BENCHES, **row_stationary.BENCHES, **simulation.BENCHES,
+    **agreement.BENCHES,
 }

@@ -9,7 +9,7 @@ from typing import Any
 from plinth import backends
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
-from plinth.lower.training import lower_training
+from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.array import ARRAYS, Array
 from plinth.model.zoo import NETWORKS
 from plinth.plan.graph import from_network
@@ -29,27 +29,33 @@ PREDICTED_ARRAYS = ("ring-2", "ring-4")
 RATES = (Fraction(1), Fraction(1, 8))
 
 
+def lowered_step(name: str, array: Array, splits: Splits) -> TrainingProgram:
+    """The task graphs of a step of a network of the zoo."""
+    network, parameters = NETWORKS[name], array.die_parameters()
+    plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=BATCH,
+                chunk_words=parameters.chunk_words, splits=splits)
+    return lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+
+
 class Counter:
     """Counts the cycles of a training step on co-simulated demo dies; the same plan on the same array once."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, Fraction, Splits], int] = {}
+        self._found: dict[tuple[str, str, str, Fraction, Splits], int] = {}
 
     def __call__(self, network: str, array: Array, splits: Splits) -> int:
         """Cycles of the first step of a training run."""
-        key = network, array.name, array.rate, splits
+        key = network, array.name, array.preset, array.rate, splits
         if key not in self._found:
             self._found[key] = self._count(network, array, splits)
         return self._found[key]
 
     @staticmethod
     def _count(name: str, array: Array, splits: Splits) -> int:
-        network, parameters = NETWORKS[name], array.die_parameters()
-        plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=BATCH,
-                    chunk_words=parameters.chunk_words, splits=splits)
-        program = lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+        network, program = NETWORKS[name], lowered_step(name, array, splits)
         # A link's rate is a register of the die, which the driver writes: all rates run on one model.
-        dies, _ = backends.cosim_array(preset(array.preset), array.dies, MEMORY_WORDS, links=array.directed())
+        die = preset(array.preset, ports=program.parameters.ports)
+        dies, _ = backends.cosim_array(die, array.dies, MEMORY_WORDS, links=array.directed())
         driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
         session = Session(network, digits(), program, driver, None, None, BATCH, 0)
         session.load_parameters(initial_parameters(network, 0))
@@ -60,7 +66,7 @@ def _task(network: str, array: Array) -> Task:
     return task(from_network(NETWORKS[network]), array, "exact", BATCH)
 
 
-def _text(splits: Splits) -> str:
+def text(splits: Splits) -> str:
     """A plan in one line, layer by layer."""
     return " ".join("/".join(vector) for vector in splits[:-1])
 
@@ -75,7 +81,7 @@ def prediction_errors(count: Callable[[str, Array, Splits], int] | None = None) 
             for name, planner in PLANNERS.items():
                 splits = planner(given)
                 counted, predicted = count(network, array, splits), given.time.cycles(splits)
-                steps.append({"network": network, "array": array.name, "planner": name, "splits": _text(splits),
+                steps.append({"network": network, "array": array.name, "planner": name, "splits": text(splits),
                               "predicted": round(predicted), "counted": counted,
                               "error": abs(predicted / counted - 1)})
     errors = [step["error"] for step in steps]
@@ -101,7 +107,7 @@ def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> 
         predicted = {name: given.time.cycles(splits) for name, splits in plans.items()}
         speedup = counted["data"] / counted["joint"]
         detail[f"rate {rate}"] = {
-            "joint": _text(plans["joint"]), "counted": counted, "predicted": predicted, "speedup": speedup,
+            "joint": text(plans["joint"]), "counted": counted, "predicted": predicted, "speedup": speedup,
             "predicted_speedup": predicted["data"] / predicted["joint"]}
     return [Row("hybrid_speedup", speedup, "cycles of data / of joint, links of 1/8 word a cycle",
                 "convolutions, which both plans split alike", detail)]
