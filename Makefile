@@ -16,6 +16,7 @@ EPOCHS ?=
 SEED ?=
 FORMAT ?= fp32
 NETWORK ?= digits-mlp
+MACHINE ?=
 PLANNER ?=
 ARGS ?=
 PRESET ?= ndp-demo
@@ -39,8 +40,8 @@ $(STAMP): requirements.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-train: $(STAMP) ## train on the digits (DIES=4 NETWORK= PLANNER= EPOCHS= SEED= FORMAT=fp32|mixed ARGS=)
-	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) --format $(FORMAT) $(if $(PLANNER),--planner $(PLANNER)) \
+train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE= PLANNER= EPOCHS= SEED= FORMAT=fp32|mixed ARGS=)
+	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) --format $(FORMAT) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test: $(STAMP) ## the regression
