@@ -150,14 +150,14 @@ class RowStationaryEngine(wiring.Component):
             banks.slot_write.eq(results.slot_write), banks.written_word.eq(results.written_word),
             banks.written.eq(results.written),
             starts.opened.eq(preload.opened), starts.again.eq(results.again), store.final.eq(results.final),
-            store.line.eq(banks.line), preload.freed.eq(store.freed),
+            store.line.eq(banks.line),
         ]
-        self._report(m, sequencer, array, results, preload, store,
+        self._report(m, sequencer, array, results, store,
                      store.words + features.words + filters.words + preload.words)
         return m
 
-    def _report(self, m: Module, sequencer: Sequencer, array: RowArray, results: Results, preload: Preload,
-                store: Store, words: object) -> None:
+    def _report(self, m: Module, sequencer: Sequencer, array: RowArray, results: Results, store: Store,
+                words: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes
         m.submodules.count = count = UsefulCount()
@@ -191,7 +191,7 @@ class RowStationaryEngine(wiring.Component):
             strobes.busy.eq(issued != 0),
         ]
         with m.If(stalled):
-            with m.If(preload.blocked & ~results.busy):
+            with m.If(store.blocked & ~results.busy):
                 m.d.comb += strobes.stall_output.eq(1)
             with m.Elif(sequencer.running | results.busy):
                 m.d.comb += strobes.stall_input.eq(1)

@@ -8,7 +8,7 @@ All ids get their line 0, then all line 1, ...; a line is fed when every element
 3 cycles from the read to the bus. Throughput: a line of F words for one id a cycle, less one cycle a line number.
 """
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 

@@ -2,14 +2,15 @@
 
 ::
 
-    preload:  batch -> region free? -> SumSpans -> RowLoad -> lines of F words -> banks -> opened
+    preload:  batch -> SumSpans -> RowLoad -> lines of F words -> banks -> opened
     store:    batch -> SumSpans (a step at a time, as results come) -> RowStore -> lines of F words <- banks
                                                                           |
                                                                        responses -> end of task
 
 A beat is a span of filters of one window and array column, or a part of it, and takes a cycle for each line of F words
-in which it has some. The store has the end of a task reported when memory has answered all of it, and only then begins
-the next task's.
+in which it has some. The store takes a batch when it has read all sums of the one before: then that one's region is
+free, and the sequencer may go on to the next batch but one. It has the end of a task reported when memory has answered
+all of it, and only then begins the next task's.
 """
 
 from typing import Any
@@ -26,8 +27,6 @@ from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
 from plinth_hw.memory.channel import RowLoad, RowStore
 from plinth_hw.memory.port import ReadPort, WritePort
 
-#: Regions of the sum buffer.
-REGIONS = 2
 #: Spans whose data are still to come.
 SPANS = 32
 #: Beats fetched ahead of the port.
@@ -93,14 +92,12 @@ class Preload(wiring.Component):
     task : In(RowStationaryBody)
         Stable while a job is offered.
     job : In stream of ``sizes.move_job``
-        Batches.
+        Batches whose regions are free.
     port : Out(ReadPort)
     line_write
         As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
-    freed : In(1)
-        Pulse: the region in use for longest is not used any more. ``opened`` Out(1), pulse: the next batch has its.
-    blocked : Out(1)
-        A batch waits for a region.
+    opened : Out(1)
+        Pulse: the next batch's region holds what its sums start from.
     words : Out
         Words loaded in this cycle.
     """
@@ -110,7 +107,7 @@ class Preload(wiring.Component):
         super().__init__({
             "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)),
             "port": Out(ReadPort(sizes.parameters)), "line_write": Out(stream.Signature(line_layout(sizes))),
-            "freed": In(1), "opened": Out(1), "blocked": Out(1),
+            "opened": Out(1),
             "words": Out(sizes.parameters.beat_words.bit_length()),
         })
 
@@ -122,19 +119,15 @@ class Preload(wiring.Component):
         m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
-        free = Signal(range(REGIONS + 1), init=REGIONS)
-        loading, opens = Signal(), Signal()
-        take = Signal()
+        loading, take = Signal(), Signal()
         m.d.comb += [
-            take.eq(self.job.valid & (free != 0) & ~loading),
-            self.job.ready.eq((free != 0) & ~loading & (~self.task.accumulate | spans.job.ready)),
-            self.blocked.eq(self.job.valid & (free == 0)),
+            take.eq(self.job.valid & ~loading),
+            self.job.ready.eq(~loading & (~self.task.accumulate | spans.job.ready)),
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload),
             spans.job.valid.eq(take & self.task.accumulate), spans.allowed.eq(1),
-            opens.eq(take & ~self.task.accumulate), self.opened.eq(opens | (lines.o.valid & lines.o.ready
-                                                                            & lines.o.payload.last)),
+            self.opened.eq((take & ~self.task.accumulate)
+                           | (lines.o.valid & lines.o.ready & lines.o.payload.last)),
         ]
-        m.d.sync += free.eq(free + self.freed - (self.job.valid & self.job.ready))
         with m.If(spans.job.valid & spans.job.ready):
             m.d.sync += loading.eq(1)
         with m.Elif(self.opened):
@@ -177,8 +170,8 @@ class Store(wiring.Component):
         Pulse: results of a step are in the buffer.
     line_read, line
         As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
-    freed : Out(1)
-        Pulse: all sums of a batch were read.
+    blocked : Out(1)
+        A batch waits for the one before.
     port : Out(WritePort)
     ended : Out stream of ErrorCode
         A task has ended; all its stores are answered.
@@ -192,7 +185,7 @@ class Store(wiring.Component):
             "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
             "line_read": Out(stream.Signature(place_layout(sizes))),
             "line": In(data.ArrayLayout(32, sizes.feed)),
-            "freed": Out(1), "port": Out(WritePort(sizes.parameters)), "ended": Out(stream.Signature(ErrorCode)),
+            "blocked": Out(1), "port": Out(WritePort(sizes.parameters)), "ended": Out(stream.Signature(ErrorCode)),
             "words": Out(sizes.parameters.beat_words.bit_length()),
         })
 
@@ -207,6 +200,7 @@ class Store(wiring.Component):
         wiring.connect(m, wiring.flipped(self.port), store.port)
         # Steps whose results are there.
         steps = Signal(sizes.sum_bits + 1)
+        freed = Signal()
         m.d.sync += steps.eq(steps + self.final - spans.begins)
         fetch = store.fetch.payload
         m.d.comb += [
@@ -220,8 +214,8 @@ class Store(wiring.Component):
             places.r_en.eq(store.fetch.valid & store.fetch.ready & fetch.row_last),
             self.line_read.valid.eq(lines.o.valid), self.line_read.payload.eq(lines.o.payload.place),
             lines.o.ready.eq(self.line_read.ready),
-            self.freed.eq(lines.o.valid & lines.o.ready & lines.o.payload.last),
-            self.words.eq(store.words),
+            freed.eq(lines.o.valid & lines.o.ready & lines.o.payload.last),
+            self.blocked.eq(self.job.valid & ~self.job.ready), self.words.eq(store.words),
         ]
 
         # Lines back to beats.
@@ -243,11 +237,11 @@ class Store(wiring.Component):
             store.i.payload.as_value().eq(fetched.r_data), store.i.valid.eq(fetched.r_rdy),
             fetched.r_en.eq(store.i.ready),
         ]
-        self._end(m, spans, store)
+        self._end(m, spans, store, freed)
         return m
 
-    def _end(self, m: Module, spans: SumSpans, store: RowStore) -> None:
-        """Batches one after another, then the answers of a task."""
+    def _end(self, m: Module, spans: SumSpans, store: RowStore, freed: Signal) -> None:
+        """Batches one after another, each until all its sums are read (``freed``); then the answers of a task."""
         job = Signal(self.sizes.move_job)
         unanswered = Signal(range(UNANSWERED + 1))
         failed, taken = Signal(), Signal()
@@ -263,7 +257,7 @@ class Store(wiring.Component):
                     m.next = "ANSWERS"
                 with m.Elif(taken):
                     m.next = "FETCH"
-            with m.State("FETCH"), m.If(self.freed):
+            with m.State("FETCH"), m.If(freed):
                 m.next = "BATCH"
                 with m.If(job.task_last):
                     m.next = "ANSWERS"
