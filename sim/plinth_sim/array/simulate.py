@@ -116,6 +116,7 @@ class _Run:
         machine = self.machine
         self.capacity = [link.words_per_second for link in machine.links]
         self.queue = [link.queue for link in machine.links]
+        self.queued = any(self.queue)
         uneven = {one.die for one in self.activities if isinstance(one, Task) and one.vaults}
         memories: list[range] = []
         for number, die in enumerate(machine.dies):
@@ -125,8 +126,9 @@ class _Run:
         self.queue += [False] * (len(self.capacity) - len(self.queue))
         self.demand = [0.0] * len(self.capacity)
         self.users: list[dict[int, float]] = [{} for _ in self.capacity]
-        self.on: list[tuple[int, ...]] = []
-        self.loads: list[tuple[float, ...]] = []
+        #: Whether a resource's users depend on each other: they would fill it, or stand in one queue.
+        self.many = [False] * len(self.capacity)
+        ways: list[dict[int, float]] = []
         self.limit: list[float] = []
         self.weight: list[float] = []
         self.latency: list[float] = []
@@ -149,11 +151,28 @@ class _Run:
                         found |= dict.fromkeys(memories[number], words / len(memories[number]))
             seconds = max(one.seconds / speed,
                           max((words / self.capacity[resource] for resource, words in found.items()), default=0.0))
-            self.on.append(tuple(found))
-            self.loads.append(tuple(found.values()))
+            ways.append(found)
             self.limit.append(1 / seconds if seconds else float("inf"))
             self.weight.append(max(found.values(), default=1.0))
             self.latency.append(one.latency / speed)
+        alike = self._alike(ways)
+        self.on = [tuple(resource for resource in found if resource not in alike) for found in ways]
+        self.loads = [tuple(words for resource, words in found.items() if resource not in alike) for found in ways]
+
+    def _alike(self, ways: Sequence[dict[int, float]]) -> set[int]:
+        """Resources that are as full as an earlier one whatever goes on: the same activities take the same shares of
+        both. The earlier one stands for them."""
+        shares: list[list[float]] = [[] for _ in self.capacity]
+        for number, way in enumerate(ways):
+            for resource, words in way.items():
+                shares[resource] += (number, words / self.capacity[resource])
+        known: set[tuple[float, ...]] = set()
+        found: set[int] = set()
+        for resource, mine in enumerate(map(tuple, shares)):
+            if mine in known and not self.queue[resource]:
+                found.add(resource)
+            known.add(mine)
+        return found
 
     def _counters(self) -> None:
         """Who raises and who waits for what; waiters by falling count."""
@@ -267,7 +286,8 @@ class _Run:
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             self.users[resource][number] = words
             self.demand[resource] += words * limit
-            if self._shared_by_many(resource):
+            if self._depend(resource):
+                self.many[resource] = True
                 self.touched[resource] = None
 
     def _end(self, number: int) -> None:
@@ -277,14 +297,14 @@ class _Run:
         limit = self.limit[number]
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             users = self.users[resource]
-            many = self._shared_by_many(resource)
             del users[number]
             if users:
-                if many:
-                    self.touched[resource] = None
                 self.demand[resource] -= words * limit
+                if self.many[resource]:
+                    self.touched[resource] = None
+                    self.many[resource] = self._depend(resource)
             else:
-                self.demand[resource] = 0.0
+                self.demand[resource], self.many[resource] = 0.0, False
         engine = self.engine[number]
         if engine >= 0:
             alone = 1 / limit
@@ -297,8 +317,8 @@ class _Run:
 
     # Sharing.
 
-    def _shared_by_many(self, resource: int) -> bool:
-        """Whether a resource's users depend on each other: they would fill it, or stand in one queue."""
+    def _depend(self, resource: int) -> bool:
+        """Whether a resource's users depend on each other now."""
         return (self.demand[resource] > self.capacity[resource] * FULL
                 or (self.queue[resource] and len(self.users[resource]) > 1))
 
@@ -315,14 +335,14 @@ class _Run:
             seen.add(first)
             while stack:
                 resource = stack.pop()
-                if self._shared_by_many(resource):
+                if self.many[resource]:
                     full.append(resource)
                 for one in self.users[resource]:
                     if one not in paced:
                         paced.add(one)
                         part.append(one)
                         for other in self.on[one]:
-                            if other not in seen and self._shared_by_many(other):
+                            if self.many[other] and other not in seen:
                                 seen.add(other)
                                 stack.append(other)
             self._fill(sorted(part), sorted(full))
@@ -335,11 +355,13 @@ class _Run:
     def _fill(self, part: list[int], full: list[int]) -> None:
         if full:
             # Whole ways through queues, for who enters where counts.
-            full = sorted({*full, *(resource for one in part for resource in self.on[one] if self.queue[resource])})
+            if self.queued:
+                full = sorted({*full, *(resource for one in part for resource in self.on[one] if self.queue[resource])})
             index = {number: place for place, number in enumerate(part)}
             place = {resource: place for place, resource in enumerate(full)}
             queues = {place[resource] for resource in full if self.queue[resource]}
-            ways = [[place[resource] for resource in self.on[one] if resource in place] for one in part]
+            ways = [[place[resource] for resource in self.on[one] if resource in place] if self.queued else []
+                    for one in part]
             paces = share([self.limit[one] for one in part], [self.weight[one] for one in part],
                           [{index[one]: words for one, words in self.users[resource].items()} for resource in full],
                           [self.capacity[resource] for resource in full], ways, queues)
