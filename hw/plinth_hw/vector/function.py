@@ -12,6 +12,8 @@ the segments of its binade. Further functions are a table, an entry here and one
 ``golden/function.py``, which this unit equals bit for bit.
 """
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, signed, unsigned
@@ -173,14 +175,20 @@ class FunctionUnit(wiring.Component):
         # 2: their sum, less the bits that no argument needs.
         product = Signal(24 + LOG2E_BITS + 1)
         drop = LOG2E_BITS - VALUE_BITS - (_LARGEST - 150)
-        reduced = Signal(len(product) - drop, reset_less=True)
-        distance_2 = Signal(6, reset_less=True)
+        # Bits of the distance that are known a stage ahead choose between registers that are zero but for one.
+        reduced = [Signal(len(product) - drop, name=f"reduced_{places}", reset_less=True)
+                   for places in range(0, 64, 16)]
+        distance_2 = Signal(4, reset_less=True)
+        high = Signal(2)
         exponential_2 = Signal(reset_less=True)
         fraction_2, fraction_3, fraction_4 = (
             Signal(23, name=f"fraction_{stage}", reset_less=True) for stage in (2, 3, 4))
-        m.d.comb += product.eq(product_low + (product_high << _LOW_BITS))
+        m.d.comb += [
+            product.eq(product_low + (product_high << _LOW_BITS)), high.eq(Mux(exponential_1, distance[4:], 0)),
+        ]
         m.d.sync += [
-            reduced.eq(Mux(exponential_1, product[drop:], normal << (VALUE_BITS - 23))),
+            *(register.eq(Mux(high == index, Mux(exponential_1, product[drop:], normal << (VALUE_BITS - 23)), 0))
+              for index, register in enumerate(reduced)),
             distance_2.eq(Mux(exponential_1, distance, 0)), exponential_2.eq(exponential_1), context_2.eq(context_1),
             code_2.eq(Mux(exponential_1, first_entry(VectorFunction.EXPONENTIAL),
                           first_entry(VectorFunction.RECIPROCAL))),
@@ -192,18 +200,23 @@ class FunctionUnit(wiring.Component):
                 code_2.eq(Mux(flat, code_1, block.code) | first_entry(VectorFunction.TANH)),
             ]
         # 3, 4: align, then the sign. Functions but EXPONENTIAL keep theirs in the context.
-        coarse = Signal(len(reduced), reset_less=True)
-        distance_3 = Signal(3, reset_less=True)
+        width = len(reduced[0])
+        moved = Signal(width)
+        coarse = [Signal(width, name=f"coarse_{places}", reset_less=True) for places in range(0, 8, 2)]
+        distance_3 = Signal(reset_less=True)
         exponential_3 = Signal(reset_less=True)
-        fine = Signal(len(reduced))
+        fine = Signal(width)
         negative = Signal()
-        turns = Signal(signed(len(reduced) + 1), reset_less=True)
+        turns = Signal(signed(width + 1), reset_less=True)
         m.d.comb += [
-            fine.eq(coarse >> distance_3),
+            moved.eq(reduce(or_, (value[16 * index:] for index, value in enumerate(reduced)))
+                     >> Cat(Const(0, 3), distance_2[3])),
+            fine.eq(reduce(or_, (value[2 * index:] for index, value in enumerate(coarse))) >> distance_3),
             negative.eq(context_3.sign & exponential_3),
         ]
         m.d.sync += [
-            coarse.eq(reduced >> Cat(Const(0, 3), distance_2[3:])), distance_3.eq(distance_2[:3]),
+            *(register.eq(Mux(distance_2[1:3] == index, moved, 0)) for index, register in enumerate(coarse)),
+            distance_3.eq(distance_2[0]),
             exponential_3.eq(exponential_2), context_3.eq(context_2), code_3.eq(code_2), fraction_3.eq(fraction_2),
             turns.eq((fine ^ negative.replicate(len(turns))).as_signed() + negative),
             context_4.eq(context_3), code_4.eq(code_3), fraction_4.eq(fraction_3),
