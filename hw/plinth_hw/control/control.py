@@ -252,7 +252,8 @@ class Control(wiring.Component):
         increments += [self.injected_words, self.transit_words, self.words_read, self.words_written,
                        *(self.port_words[port] for port in range(self.parameters.ports))]
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
-        m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)]
+        m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
+                     if counters.bits[i]]
         m.d.comb += [
             counters.clear.eq(registers.clear_counters),
             counters.read_valid.eq(registers.read_valid), counters.read_index.eq(registers.read_index),

@@ -40,7 +40,7 @@ class PerformanceCounters(wiring.Component):
     Members
     -------
     increment_0 ... : In
-        Added in every cycle.
+        Added in every cycle; only those that have a width.
     clear : In(1)
         Pulse: set all counters to 0.
     read_valid, read_ready : In(1), Out(1)
@@ -66,7 +66,7 @@ class PerformanceCounters(wiring.Component):
                              f"{32 - self.sweep_bits} bits, not {max(bits)}")
         self.bits = tuple(bits)
         super().__init__({
-            **{f"increment_{i}": In(width) for i, width in enumerate(self.bits)},
+            **{f"increment_{i}": In(width) for i, width in enumerate(self.bits) if width},
             "clear": In(1),
             "read_valid": In(1),
             "read_ready": Out(1),
@@ -89,7 +89,7 @@ class PerformanceCounters(wiring.Component):
                 m.d.sync += total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}")))
                 parts.append(total)
             else:
-                parts.append(Const(0, 0))
+                parts.append(Const(0))
 
         # A word passes in three cycles: asked for; there; added to and written. The lowest bits of a low word's
         # sum are those of the part, which has moved on by less than its range.
