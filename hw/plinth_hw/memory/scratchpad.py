@@ -8,10 +8,10 @@ Element (i, j) of a matrix stored at base line ``base`` with row capacity D lies
 
 so B consecutive elements along a row, and along a column, lie in B different banks::
 
-    VectorWriter: data --> rotate by skew (first half) -> reg -> (second half) -> BankArray
+    VectorWriter: data --> rotate by skew (low bits) -> reg -> (high bits) -> BankArray
                   line, capacity, skew --> line of each bank -> reg ------------^
     VectorReader: line, capacity, skew --> line of each bank -> reg -> BankArray
-                  -> rotate back (first half) -> reg -> (second half) -> data
+                  -> rotate back (low bits) -> reg -> (high bits) -> data
 
 :class:`VectorMemory` is one of each. Who shares several arrays among clients chooses between their commands, before
 there is a line of each bank: :class:`SharedArray` takes them, while :class:`WriteTurn` and :class:`ReadTurn` turn
@@ -23,7 +23,9 @@ and one write of B words a cycle, at any alignment. Source: MPT section VI.A (op
 serve the untransposed and the transposed operand).
 """
 
+from functools import reduce
 from itertools import pairwise
+from operator import or_
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
@@ -304,18 +306,10 @@ class WriteTurn(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        word_bits = (self.words - 1).bit_length()
-        first_bits = (word_bits + 1) // 2
-        skew = Signal(word_bits)
-        half = Signal(data.ArrayLayout(unsigned(self.width), self.words), reset_less=True)
-        m.d.sync += skew.eq(self.skew)
         # The mask turns like the data; one bit a lane, so in one go.
         m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
                                                self.skew, 0, (self.banks - 1).bit_length(), up=True)))
-        with m.If(self.enable):
-            m.d.sync += half.as_value().eq(Cat(*rotate(
-                m, "data", [self.data[word] for word in range(self.words)], self.skew, 0, first_bits, up=True)))
-        turned = rotate(m, "half", [half[word] for word in range(self.words)], skew, first_bits, word_bits, up=True)
+        turned = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
         m.d.comb += self.o_data.as_value().eq(Cat(*turned * (self.banks // self.words)))
         return m
 
@@ -385,21 +379,12 @@ class ReadTurn(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = (self.banks - 1).bit_length()
-        first_bits = lane_bits // 2
-        half = Signal(data.ArrayLayout(unsigned(self.width), self.banks), reset_less=True)
         enable_1, valid = Signal(), Signal()
-        skews = [self.skew, *(Signal(lane_bits, name=f"skew_{cycle}") for cycle in range(1, 1 + self.latency))]
+        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
         m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-
-        def back(name: str, lanes: data.View, cycle: int, first_bit: int, end_bit: int) -> Value:
-            return Cat(*rotate(m, name, [lanes[lane] for lane in range(self.banks)], skews[cycle], first_bit, end_bit,
-                               up=False))
-
         m.d.sync += [enable_1.eq(self.enable), valid.eq(enable_1)]
-        with m.If(valid):
-            m.d.sync += half.as_value().eq(back("data", self.data, self.latency - 1, 0, first_bits))
-        m.d.comb += self.o.as_value().eq(back("half", half, self.latency, first_bits, lane_bits))
+        m.d.comb += self.o.as_value().eq(Cat(*rotate_registered(
+            m, [self.data[bank] for bank in range(self.banks)], skews[-1], valid, up=False)))
         return m
 
 
@@ -550,6 +535,22 @@ def rotate(m: Module, name: str, lanes: list[Value], amount: Value, first_bit: i
     return [turned[lane * width:(lane + 1) * width] for lane in range(len(lanes))]
 
 
+def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool) -> list[Value]:
+    """Rotate ``lanes``, of which there are a power of two, by ``amount``, as :func:`rotate` does, into registers that
+    take new words with ``enable``. For each value of the amount's two high bits there is a register, zero but for the
+    one wanted, whose words lie as that value turns them: what comes out is the OR of all."""
+    count = len(lanes)
+    bits = (count - 1).bit_length()
+    low = max(0, bits - 2)
+    turned = Cat(*rotate(m, "data", lanes, amount, 0, low, up=up))
+    held = [Signal(len(turned), name=f"held_{high}", reset_less=True) for high in range(1 << (bits - low))]
+    with m.If(enable):
+        m.d.sync += [register.eq(Mux(amount[low:bits] == high, turned, 0)) for high, register in enumerate(held)]
+    words = [[register.word_select(lane, len(lanes[0])) for lane in range(count)] for register in held]
+    return [reduce(or_, (words[high][(lane + ((-high if up else high) << low)) % count]
+                         for high in range(len(held)))) for lane in range(count)]
+
+
 class LineTracker(wiring.Component):
     """Lines for a walk over a matrix in the order of a strided load or store.
 
@@ -636,4 +637,4 @@ class LineTracker(wiring.Component):
 
 __all__ = ["BankArray", "BankReadPort", "LineTracker", "ReadTurn", "SharedArray", "VectorMemory", "VectorReadPort",
            "VectorReader", "VectorWritePort", "VectorWriter", "WriteTurn", "bank_lines", "check_sizes", "line_bits",
-           "rotate", "vector_command"]
+           "rotate", "rotate_registered", "vector_command"]
