@@ -273,7 +273,8 @@ def _figure_6() -> Figure:
                    "'stated': simulated with the bandwidths that the paper states: 16 links of 1600 Mb/s move 3.2 "
                    "GB/s; reductions run beside the backward pass, and little of the communication is left to see",
                    "'K': simulated with links of 125 Mb/s, which the fitted K means, and nothing overlapping",
-                   f"'dies': simulated, our dies at 250 MHz on the stated links, exact words; cycles from {source}"]
+                   f"'dies': simulated, our row-stationary dies at 250 MHz on the stated links, exact words; cycles "
+                   f"from {source}"]
     return made.done()
 
 

@@ -6,7 +6,7 @@ setting     dies                    links                   words               
 stated      168 PEs, 250 MHz        1600 Mb/s, H-tree       Tables 1 and 2, from partner to partner  yes
 K links     168 PEs, 250 MHz        125 Mb/s, H-tree        Tables 1 and 2, from partner to partner  no
 torus       168 PEs, 250 MHz        125 Mb/s, 4x4 torus     Tables 1 and 2, from partner to partner  no
-our dies    the array's preset      1600 Mb/s, H-tree       as our dies move them                    yes
+our dies    preset hypar-paper      1600 Mb/s, H-tree       as our dies move them                    yes
 =========== ======================= ======================= ======================================== =========
 
 125 Mb/s are what the fitted constant K means: 2/7 GB take as long as three products of a GMAC for 256 samples on 16
@@ -59,7 +59,8 @@ K_LINKS = Setting(array=_k_links(ARRAYS["hypar-16"]))
 TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
 #: 25.6 Gb/s, as the H-tree has, over the torus' 32 links instead of 16.
 HALF_TORUS = Setting(array=replace(TORUS.array, link_rate=TORUS.array.rate / 2))
-OUR_DIES = Setting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
+#: The row-stationary dies of this project, in the paper's size.
+OUR_DIES = Setting(array=replace(ARRAYS["hypar-16"], preset="hypar-paper"), paper=False, overlap=True)
 
 
 def tree(dies: int, *, whole: bool) -> Setting:

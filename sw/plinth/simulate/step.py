@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from plinth import backends
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.model.files import nearest, read_yaml
@@ -105,6 +104,8 @@ def check_calibration(machine: Machine) -> None:
     table = machine.calibration
     if table is None:
         return
+    from plinth import backends
+
     digest = backends.die_digest(PRESETS[table.preset])
     if digest != table.verilog_sha256:
         raise UserError(f"the calibration table of preset {table.preset!r} was measured on another Verilog "
