@@ -2,7 +2,7 @@
 
 Of each descriptor of each die, in program order::
 
-    fetch --> body and waits --> start --> engine --> done: counter here, counter on another die
+    fetch --> body, waits --> start --> engine --> done: counter here, counter on another die
 
 What control does (docs/control.md) is simulated as it stands: descriptors come one behind the other, and wait for a
 place among their engine's headers and bodies; engines start their tasks in order. A vector task loads, computes and
@@ -28,6 +28,7 @@ from plinth.plan.cost.machine import COPIES, LINK_LATENCY, MEMORY_LATENCY, Machi
 from plinth_hw.isa.tasks import (
     BODIES,
     BODY_WORDS,
+    DESCRIPTOR_WORDS,
     HEADER_WORDS,
     OPERATIONS,
     WAITS,
@@ -156,8 +157,10 @@ class TaskGraphs:
                 room.append(Wait(f"{die}.{engine.name}.started", place - QUEUED_BODIES + 1))
             if place >= HEADERS:
                 room.append(Wait(f"{die}.{engine.value}", place - HEADERS + 1))
-            yield Task(name=f"{key}.fetch", die=die, engine="fetch", seconds=control["fetch"], waits=room)
-            waits = [Wait(f"{key}.fetch", 1, BODY_CYCLES)]
+            yield Task(name=f"{key}.fetch", die=die, engine="fetch", seconds=DESCRIPTOR_WORDS, waits=room)
+            yield Task(name=f"{key}.body", die=die, engine=f"{engine.name} body", seconds=BODY_CYCLES,
+                       waits=[Wait(f"{key}.fetch")])
+            waits = [Wait(f"{key}.body")]
             for index in range(WAITS):
                 if task.header.wait_enable >> index & 1:
                     waits.append(Wait(f"{die}.{task.header.wait_counter[index]}", task.header.wait_value[index],

@@ -8,9 +8,8 @@ import numpy as np
 from plinth.plan.cost.machine import Cycles, Machine
 from plinth_hw.isa.tasks import BODY_WORDS
 
-#: Tasks of an engine from fetch to completion (docs/control.md, scheduler), and those of them that are fetched ahead of
-#: the engine: of 1 to 5, the number with which predicted steps of the digits networks come nearest to counted ones.
-HEADERS, BODIES = 8, 2
+#: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
+HEADERS, BODIES = 8, 4
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective")
 #: Largest share of memory's rate that the others leave a task without.

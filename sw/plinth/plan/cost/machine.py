@@ -22,6 +22,7 @@ from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.plan.cost.row_stationary import work
 from plinth.plan.graph import square
 from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, SYSTOLIC, DieParameters
+from plinth_hw.isa.tasks import BODY_WORDS
 
 #: Version of the calibration tables.
 CALIBRATION_VERSION = 2
@@ -217,12 +218,12 @@ class _Ratio:
         return sum(weight * value for weight, value in zip(weights, self.values, strict=True)) / sum(weights)
 
 
-#: Cycles that the control of tasks takes, by the documents, where there is no table: from a descriptor to the next;
-#: from the end of a task to the start of one that waited for it; from the end of a copy to the start of what waits
-#: for it on another die; of a ring reduction beside its words, on two dies, and for each further hop; of one on a
+#: Cycles that the control of tasks takes, by the documents, where there is no table: from a task to the next of its
+#: engine; from the end of a task to the start of one that waited for it; from the end of a copy to the start of what
+#: waits for it on another die; of a ring reduction beside its words, on two dies, and for each further hop; of one on a
 #: single die beside its words.
 CONTROL: dict[str, float] = {
-    "fetch": 8 * (MEMORY_LATENCY + 3), "issue": 12, "arrival": 100, "ring": 340, "hop": 28, "reduce": 200}
+    "fetch": 2 * BODY_WORDS + 8, "issue": 12, "arrival": 100, "ring": 340, "hop": 28, "reduce": 200}
 
 class Multiplication(NamedTuple):
     """Cycles of a product's tasks, the words that they move, and the share of the time of those in a row that memory
