@@ -30,13 +30,16 @@ Counts = NDArray[np.int64]
 
 #: Slots of a tap, at least: an accumulator's way through the adder.
 LEAST_SLOTS = 8
-#: Cycles, about: of a task beside its rounds; of a load beside its beats; from a row's first sum to the next row's; of
-#: sums from the last row back to the first.
-TASK_CYCLES, LOAD_CYCLES, ROW_CYCLES, RETURN_CYCLES = 60, 6, 8, 20
+#: Cycles, about: of a task beside its rounds, and what more of them is not hidden if there is one; of a load beside its
+#: beats, and from the release of a half of the feature buffer to the first beat of the next load there; from a row's
+#: first sum to the next row's; of sums from the last row back to the first.
+TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, ROW_CYCLES, RETURN_CYCLES = 20, 70, 6, 100, 8, 20
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
 #: Cycles of each span of neighbouring words, at least: memory's latency over the spans that a load has in flight.
 SPAN_CYCLES = 56 / 32
+#: How much slower memory is taken to be when a mapping is chosen, for other engines use it as well.
+SLOWER = 1.15
 #: Ways to hold taps, ways to cut sums, that are costed at most; the best by their own count of cycles.
 MOST_TAPS, MOST_CUTS = 80, 32
 
@@ -150,8 +153,10 @@ def _up(one: Any, two: Any) -> Any:
     return -(-one // two)
 
 
-def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any) -> Any:
-    """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays."""
+def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any,
+           slower: float = 1.0) -> Any:
+    """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays; memory is
+    ``slower`` than it could be."""
     beat, feed = die.beat_words, die.feed_words
     taps = mapping.tap_columns * mapping.tap_channels
     active = mapping.sets * mapping.set_rows
@@ -169,26 +174,29 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     whole = words == (loops.units if loops.units > 1 else loops.channels if loops.adjacent_channels else 1)
     spans = np.where(whole, 1, stream)
     beats = ids * spans * _beats(stream * words / spans, beat)
-    load = np.maximum(beats + ids, SPAN_CYCLES * ids * spans) + LOAD_CYCLES
+    load = slower * np.maximum(beats + ids, SPAN_CYCLES * ids * spans) + LOAD_CYCLES
     feed_lines = _up(stream * words, feed) * (ids + 1) + 4
     # Filters, row by row.
-    if loops.adjacent_filters:
-        filter_beats = active * (taps * _beats(mapping.filter_step, beat) + 1) + 3
-    else:
-        filter_beats = active * (mapping.tap_columns * mapping.filter_step * _beats(mapping.tap_channels, beat) + 1) + 3
+    filter_spans = active * np.where(loops.adjacent_filters, taps, mapping.tap_columns * mapping.filter_step)
+    filter_words = np.where(loops.adjacent_filters, mapping.filter_step, mapping.tap_channels)
+    filter_beats = filter_spans * _beats(filter_words, beat)
+    filters = slower * np.maximum(filter_beats + active + 3, SPAN_CYCLES * filter_spans)
     filter_lines = active * (taps * _up(mapping.filter_step, feed) + 2) + die.rows - active
-    # A pass, and a round: sums come back to the first row before they go on.
+    # A pass, and the rounds of all batches: sums come back to the first row before they go on.
     lag = (taps - 1) * slots + ROW_CYCLES
-    through = active * lag + (die.rows - active) * ROW_CYCLES + slots + RETURN_CYCLES
+    lags = active * lag + (die.rows - active) * ROW_CYCLES
+    through = lags + slots + RETURN_CYCLES
     one_pass = steps * taps * slots
-    one_pass = np.maximum(one_pass, ((die.rows - 1) * ROW_CYCLES + active * (lag - ROW_CYCLES) + one_pass) / 3)
-    one_pass = np.maximum(np.maximum(one_pass, feed_lines), np.maximum(filter_beats, filter_lines))
-    one_round = np.maximum(np.maximum(mapping.filter_groups * one_pass, load), through)
+    one_pass = np.maximum(one_pass, (lags + one_pass + RETURN_CYCLES) / 3)
+    one_pass = np.maximum(np.maximum(one_pass, feed_lines), np.maximum(filters, filter_lines))
+    last_rounds = np.maximum(groups * one_pass, batches * load)
+    last_rounds = np.maximum(last_rounds, (groups * one_pass + batches * (load + HALF_CYCLES)) / 2)
     stored = images * rows * windows * groups * _beats(mapping.filter_step, beat)
     read = beat * rounds * (batches * beats + groups * filter_beats)
-    row = np.maximum(rounds * np.maximum(groups * one_pass, batches * one_round), stored)
-    row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle)) + TASK_CYCLES
-    around = load + filter_beats + through + stored / batches
+    row = np.maximum((rounds - 1) * np.maximum(last_rounds, batches * through) + last_rounds, stored)
+    row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle))
+    row += TASK_CYCLES + START_CYCLES / (rounds * batches)
+    around = load + filters + through + stored / batches
     return row, around, read, beat * stored
 
 
@@ -272,7 +280,7 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
     even = _up(groups, np.maximum(1, _up(groups, np.maximum(1, most))))
     shape = np.broadcast_shapes(set_rows.shape, filter_step.shape, images.shape)
     choices = _Choices(set_rows, sets, tap_columns, tap_channels, filter_step, together, even)
-    row, around, read, written = _costs(die, loops, choices, images, rows, windows, run)
+    row, around, read, written = _costs(die, loops, choices, images, rows, windows, run, SLOWER)
     step = np.where(run > 1, 1, loops.column_stride * tap_channels)
     span = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels
     id_rows = (rows - 1) * loops.row_stride + (set_rows - 1) * loops.row_dilation + 1
