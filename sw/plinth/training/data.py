@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 
 from plinth.errors import UserError
 from plinth.model.layers import SoftmaxCrossEntropy
@@ -42,6 +41,9 @@ class Dataset:
 
 def digits() -> Dataset:
     """1,797 real 8x8 digits, pixels scaled to 0..1, split 1,437 to 360 after a fixed shuffle."""
+    # Loading scikit-learn takes longer than most commands.
+    from sklearn.datasets import load_digits
+
     bunch = load_digits()
     return _divided((bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64), TRAINING_SAMPLES, 10)
 
