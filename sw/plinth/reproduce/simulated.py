@@ -61,12 +61,18 @@ TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
 HALF_TORUS = Setting(array=replace(TORUS.array, link_rate=TORUS.array.rate / 2))
 #: The row-stationary dies of this project, in the paper's size.
 OUR_DIES = Setting(array=replace(ARRAYS["hypar-16"], preset="hypar-paper"), paper=False, overlap=True)
+OUR_TORUS = replace(OUR_DIES, array=replace(ARRAYS["torus-16"], preset="hypar-paper"))
 
 
 def tree(dies: int, *, whole: bool) -> Setting:
     """An H-tree of any size with links as K has them: as fast as of 16 dies, or sharing the same total."""
     rate = K_LINKS.array.rate * (Fraction(16, dies) if whole else 1)
     return Setting(array=replace(K_LINKS.array, name=f"h-tree-{dies}", dies=dies, link_rate=rate))
+
+
+def our_tree(dies: int) -> Setting:
+    """Our dies on an H-tree of any size, each with a link as stated."""
+    return replace(OUR_DIES, array=replace(OUR_DIES.array, name=f"h-tree-{dies}", dies=dies))
 
 
 @lru_cache(maxsize=64)
