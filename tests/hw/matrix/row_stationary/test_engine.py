@@ -28,6 +28,7 @@ PARAMETERS = {
 }
 ENGINES = ["tiny", pytest.param("4x6", marks=pytest.mark.slow)]
 WORDS = 1 << 16
+BASES = [-9 * number & ADDRESS_MASK for number in range(16)]
 ROW_STATIONARY = MatrixOperation.ROW_STATIONARY.value
 FIELDS = [name for name, _ in data.Layout.cast(RowStationaryBody) if not name.startswith("reserved")]
 #: Words from the sums of a task to those of the next.
@@ -71,11 +72,11 @@ def run(name: str, tasks: Sequence[Any], kind: str = "plain", errors: list[Error
             useful.append(0)
             stored.append(0)
             continue
-        useful.append(row_stationary.execute(expected, task, [0] * 16, parameters).useful_macs)
+        useful.append(row_stationary.execute(expected, task, BASES, parameters).useful_macs)
         stored.append(task.images * task.rows * task.windows * task.filters)
         issued += _issued(task) * parameters.columns
     numbered = zip(operations or [ROW_STATIONARY] * len(tasks), map(words_of, tasks), strict=True)
-    outcome = engine(name).run(list(numbered), [0] * 16, memory, **settings)
+    outcome = engine(name).run(list(numbered), BASES, memory, **settings)
     wrong = np.nonzero(memory != expected)[0]
     assert not len(wrong), [(int(at), hex(memory[at]), hex(expected[at])) for at in wrong[:8]]
     assert [done.error for done in outcome.done] == errors
@@ -100,6 +101,9 @@ def random_tasks(name: str, seed: int, count: int) -> list[Any]:
     tasks = [random_body(rng, PARAMETERS[name]) for _ in range(count)]
     for number, task in enumerate(tasks):
         task.c.offset = C + number % ((WORDS - C) // SPACE) * SPACE
+        for pointer in (task.x, task.w, task.c):
+            pointer.base = int(rng.integers(0, len(BASES)))
+            pointer.offset += -BASES[pointer.base] & ADDRESS_MASK
     return tasks
 
 
