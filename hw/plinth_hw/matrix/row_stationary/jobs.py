@@ -8,7 +8,7 @@ are stable while jobs are offered, and copied when a job is taken.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import data
 from amaranth.utils import bits_for
 
@@ -149,8 +149,3 @@ def copied(m: Module, task: Any, names: str, when: Value) -> data.View:
     with m.If(when):
         m.d.sync += [copy[name].eq(task[name]) for name in fields]
     return copy
-
-
-def least(a: Value, b: Value) -> Value:
-    """The lesser of two."""
-    return Mux(a < b, a, b)

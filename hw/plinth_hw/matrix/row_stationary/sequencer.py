@@ -11,7 +11,7 @@ Loops: batches of filters, in each blocks of channels, in each folds of kernel r
 A round's jobs go to all blocks at the same time, each takes its job when it can, and the next round comes when all
 have; so blocks may be a round apart. Addresses go on by the task's steps.
 
-A round takes two cycles, a batch one more for each of its groups. The body takes 56 cycles, while earlier rounds run.
+A round takes two cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier rounds run.
 """
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
@@ -19,15 +19,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.row_stationary import COUNTS
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, Pointer, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 
 #: Words of the body that hold fields.
 FIELD_WORDS = data.Layout.cast(RowStationaryBody).size // 32
-#: Fields that count something.
-COUNTS = ("images", "rows", "windows", "window_run", "filters", "filter_step", "filter_groups", "kernel_rows",
-          "kernel_columns", "channels", "tap_channels", "set_rows", "sets", "tap_columns", "interleaved_windows",
-          "map_rows", "map_columns", "stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
+#: Fields that count something and follow from others.
+DERIVED_COUNTS = ("stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
 
 
 class Sequencer(wiring.Component):
@@ -143,8 +142,7 @@ class Sequencer(wiring.Component):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERATION)
             with m.State("BASES"):
                 # One pointer a cycle.
-                m.d.sync += pointer.eq(pointer + 1)
-                m.d.sync += groups.eq(0)
+                m.d.sync += [pointer.eq(pointer + 1), groups.eq(0)]
                 with m.Switch(pointer):
                     with m.Case(0):
                         m.d.sync += x.task.eq(place + task.x_origin)
@@ -219,7 +217,7 @@ class Sequencer(wiring.Component):
         size = Signal(32)
         m.d.sync += size.eq(taps[:16] * lines)
         m.d.sync += bad.eq(Cat(
-            *(task[name] == 0 for name in COUNTS),
+            *(task[name] == 0 for name in (*COUNTS, *DERIVED_COUNTS)),
             task.images > parameters.columns, task.rows > parameters.columns, outputs > parameters.columns,
             used > parameters.rows, slots > parameters.sums, size > shape.filter_lines,
             (task.window_run > 1) & ((task.tap_channels > 1) | (task.column_stride != 1)),
