@@ -11,7 +11,8 @@ Loops: batches of filters, in each blocks of channels, in each folds of kernel r
 A round's jobs go to all blocks at the same time, each takes its job when it can, and the next round comes when all
 have; so blocks may be a round apart. Addresses go on by the task's steps.
 
-A round takes two cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier rounds run.
+A round takes two cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier
+rounds run.
 """
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
