@@ -1,7 +1,7 @@
 """Products of a die's part of a layer, as costs are asked for: sizes, and what each machine makes of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from plinth.plan.cost.row_stationary import Loops, Mapping, choose, dense, dense_update
 from plinth.plan.graph import Node, Window
@@ -20,13 +20,16 @@ class Product:
     inputs: int
     outputs: int
     window: Window | None = None
+    #: Name of the layer, for messages.
+    layer: str = field(default="a product", compare=False)
 
     @classmethod
     def of(cls, direction: str, node: Node, samples: int, inputs: int, outputs: int) -> "Product":
         """Of a weighted node; channels of a flattened map have several features."""
         if node.kind == "convolution":
-            return cls(direction, samples, inputs, outputs, node.window)
-        return cls(direction, samples, inputs * node.weights // (node.input_channels * node.output_channels), outputs)
+            return cls(direction, samples, inputs, outputs, node.window, node.name)
+        return cls(direction, samples, inputs * node.weights // (node.input_channels * node.output_channels), outputs,
+                   layer=node.name)
 
     @property
     def empty(self) -> bool:
@@ -68,11 +71,11 @@ def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple
     samples, inputs, outputs, window = product.samples, product.inputs, product.outputs, product.window
     if window is None:
         if product.direction == UPDATE:
-            parts = dense_update(die, samples, inputs, outputs)
+            parts = dense_update(die, samples, inputs, outputs, product.layer)
         elif product.direction == FPROP:
-            parts = dense(die, samples, inputs, outputs, False)
+            parts = dense(die, samples, inputs, outputs, False, product.layer)
         else:
-            parts = dense(die, samples, outputs, inputs, True)
+            parts = dense(die, samples, outputs, inputs, True, product.layer)
         return [(part.loops, part.mapping) for part in parts]
     kernel, stride, size, output = window.kernel, window.stride, window.size, window.output
     if product.direction == FPROP:
@@ -90,4 +93,4 @@ def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple
                        channels=outputs if down > 0 and across > 0 else 1, kernel_rows=max(1, down),
                        kernel_columns=max(1, across), adjacent_channels=True, adjacent_filters=False)
                  for rows, down in sides[0] for columns, across in sides[1]]
-    return [(loops, choose(die, loops)) for loops in found]
+    return [(loops, choose(die, loops, product.layer)) for loops in found]

@@ -205,8 +205,8 @@ def _beats(words: Any, beat: int) -> Any:
     return np.where(words % beat == 0, words / beat, (words - 1) / beat + 1)
 
 
-def _tap_choices(die: DieParameters, loops: Loops) -> Counts:
-    """Set rows, sets, tap columns, tap channels that a PE and the array can hold: the best by slots."""
+def _tap_choices(die: DieParameters, loops: Loops, every: bool) -> Counts:
+    """Set rows, sets, tap columns, tap channels that a PE and the array can hold: the best by slots, or all."""
     found = []
     most = die.filter_words // die.feed_words
     for set_rows in balanced(loops.kernel_rows, die.rows):
@@ -219,25 +219,28 @@ def _tap_choices(die: DieParameters, loops: Loops) -> Counts:
                              * _up(loops.kernel_columns, tap_columns) * tap_columns * tap_channels)
                     found.append((slots, -tap_columns * tap_channels, set_rows, sets, tap_columns, tap_channels))
     found.sort()
-    least = found[0][0]
-    return np.array([choice[2:] for choice in found if choice[0] <= 2 * least][:MOST_TAPS], dtype=np.int64)
+    if not every:
+        least = found[0][0]
+        found = [choice for choice in found if choice[0] <= 2 * least][:MOST_TAPS]
+    return np.array([choice[2:] for choice in found], dtype=np.int64)
 
 
-def _cut_choices(die: DieParameters, loops: Loops) -> Counts:
-    """Images, rows, columns and run of a task, and how many tasks those are: the best by their columns of sums."""
+def _cut_choices(die: DieParameters, loops: Loops, every: bool) -> Counts:
+    """Images, rows, columns and run of a task, and how many tasks those are: the best by their columns of sums, or
+    all."""
     found = []
     runs = balanced(loops.units, min(loops.units, die.bank_words, die.feature_words)) if loops.units > 1 else [1]
     for run in runs:
         images = loops.units // run if loops.units > 1 else loops.images
         rest = loops.units % run / run
-        for rows in balanced(loops.rows, die.columns)[:4]:
+        for rows in balanced(loops.rows, die.columns)[:None if every else 4]:
             some = min(images, die.columns // rows)
             bands = _up(loops.rows, rows)
-            for columns in balanced(loops.columns, min(loops.columns, die.bank_words // run))[:8]:
+            for columns in balanced(loops.columns, min(loops.columns, die.bank_words // run))[:None if every else 8]:
                 tasks = bands * _up(loops.columns, columns) * (_up(images, some) + rest)
                 found.append((tasks * columns * run, tasks, some, rows, columns, run))
     found.sort()
-    return np.array([choice[1:] for choice in found[:MOST_CUTS]], dtype=np.float64)
+    return np.array([choice[1:] for choice in (found if every else found[:MOST_CUTS])], dtype=np.float64)
 
 
 def _filter_choices(die: DieParameters, loops: Loops) -> Counts:
@@ -259,7 +262,6 @@ class _Choices:
     filter_groups: Counts
 
 
-@lru_cache(maxsize=4096)
 def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping:
     """The mapping that is taken.
 
@@ -268,7 +270,22 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
     UserError
         If none fits the machine; the message says what the smallest one needs, for the layer ``name``.
     """
-    taps, cuts, filters = _tap_choices(die, loops), _cut_choices(die, loops), _filter_choices(die, loops)
+    found = _choose(die, loops)
+    if not isinstance(found, Mapping):
+        found = _choose(die, loops, True)
+    if isinstance(found, Mapping):
+        return found
+    what, need, there = found
+    raise UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs {need} "
+                    f"{what}, of which there are {there}")
+
+
+@lru_cache(maxsize=4096)
+def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | tuple[str, int, int]:
+    """The best mapping of the likely ones or of ``every`` one; or what none fits into, how much of it is needed and how
+    much there is."""
+    taps, cuts = _tap_choices(die, loops, every), _cut_choices(die, loops, every)
+    filters = _filter_choices(die, loops)
     set_rows, sets, tap_columns, tap_channels = (taps[:, place].reshape(-1, 1, 1) for place in range(4))
     filter_step, together = (filters[:, place].reshape(1, -1, 1) for place in range(2))
     images, rows, columns, run = (cuts[:, place].astype(np.int64).reshape(1, 1, -1) for place in range(1, 5))
@@ -300,7 +317,8 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
     # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
     fits &= (run == 1) | ((tap_channels == 1) & (loops.column_stride == 1))
     if not fits.any():
-        raise _misfit(name, limits)
+        what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
+        return what, int(np.min(need)), there
     cycles = np.where(fits, tasks * row + around, inf)
     least = cycles.min()
     words = np.where(cycles <= least * 1.01, np.broadcast_to(tasks * (read + written), shape), inf)
@@ -312,13 +330,6 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
     return Mapping(images=at(images), rows=at(rows), columns=at(columns), run=at(run), set_rows=at(set_rows),
                    sets=at(sets), tap_columns=at(tap_columns), tap_channels=at(tap_channels),
                    filter_step=at(filter_step), interleaved_windows=at(together), filter_groups=at(even))
-
-
-def _misfit(name: str, limits: dict[str, tuple[Any, int]]) -> UserError:
-    """What keeps a product from the machine: the limit that most is missing from."""
-    what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
-    return UserError(f"layer {name!r} has no mapping onto the row-stationary machine: its smallest one needs "
-                     f"{int(np.min(need))} {what}, of which there are {there}")
 
 
 def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
