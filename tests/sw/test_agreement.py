@@ -1,0 +1,61 @@
+"""Simulated against co-simulated steps."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from plinth import cli
+from plinth.bench import agreement
+from plinth.bench.agreement import Agreement
+from plinth.errors import UserError
+from plinth.plan.cost import machine
+
+STEPS = [Agreement("digits-mlp", "ndp-demo", "ring-2", ("data", "joint"), "dp dp dp", 1000, 990),
+         Agreement("digits-cnn", "hypar-demo", "full-4", ("model",), "mp/mp", 2000, 2120)]
+
+
+def test_rows_and_table() -> None:
+    mean, worst = agreement.rows(STEPS)
+    assert mean.value == pytest.approx(0.035) and worst.value == pytest.approx(0.06)
+    assert "digits-cnn on full-4 of hypar-demo, model" in worst.limited_by
+    text = agreement.table(STEPS)
+    assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % |" in text
+    assert text.endswith("2 steps: mean error 3.5 %, worst 6.0 %.")
+
+
+def test_the_page_is_written_in_place(tmp_path: Path) -> None:
+    page = tmp_path / "agreement.md"
+    page.write_text(f"before\n{agreement.BEGIN}\nold\n{agreement.END}\nafter\n")
+    agreement.write_page(STEPS, page)
+    agreement.write_page(STEPS, page)
+    assert page.read_text() == f"before\n{agreement.BEGIN}\n{agreement.table(STEPS)}\n{agreement.END}\nafter\n"
+    page.write_text("nothing")
+    with pytest.raises(UserError, match="there is no place for the table between"):
+        agreement.write_page(STEPS, page)
+
+
+def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["agreement", "--only", "ring-3"])
+    assert stop.value.code == 2
+    assert "no step's network/preset/array contains 'ring-3'" in capsys.readouterr().err
+
+
+def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = machine.machine(agreement.preset("ndp-demo"))
+    assert found.calibration is not None
+    other = dataclasses.replace(found, calibration=dataclasses.replace(found.calibration, verilog_sha256="0" * 64))
+    monkeypatch.setattr(agreement, "machine", lambda parameters: other)
+    with pytest.raises(UserError, match=r"measured on another Verilog .* `plinth calibrate --preset ndp-demo`"):
+        next(agreement.measure(only="digits-mlp/ndp-demo/ring-1"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("only", ["digits-mlp/ndp-demo/ring-2", "digits-mlp/hypar-demo/ring-2"])
+def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """And the tables are those of this Verilog."""
+    cli.main(["agreement", "--only", only, "--json"])
+    mean, worst = json.loads(capsys.readouterr().out)
+    assert mean["value"] < 0.06 and worst["value"] < 0.08
