@@ -30,10 +30,10 @@ Counts = NDArray[np.int64]
 
 #: Slots of a tap, at least: an accumulator's way through the adder.
 LEAST_SLOTS = 8
-#: Cycles, about: of a task beside its rounds, and what more of them is not hidden if there is one; of a load beside its
-#: beats, and from the release of a half of the feature buffer to the first beat of the next load there; from a row's
-#: first sum to the next row's; of sums from the last row back to the first.
-TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, ROW_CYCLES, RETURN_CYCLES = 20, 70, 6, 100, 8, 20
+#: Cycles, about: of a task beside its rounds, and from the end of one with a single round to the first load of the next
+#: but one; of a load beside its beats, and from the release of a half of the feature buffer to the first beat of the
+#: next load there; from a row's first sum to the next row's; of sums from the last row back to the first.
+TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, ROW_CYCLES, RETURN_CYCLES = 20, 190, 6, 100, 8, 20
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
 #: Cycles of each span of neighbouring words, at least: memory's latency over the spans that a load has in flight.
@@ -195,7 +195,9 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     read = beat * rounds * (batches * beats + groups * filter_beats)
     row = np.maximum((rounds - 1) * np.maximum(last_rounds, batches * through) + last_rounds, stored)
     row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle))
-    row += TASK_CYCLES + START_CYCLES / (rounds * batches)
+    # Of two tasks of one round each, the second begins when the first one's sums are complete.
+    start = np.where(rounds * batches == 1, (START_CYCLES + load + through + groups * one_pass) / 2, 0)
+    row = np.maximum(row, start) + TASK_CYCLES
     around = load + filters + through + stored / batches
     return row, around, read, beat * stored
 
