@@ -19,8 +19,8 @@ from plinth_hw.isa.tasks import HEADER_WORDS, RECORD_WORDS, Engine, ErrorCode, R
 
 Floats = NDArray[np.float32]
 
-#: Cycles without progress after which a die reports a hang.
-WATCHDOG_CYCLES = 100_000
+#: Cycles without progress after which a die reports a hang: longer than one waits for the tiles of all others.
+WATCHDOG_CYCLES = 2_000_000
 #: Cycles after which the driver gives up on a graph that neither ends nor fails.
 GRAPH_LIMIT_CYCLES = 200_000_000
 
