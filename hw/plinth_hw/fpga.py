@@ -133,9 +133,10 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
     command = f"synth_lattice -family ecp5 -top {name}"
     script = ["read_verilog design.v", f"hierarchy -top {name}"]
     if keep:
-        # The wheel's ABC9, called on many modules at once, stops without a word; ABC maps them.
+        # The wheel's ABC9, called on many modules at once, stops without a word; ABC maps them, for area: a wide
+        # look-up table saves depth but takes up to eight LUT4.
         script += [f"setattr -mod -set keep_hierarchy 1 {keep}", f"{command} -run :map_luts",
-                   "abc -lut 4:7 -dress", "clean", f"{command} -run map_cells:"]
+                   "abc -lut 4 -dress", "clean", f"{command} -run map_cells:"]
     else:
         script += [f"{command} -json design.json"]
     script.append("tee -o cells.json stat -json")
