@@ -181,7 +181,7 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     filter_words = np.where(loops.adjacent_filters, mapping.filter_step, mapping.tap_channels)
     filter_beats = filter_spans * _beats(filter_words, beat)
     filters = slower * np.maximum(filter_beats + active + 3, SPAN_CYCLES * filter_spans)
-    filter_lines = active * (taps * _up(mapping.filter_step, feed) + 2) + die.rows - active
+    filter_lines = active * (taps * _up(mapping.filter_step, feed) + 3) + die.rows - active
     # A pass, and the rounds of all batches: sums come back to the first row before they go on.
     lag = (taps - 1) * slots + ROW_CYCLES
     lags = active * lag + (die.rows - active) * ROW_CYCLES
@@ -197,7 +197,8 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     row = np.maximum(row, (read + beat * stored) / float(die.memory_words_per_cycle))
     # Of two tasks of one round each, the second begins when the first one's sums are complete.
     start = np.where(rounds * batches == 1, (START_CYCLES + load + through + groups * one_pass) / 2, 0)
-    row = np.maximum(row, start) + TASK_CYCLES
+    # Of one tap a slot, sums pass through their banks in every cycle; stores wait.
+    row = np.maximum(row, start) + np.where(taps == 1, stored, 0) + TASK_CYCLES
     around = load + filters + through + stored / batches
     return row, around, read, beat * stored
 
@@ -397,13 +398,16 @@ def _folds(die: DieParameters, samples: int) -> list[tuple[int, int]]:
 def dense_update(die: DieParameters, samples: int, inputs: int, outputs: int, name: str = "a product",
                  ) -> tuple[Part, ...]:
     """Parts of inputs x samples times samples x outputs: samples as kernel rows x columns, those left over likewise."""
-    wide = min(samples, die.filter_words // die.feed_words)
-    if samples <= wide * die.rows:
-        wide = _folds(die, samples)[samples][1]
-    loops = Loops(units=inputs, filters=outputs, kernel_rows=samples // wide, kernel_columns=wide)
-    parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
-    rest = samples % wide
-    if rest:
-        parts += tuple(replace(part, start=part.start + samples - rest)
-                       for part in dense_update(die, rest, inputs, outputs, name))
-    return parts
+    most = min(samples, die.filter_words // die.feed_words)
+    # Of equal slots more than one tap is better, for stores hide behind it, if a load of the map does as well.
+    wides = {1, min(2, most), _folds(die, samples)[samples][1]} if samples <= most * die.rows else {most}
+    found = []
+    for wide in sorted(wides):
+        loops = Loops(units=inputs, filters=outputs, kernel_rows=samples // wide, kernel_columns=wide)
+        parts: tuple[Part, ...] = (Part(0, loops, choose(die, loops, name)),)
+        rest = samples % wide
+        if rest:
+            parts += tuple(replace(part, start=part.start + samples - rest)
+                           for part in dense_update(die, rest, inputs, outputs, name))
+        found.append((work(die, [(part.loops, part.mapping) for part in parts]).alone, parts))
+    return min(found, key=lambda choice: choice[0])[1]
