@@ -40,6 +40,11 @@ MATRIX_ENGINES = {SYSTOLIC: MatrixEngine, ROW_STATIONARY: RowStationaryEngine}
 ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine}
 
 
+def make_engine(kind: Engine, parameters: DieParameters) -> Any:
+    """What runs the tasks of a kind."""
+    return (MATRIX_ENGINES[parameters.machine] if kind is Engine.MATRIX else ENGINES[kind])(parameters)
+
+
 class Die(wiring.Component):
     """One die.
 
@@ -72,8 +77,7 @@ class Die(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters = self.parameters
-        makers = {Engine.MATRIX: MATRIX_ENGINES[parameters.machine], **ENGINES}
-        engines: dict[Engine, Any] = {kind: makers[kind](parameters) for kind in engine_order(parameters)}
+        engines: dict[Engine, Any] = {kind: make_engine(kind, parameters) for kind in engine_order(parameters)}
         # Memory clients: whatever ports the engines have, after those of the scheduler.
         clients = [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
                    for kind, component in engines.items()

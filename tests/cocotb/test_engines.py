@@ -4,7 +4,7 @@ import pytest
 from tests.support import cocotb_runner
 
 from plinth_hw import emit
-from plinth_hw.die import ENGINES
+from plinth_hw.die import make_engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.rtl.cocotb_device import array_wrapper
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_random_tasks(kind: Engine) -> None:
     name = kind.name.lower()
     top, dies = f"{name}_top", 1
-    sources = {f"{top}.sv": emit.verilog(ENGINES[kind](preset("ndp-tiny")), top, "loops")}
+    sources = {f"{top}.sv": emit.verilog(make_engine(kind, preset("ndp-tiny")), top, "loops")}
     if kind is Engine.COLLECTIVE:
         dies = 2
         sources["array.sv"] = array_wrapper(sources[f"{top}.sv"], top, dies, [], latency=1)
