@@ -107,7 +107,7 @@ def test_ctrl_c_keeps_finished_epochs(tmp_path: Path) -> None:
     """Interrupted in the second epoch: exit code 130, one line, a checkpoint that can be resumed, no report."""
     saved = tmp_path / "w.npz"
     command = [sys.executable, "-m", "plinth.cli", "train", "--preset", "ndp-tiny", "--dies", "1", "--batch", "128",
-               "--epochs", "9", "--device", "golden", "--save", str(saved), "--out", str(tmp_path / "out")]
+               "--epochs", "400", "--device", "golden", "--save", str(saved), "--out", str(tmp_path / "out")]
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
     while not saved.exists() and run.poll() is None:
         time.sleep(0.02)
@@ -117,6 +117,6 @@ def test_ctrl_c_keeps_finished_epochs(tmp_path: Path) -> None:
     assert "Traceback" not in error
     assert not (tmp_path / "out" / "report.json").exists()
     resumed = tmp_path / "resumed"
-    cli.main(["train", "--preset", "ndp-tiny", "--dies", "1", "--epochs", "9", "--device", "golden",
+    cli.main(["train", "--preset", "ndp-tiny", "--dies", "1", "--epochs", "400", "--device", "golden",
               "--steps", "1", "--resume", str(saved), "--out", str(resumed)])
     assert json.loads((resumed / "report.json").read_text())["steps"] == 1
