@@ -13,8 +13,8 @@ from plinth.model.array import Array
 from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step
 from plinth.plan.cost.machine import (
     COPIES,
-    LINK_LATENCY,
     Machine,
+    copy_flits,
     copy_formula,
     machine,
     moved_words,
@@ -229,15 +229,13 @@ class Calibrated:
         kind = COPIES[min(2, max(1, hops))]
         _, row = self.machine.copy(kind, max(1, rows), max(1, width))
         _, formula = copy_formula(self.parameters, max(1, rows), max(1, width))
-        flits = words / max(1, width) * max(4, -(-width // self.parameters.flit_words)) * row / formula
+        flits = words / max(1, width) * copy_flits(self.parameters, 1, width) * row / formula
         packet = max(1.0, min(width, self.parameters.chunk_words) / self.parameters.flit_words)
         return flits * self.second, (packet + 1) / packet
 
     def ring(self, members: int, hops: int) -> float:
         """As :class:`Costs`."""
-        control = self.machine.control
-        return (control["ring"] + 2 * (members - 2) * control["hop"]
-                + 2 * (members - 1) * (hops * self.hop - LINK_LATENCY)) * self.second
+        return self.machine.ring_latency(members, hops, self.hop) * self.second
 
     def update(self, words: int) -> Cost:
         """As :class:`Costs`."""

@@ -24,7 +24,7 @@ from plinth.lower.program import Program
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost import row_stationary, systolic
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, MEMORY_LATENCY, Machine, Work, moved_words
+from plinth.plan.cost.machine import COPIES, LINK_LATENCY, MEMORY_LATENCY, Machine, Work, copy_flits, moved_words
 from plinth_hw.isa.tasks import (
     BODIES,
     BODY_WORDS,
@@ -45,8 +45,6 @@ from plinth_sim.array.machine import Activity, Flow, Task, Wait
 HEADERS, QUEUED_BODIES = 8, 4
 #: Cycles in which a body goes to its engine.
 BODY_CYCLES = 2 * BODY_WORDS
-#: Cycles in which a row of a tile lands, at least.
-LANDING_CYCLES = 4
 #: Words a cycle of a link's queue of tiles: more than any link carries.
 _AMPLE = 1e9
 
@@ -248,7 +246,7 @@ class TaskGraphs:
         # What meets on the way is simulated: longer ways cost what one link does.
         alone, row = self.machine.copy(COPIES[min(len(path), 1)], rows, columns)
         carried = float(flit * rows * (-(-columns // self.parameters.chunk_words) + -(-columns // flit)))
-        landing = float(rows * max(LANDING_CYCLES, -(-columns // flit)))
+        landing = float(copy_flits(self.parameters, rows, columns))
         moved = moved_words(self.parameters, rows, columns)
         way = [place for link in path for place in (link, self._queues + link)]
         links = [self._reads + die, *way, self._landings + other, self._writes + other]
@@ -275,11 +273,12 @@ class TaskGraphs:
                    signals=signals)
 
     def _ring(self, name: str, ring: Sequence[int], words: float, joined: Sequence[str]) -> Flow:
-        control, size = self.machine.control, len(ring)
+        size = len(ring)
         waits = [Wait(one) for one in joined]
         if size == 1:
-            return Flow(name=name, seconds=words / self.parameters.flit_words, latency=control["reduce"], waits=waits,
-                        dies=np.array(ring), die_words=np.array([3 * words]))
+            return Flow(name=name, seconds=words / self.parameters.flit_words,
+                        latency=self.machine.control["reduce"], waits=waits, dies=np.array(ring),
+                        die_words=np.array([3 * words]))
         share, hops = 2 * (size - 1) / size * words, 0
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
@@ -287,8 +286,7 @@ class TaskGraphs:
             hops = max(hops, len(path))
             for link in path:
                 loads[link] = loads.get(link, 0.0) + share
-        latency = (control["ring"] + 2 * (size - 2) * control["hop"]
-                   + 2 * (size - 1) * (hops * self.array.link_latency - LINK_LATENCY))
+        latency = self.machine.ring_latency(size, hops, self.array.link_latency)
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
                     latency=max(0.0, latency), dies=np.array(ring), die_words=np.full(size, 2 * share), waits=waits)
 

@@ -132,9 +132,14 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
     return MEMORY_LATENCY + 5 + load, compute + 14, MEMORY_LATENCY + store
 
 
+def copy_flits(parameters: DieParameters, rows: int, columns: int) -> int:
+    """Cycles in which rows x columns words leave a die, or land: a flit a cycle, a row in four cycles at least."""
+    return rows * max(4, -(-columns // parameters.flit_words))
+
+
 def copy_formula(parameters: DieParameters, rows: int, columns: int) -> tuple[float, float]:
     """Cycles of a copy of rows x columns words alone, until the last has left, and of a further one in a row."""
-    flits = rows * max(4, -(-columns // parameters.flit_words))
+    flits = copy_flits(parameters, rows, columns)
     return MEMORY_LATENCY + 20 + flits, MEMORY_LATENCY + 15 + flits
 
 
@@ -332,6 +337,12 @@ class Machine:
                 found = load * ratio, compute * ratio, store * ratio
             self._stages[key] = found
         return self._stages[key]
+
+    def ring_latency(self, members: int, hops: int, link_latency: float) -> float:
+        """Cycles of a ring reduction beside its words, with so many links from a member to the next."""
+        control = self.control
+        return (control["ring"] + 2 * (members - 2) * control["hop"]
+                + 2 * (members - 1) * (hops * link_latency - LINK_LATENCY))
 
     def copy(self, kind: str, rows: int, columns: int) -> Cycles:
         """Of a copy of a tile, by one of :data:`COPIES`, until its last word has left."""

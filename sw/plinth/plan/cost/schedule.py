@@ -406,7 +406,6 @@ class _Walk:
             cycles_words, latency = words / self.parameters.flit_words, control["reduce"]
         else:
             cycles_words = self.given.links.ring_words(here.dp, words)
-            latency = (control["ring"] + 2 * (size - 2) * control["hop"]
-                       + 2 * (size - 1) * (self.given.links.ring_hops(here.dp) * self.given.hop - LINK_LATENCY))
+            latency = self.machine.ring_latency(size, self.given.links.ring_hops(here.dp), self.given.hop)
         moved = 2 * words if size == 1 else 4 * words * (size - 1) / size
         self.end = max(self.end, self.die.reduce(max(done, biased), cycles_words, latency, moved))

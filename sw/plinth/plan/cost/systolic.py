@@ -184,7 +184,7 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
     two = parameters.output_buffer_words >= 2 * parameters.tile_words
     a = _Load(not given.transpose_a, given.a_aligned, given.a_run)
     b = _Load(given.transpose_b, given.b_aligned, 0)
-    issue = feed = channel = drained = 0.0
+    feed = channel = drained = 0.0
     stores, ends, reads, writes = [0.0, 0.0], list[float](), 0.0, 0.0
     tasks = 3
     issue = float(START)
@@ -226,8 +226,7 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
                         load.released[load.half] = feed
                 feed = max(feed, drained, stores[0] if two else stores[1])
                 drained = feed + parameters.rows * slots
-                beats = rows * (ceil(columns / parameters.beat_words) if given.c_aligned
-                                else (columns - 1 + parameters.beat_words) / parameters.beat_words)
+                beats = rows * _beats(columns, parameters.beat_words, given.c_aligned)
                 writes += beats
                 begin = max(stores[1], feed + parameters.rows + parameters.columns + 21)
                 stores = [stores[1], begin + max(beats + 8, parameters.rows * slots)]
