@@ -163,15 +163,36 @@ def _pieces(start: int, steps: int, beat: int, run: int, hurry: bool) -> list[in
 
 
 class _Load:
-    """One operand's buffer."""
+    """One operand's buffer; ``beat`` elements a beat, ``slots`` cycles a k step."""
 
-    def __init__(self, along_k: bool, aligned: bool, run: int):
-        self.along_k, self.aligned, self.run = along_k, aligned, run
+    def __init__(self, along_k: bool, aligned: bool, run: int, beat: int, slots: int):
+        self.along_k, self.aligned, self.run, self.beat, self.slots = along_k, aligned, run, beat, slots
         self.half = 0
         self.released = [0.0, 0.0]
         #: When the first steps of a half are there, and when all can have been multiplied.
         self.first = [0.0, 0.0]
         self.last = [0.0, 0.0]
+
+    def load(self, begin: float, feed: float, span: int, at: int, k: int, steps: int) -> tuple[float, float]:
+        """Load a panel of ``steps`` from ``k`` on, of ``span`` elements from ``at`` on, into the half; the array is
+        busy until ``feed``. Cycles that the channel is held for, and beats."""
+        if self.along_k:
+            pieces = _pieces(k, steps, self.beat, self.run, begin + 8 > feed)
+            place, costs, beats = k, list[float](), 0.0
+            for piece in pieces:
+                moved, cycles = _runs(place, piece, self.beat, self.aligned, self.run)
+                costs.append(span * cycles)
+                beats += span * moved
+                place += piece
+            first, tail = costs[0], pieces[-1] * self.slots if len(pieces) > 1 else 0
+        else:
+            moved, cycles = _runs(at, span, self.beat, self.aligned, self.run)
+            costs, beats = [steps * cycles], steps * moved
+            first, tail = 1, self.slots
+        held = sum(costs)
+        self.first[self.half] = begin + READ_LATENCY + first
+        self.last[self.half] = begin + held + READ_LATENCY + tail
+        return held, beats
 
 
 def _walk(parameters: DieParameters, given: Shape) -> Cost:
@@ -182,8 +203,8 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
     panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
     resident, single, several = given.k <= 2 * panel, given.n <= tile_n, given.k > panel
     two = parameters.output_buffer_words >= 2 * parameters.tile_words
-    a = _Load(not given.transpose_a, given.a_aligned, given.a_run)
-    b = _Load(given.transpose_b, given.b_aligned, 0)
+    a = _Load(not given.transpose_a, given.a_aligned, given.a_run, beat, slots)
+    b = _Load(given.transpose_b, given.b_aligned, 0, beat, slots)
     feed = channel = drained = 0.0
     stores, ends, reads, writes = [0.0, 0.0], list[float](), 0.0, 0.0
     tasks = 3
@@ -203,23 +224,8 @@ def _walk(parameters: DieParameters, given: Shape) -> Cost:
                         half = load.half
                         if needed:
                             begin = max(issue, load.released[half], channel)
-                            if load.along_k:
-                                pieces = _pieces(k0, steps, beat, load.run, begin + 8 > feed)
-                                place, costs = k0, list[float]()
-                                for piece in pieces:
-                                    moved, cycles = _runs(place, piece, beat, load.aligned, load.run)
-                                    costs.append(span * cycles)
-                                    reads += span * moved
-                                    place += piece
-                                tail = pieces[-1] * slots if len(pieces) > 1 else 0
-                            else:
-                                moved, cycles = _runs(at, span, beat, load.aligned, load.run)
-                                costs = [steps * cycles]
-                                reads += steps * moved
-                                tail = slots
-                            channel = begin + sum(costs)
-                            load.first[half] = begin + READ_LATENCY + (costs[0] if load.along_k else 1)
-                            load.last[half] = channel + READ_LATENCY + tail
+                            held, beats = load.load(begin, feed, span, at, k0, steps)
+                            channel, reads = begin + held, reads + beats
                         start, limit = max(start, load.first[half]), max(limit, load.last[half])
                     feed = max(start + steps * slots, limit)
                     for load in (a, b):
