@@ -205,7 +205,8 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
 
 def _beats(words: Any, beat: int) -> Any:
     """Beats that neighbouring words lie in: whole ones, else of any first word the mean."""
-    return np.where(words % beat == 0, words / beat, (words - 1) / beat + 1)
+    beats = words / beat
+    return np.where(beats == np.floor(beats), beats, (words - 1) / beat + 1)
 
 
 def _tap_choices(die: DieParameters, loops: Loops, every: bool) -> Counts:
