@@ -149,6 +149,18 @@ def pieces(loops: Loops, mapping: Mapping) -> Iterator[Piece]:
                         some, min(mapping.rows, loops.rows - row), min(mapping.columns, loops.columns - column), run)
 
 
+def _sizes(loops: Loops, mapping: Mapping) -> list[tuple[int, int, int, int, int]]:
+    """Images, rows, windows and run of the tasks of a product, and how many are like that: :func:`pieces`, counted."""
+    def parts(size: int, most: int) -> list[tuple[int, int]]:
+        return [(part, count) for part, count in ((most, size // most), (size % most, 1)) if part and count]
+
+    return [(images, rows, columns * run, run, some * bands * strips)
+            for run, blocks in parts(loops.units, mapping.run)
+            for images, some in parts(blocks if loops.units > 1 else loops.images, mapping.images)
+            for rows, bands in parts(loops.rows, mapping.rows)
+            for columns, strips in parts(loops.columns, mapping.columns)]
+
+
 def _up(one: Any, two: Any) -> Any:
     return -(-one // two)
 
@@ -340,11 +352,11 @@ def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
     """What the tasks of products take, one behind the other."""
     row = read = written = around = 0.0
     for loops, mapping in products:
-        for piece in pieces(loops, mapping):
-            cycles, more, loaded, stored = map(float, _costs(
-                die, loops, mapping, piece.images, piece.rows, piece.windows, piece.run))
-            row, read, written = row + cycles, read + loaded, written + stored
-            around = max(around, more)
+        *sizes, counts = np.array(_sizes(loops, mapping), dtype=np.int64).T
+        cycles, more, loaded, stored = _costs(die, loops, mapping, *sizes)
+        row, read, written = (float(sum_ + counts @ of) for sum_, of in (
+            (row, cycles), (read, loaded), (written, stored)))
+        around = max(around, float(np.max(more)))
     return Work(row + around, row, read, written)
 
 
