@@ -102,7 +102,7 @@ def float64_reference(network: Network) -> Reference:
     """Gradients of a network by the task-free reference."""
     layers = reference_layers(network)
 
-    def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32], targets: NDArray[Any],
+    def compute(parameters: list[NDArray[np.float32]], x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> tuple[list[NDArray[np.float64]], int]:
         found = reference.gradients(layers, _split(network, parameters), _samples(network, x), targets, decided)
         return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in found.layers], found.kinks
@@ -113,7 +113,7 @@ def float64_predictor(network: Network) -> Predictor:
     """What the loss of a network reads, by the task-free reference."""
     layers = reference_layers(network)
 
-    def compute(parameters: list[NDArray[np.float32]], x: NDArray[np.float32]) -> NDArray[np.float64]:
+    def compute(parameters: list[NDArray[np.float32]], x: NDArray[Any]) -> NDArray[np.float64]:
         outputs = reference.forward(layers, _split(network, parameters), _samples(network, x))
         return outputs[network.loss.inputs[0]].reshape(len(x), -1)
     return compute
@@ -130,7 +130,7 @@ def _split(network: Network, parameters: list[NDArray[np.float32]]
     return split
 
 
-def _samples(network: Network, x: NDArray[np.float32]) -> NDArray[np.float32]:
+def _samples(network: Network, x: NDArray[Any]) -> NDArray[Any]:
     """Flat samples as ``[samples, rows, columns, channels]``, or features."""
     channels, *sides = network.input
     return x.reshape(len(x), *sides, channels)

@@ -113,9 +113,6 @@ class DieParameters:
                              f"{2 * self.beat_words}, not {self.memory_words_per_cycle}")
 
     def _check_row_stationary(self) -> None:
-        if self.multiply_format != FP32:
-            raise ValueError(f"a row-stationary machine reads an operand a word: multiply_format must be {FP32}, "
-                             f"not {self.multiply_format}")
         for key, unit in (("filter_words", "feed_words"), ("feature_words", "feed_words"),
                           ("operand_buffer_words", "beat_words")):
             if getattr(self, key) % getattr(self, unit):
@@ -202,6 +199,7 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-paper", 64),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
+        _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),
         _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
     )
 }

@@ -10,6 +10,7 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.packing import element_log2
 from plinth_hw.matrix.window import Start, grid_layout, runs_layout
 
 
@@ -49,13 +50,9 @@ class Geometry:
 
     def __init__(self, parameters: DieParameters):
         rows, columns, interleave = parameters.rows, parameters.columns, parameters.interleave
-        words, bits = parameters.beat_words, parameters.multiply_format.bits
-        if bits not in (32, 16, 8):
-            raise ValueError(f"Multiply format must have 32, 16 or 8 bits, not {bits}")
-        if parameters.accumulate_format.bits != 32:
-            raise ValueError(f"Accumulate format must have 32 bits, not {parameters.accumulate_format.bits}")
+        words = parameters.beat_words
         self.parameters = parameters
-        self.element_log2 = (32 // bits).bit_length() - 1
+        self.element_log2 = element_log2(parameters)
         self.lanes = words << self.element_log2
         self.interleave_log2 = interleave.bit_length() - 1
         self.options = self.interleave_log2 + 1

@@ -18,15 +18,13 @@ Elements outside a map are written as 0 and, so that they can be told from other
 Latency: 2 cycles from a beat on the port to ``steps``. Throughput: one beat a cycle.
 """
 
-from dataclasses import replace
-
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.matrix.geometry import Geometry, lookup
+from plinth_hw.matrix.packing import connect_elements, element_parameters
 from plinth_hw.matrix.window import GridRows, RunWalk, Start
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -89,22 +87,14 @@ class OperandBuffer(wiring.Component):
         walk_bits = max(self.span_bits, geometry.k_bits)
         lane_bits = (lanes - 1).bit_length()
         # The load counts operands: for it a beat has E narrow "words".
-        counted = _element_parameters(parameters, geometry.element_log2)
+        counted = element_parameters(parameters)
         m.submodules.rows = rows = GridRows(counted, walk_bits, walk_bits, self.clipped)
         m.submodules.load = load = RowLoad(counted, walk_bits, walk_bits, clipped=self.clipped)
         m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
         m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
         wiring.connect(m, rows.o, load.i)
-        m.d.comb += [
-            self.port.request.valid.eq(load.port.request.valid),
-            load.port.request.ready.eq(self.port.request.ready),
-            self.port.request.payload.eq(load.port.request.payload),
-            load.port.data.valid.eq(self.port.data.valid),
-            self.port.data.ready.eq(load.port.data.ready),
-        ]
-        raw = self.port.data.payload.as_value()
-        m.d.comb += [load.port.data.payload[lane].eq(raw.word_select(lane, bits)) for lane in range(lanes)]
+        connect_elements(m, load.port, self.port, bits)
 
         # Jobs to pieces.
         layout = geometry.panel_job(self.span_bits)
@@ -202,12 +192,3 @@ class OperandBuffer(wiring.Component):
             load.o.valid,
             (load.o.payload.words + (1 << geometry.element_log2) - 1) >> geometry.element_log2, 0))
         return m
-
-
-def _element_parameters(parameters: DieParameters, element_log2: int) -> DieParameters:
-    """Parameters of a load that counts operands instead of words."""
-    if not element_log2:
-        return parameters
-    return replace(parameters, beat_words=parameters.beat_words << element_log2,
-                   axi_ports=parameters.axi_ports << element_log2,
-                   address_bits=parameters.address_bits + element_log2)

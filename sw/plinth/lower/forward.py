@@ -6,12 +6,13 @@ from dataclasses import dataclass, field, replace
 from plinth.lower import activation, pooling
 from plinth.lower.builder import Buffer
 from plinth.lower.convolution import images_of
-from plinth.lower.places import LayerWeights, Part, Tensor, parts
+from plinth.lower.embedding import Rows
+from plinth.lower.places import LayerWeights, Part, RowNumbers, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
 from plinth.lower.step import Piece, StepBuilder, add_sources
 from plinth.lower.vector import VectorProgram
-from plinth.model.layers import Join, SoftmaxCrossEntropy
+from plinth.model.layers import Embedding, Join, SoftmaxCrossEntropy
 from plinth.plan.cost import cuts
 from plinth.plan.partition import Region
 from plinth.plan.plan import Plan
@@ -57,10 +58,10 @@ class Flow:
         return number
 
     def weight_matrix(self, stage: Stage, die: int, kind: str) -> Buffer:
-        """The matrix in a die's weights or gradients."""
+        """The matrix in a die's weights or gradients, with its spare rows."""
         layer = (self.weights if kind == "parameters" else self.gradients)[stage.name]
         piece = layer.slices[die]
-        return layer.buffers[die].part(layer.buffers[die].name, 0, piece.rows, piece.outputs)
+        return layer.buffers[die].part(layer.buffers[die].name, 0, piece.rows + piece.spare, piece.outputs)
 
     def bias(self, stage: Stage, die: int, kind: str, channels: Part) -> Buffer:
         """The row behind it, for the output channels of a part."""
@@ -80,8 +81,10 @@ class Flow:
                                           pieces=1 if len(found) > 1 else cuts.STRIPS):
                 yield strip, replace(piece, row=first * rows + piece.row)
 
-    def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products:
-        """Matrix tasks of a stage on a die."""
+    def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products | Rows:
+        """Matrix tasks of a stage on a die, or transfer tasks of an embedding."""
+        if isinstance(stage.layer, Embedding):
+            return Rows(stage.name, self.step.builders[die], self.weights[stage.name].slices[die], z.parts[die])
         return Products(stage, self.step.parameters, self.step.builders[die], self.weights[stage.name].slices[die],
                         x.parts[die], z.parts[die])
 
@@ -152,11 +155,17 @@ class Forward:
         flow, edge, node = self.flow, stage.feeds[number], stage.node
         region = flow.plan.layouts[stage.number].input
         if edge is None:
+            rows = isinstance(stage.layer, Embedding)
             base = INPUT_BASE if not flow.inputs else FURTHER_BASE + len(flow.inputs) - 1
+            # Row numbers are no channels: each die has all of its samples.
+            region, channels = (Region(region.batch, ()), 1) if rows else (region, node.input_channels)
             found = self.step.tensor(
                 "input" if base == INPUT_BASE else f"input.{stage.name}.{number}",
-                flow.parts(region, node.input_channels, node.input_elements // node.input_channels), flow.plan.batch,
-                node.input_channels, packed=self.step.half, base=base, copies=flow.steps)
+                flow.parts(region, channels, node.input_elements // channels), flow.plan.batch, channels,
+                packed=self.step.half, base=base, copies=flow.steps)
+            if rows:
+                found = RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
+                                   flow.weights[stage.name].slices)
             flow.inputs.append(found)
             return found
         if stage.layer.is_loss and self._fused(edge.producer):
@@ -206,6 +215,9 @@ class Forward:
             for die in range(self.step.dies):
                 flow.products(stage, die, made.x[0], made.z).fprop(
                     made.x[0].buffers[die], self.operand(stage, die), made.z.buffers[die])
+                if isinstance(stage.layer, Embedding):
+                    self.step.zero(self.step.builders[die], f"{stage.name}.zero",
+                                   flow.weight_matrix(stage, die, "gradients"))
             sources = self._partials(made, home)
         else:
             sources = [[x.buffers[die] for x in made.x] for die in range(self.step.dies)]

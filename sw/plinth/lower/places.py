@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,7 +84,7 @@ class Tensor:
                 whole[part.index()] = read(die, buffer).reshape(part.samples, part.positions, part.channels)
         return whole
 
-    def spread(self, values: Floats, write: Callable[[int, Buffer, Floats], None]) -> None:
+    def spread(self, values: NDArray[Any], write: Callable[[int, Buffer, NDArray[Any]], None]) -> None:
         """Give every die its part."""
         whole = values.reshape(self.samples, self.positions, self.channels)
         for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
@@ -101,6 +102,8 @@ class WeightSlice:
     first_output: int
     outputs: int
     bias: bool
+    #: Rows behind it that belong to no layer: of an embedding whose rows are split.
+    spare: int = 0
 
     @property
     def rows(self) -> int:
@@ -116,6 +119,33 @@ class WeightSlice:
     def words(self) -> int:
         """Weights, then bias."""
         return self.weights + (self.outputs if self.bias else 0)
+
+    @property
+    def spare_words(self) -> int:
+        """Words of the spare rows."""
+        return self.spare * self.outputs
+
+
+@dataclass(frozen=True)
+class RowNumbers(Tensor):
+    """Row numbers of an embedding [sample, position, 1] in die memory: on each die index words for its slice, whose
+    first row is 0. Rows that another die holds get the numbers of spare rows behind the slice, in turn, so that adds to
+    them do not wait for each other."""
+
+    slices: Sequence[WeightSlice]
+
+    def spread(self, values: NDArray[Any], write: Callable[[int, Buffer, NDArray[Any]], None]) -> None:
+        """Give every die its part of the rows' numbers in the whole table."""
+        whole = values.reshape(self.samples, self.positions)
+        for die, (part, buffer, piece) in enumerate(zip(self.parts, self.buffers, self.slices, strict=True)):
+            if part.words:
+                numbers = whole[part.first_sample:part.first_sample + part.samples].astype(np.int64).ravel()
+                numbers -= piece.first_input
+                if piece.spare:
+                    outside = (numbers < 0) | (numbers >= piece.inputs)
+                    spare = piece.inputs + np.arange(len(numbers)) % piece.spare
+                    numbers = np.where(outside, spare, numbers)
+                write(die, buffer, numbers.astype(np.uint32).reshape(buffer.rows, buffer.columns))
 
 
 @dataclass(frozen=True)

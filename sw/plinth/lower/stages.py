@@ -6,6 +6,7 @@ from plinth.errors import UserError
 from plinth.model.layers import (
     Convolution,
     Dense,
+    Embedding,
     Flatten,
     Layer,
     MaxPool,
@@ -77,8 +78,6 @@ def stages(network: Network) -> tuple[Stage, ...]:
                 followers[before].append(Follower(layer, shapes.inputs[0]))
             ends[layer.name] = before
             continue
-        if not (isinstance(layer, (Dense, Convolution)) or layer.is_loss or graph.nodes[numbers[layer.name]].junction):
-            raise _refused(network, layer, "has no form on a die yet")
         number = numbers[layer.name]
         if len(set(layer.inputs)) < len(layer.inputs):
             raise _refused(network, layer, "reads the same layer twice")

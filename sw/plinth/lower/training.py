@@ -4,6 +4,7 @@ A stage is a node of the plan with the activations and pools behind it. On each 
 :mod:`plinth.plan.partition`), layer by layer::
 
     fprop   Z = X W                                  matrix, a task a strip
+            Z = rows X of W                          transfer, of an embedding: :mod:`plinth.lower.embedding`
             P[k] = Z of the k-th member              transfer, where input channels are split
             A = f(((P[0] + P[1]) + ...) + b)         vector, at home; f the first activation, if one follows
             M = pools and further activations        vector, at home
@@ -43,7 +44,7 @@ from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.stages import Stage, stages
 from plinth.lower.step import StepBuilder
 from plinth.model.array import Array
-from plinth.model.layers import Dense, MaxPool, Relu
+from plinth.model.layers import Dense, Embedding, MaxPool, Relu
 from plinth.model.network import Network
 from plinth.plan.graph import DP
 from plinth.plan.partition import Halvings, bounds, members
@@ -56,6 +57,8 @@ from plinth_hw.isa.tasks import CollectiveOperation, Engine, UpdateOperation
 LOSS_SCALE = 1024.0
 #: Rows of a die's group table.
 GROUPS = 16
+#: Rows behind a slice of an embedding whose rows are split: as many as adds to them are under way at a time, about.
+SPARE_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +114,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         backward.stage(made)
         if made.stage.node.weighted:
             reductions.add(made.stage, rate / scale)
-    base = assemble(_setup(parameters, plan, groups), step.builders, memory_words=memory_words, gradient_scale=scale)
+    base = assemble(_setup(flow, groups), step.builders, memory_words=memory_words, gradient_scale=scale)
     return TrainingProgram(
         **{field.name: getattr(base, field.name) for field in fields(base)},
         weights=weights["parameters"], gradients=weights["gradients"], inputs=flow.inputs, targets=flow.targets,
@@ -150,12 +153,14 @@ def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWei
     first_input, last_input = bounds(node.input_channels, here.mp, plan.levels)
     first_output, last_output = bounds(node.output_channels, here.op, plan.levels)
     taps = node.weights // (node.input_channels * node.output_channels)
+    spare = SPARE_ROWS if here.mp and isinstance(stage.layer, Embedding) else 0
     slices = [WeightSlice(taps, int(first_input[die]), int(last_input[die] - first_input[die]),
-                          int(first_output[die]), int(last_output[die] - first_output[die]), node.bias > 0)
+                          int(first_output[die]), int(last_output[die] - first_output[die]), node.bias > 0, spare)
               for die in range(plan.dies)]
+    places = step.place(f"{stage.name}.{kind}", [(1, piece.words + piece.spare_words) for piece in slices])
     return LayerWeights(
         (taps, node.input_channels, node.output_channels), slices,
-        step.place(f"{stage.name}.{kind}", [(1, piece.words) for piece in slices]),
+        [place.part(place.name, 0, 1, piece.words) for place, piece in zip(places, slices, strict=True)],
         [tuple(map(int, ring)) for ring in members(here.dp, plan.levels)])
 
 
@@ -177,13 +182,19 @@ def _groups(plan: Plan, found: Sequence[Stage]) -> dict[Halvings, int]:
     return groups
 
 
-def _setup(parameters: DieParameters, plan: Plan, groups: Mapping[Halvings, int]) -> list[GraphBuilder]:
-    """Graphs that tell every die its rings."""
-    graphs = [GraphBuilder(parameters) for _ in range(plan.dies)]
+def _setup(flow: Flow, groups: Mapping[Halvings, int]) -> list[GraphBuilder]:
+    """Graphs that tell every die its rings, and fill the spare rows of tables with zeros."""
+    parameters = flow.step.parameters
+    graphs = [GraphBuilder(parameters) for _ in range(flow.plan.dies)]
     for over, group in groups.items():
-        for ring in members(over, plan.levels):
+        for ring in members(over, flow.plan.levels):
             for die in ring:
                 ring_setup(parameters, ring.tolist(), int(die), group, graphs[die])
+    for name, layer in flow.weights.items():
+        for graph, piece, buffer in zip(graphs, layer.slices, layer.buffers, strict=True):
+            if piece.spare_words:
+                flow.step.zero(graph, f"{name}.zero", buffer.part(f"{name}.spare", piece.words, piece.spare,
+                                                                  piece.outputs))
     return graphs
 
 

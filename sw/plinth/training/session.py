@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.driver import Driver
-from plinth.lower.places import LayerWeights
+from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
-from plinth.model.layers import SoftmaxCrossEntropy
+from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training.checkpoint import Parameters
 from plinth.training.data import Dataset
@@ -25,20 +25,20 @@ Floats = NDArray[np.float32]
 
 #: (parameters, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> gradient of each
 #: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
-Reference = Callable[[Parameters, Floats, NDArray[Any], Mapping[str, Floats]],
+Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, Floats]],
                      tuple[list[NDArray[np.float64]], int]]
 #: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, computed on the host.
-Predictor = Callable[[Parameters, Floats], NDArray[np.float64]]
+Predictor = Callable[[Parameters, NDArray[Any]], NDArray[np.float64]]
 
 
 def initial_parameters(network: Network, seed: int) -> Parameters:
-    """He-normal weights, zero bias, flat per layer; equal seeds give equal bits."""
+    """He-normal weights (of embeddings: standard normal), zero bias, flat per layer; equal seeds give equal bits."""
     generator = np.random.default_rng([seed, 0])
     found = []
     for layer in network.weighted:
         shapes = network.shapes[layer.name].parameters
-        fan_in = prod(shapes["weights"][:-1])
-        weights = generator.standard_normal(shapes["weights"]) * np.sqrt(2.0 / fan_in)
+        deviation = 1.0 if isinstance(layer, Embedding) else np.sqrt(2.0 / prod(shapes["weights"][:-1]))
+        weights = generator.standard_normal(shapes["weights"]) * deviation
         bias = network.layer_parameters(layer.name) - weights.size
         found.append(np.concatenate([weights.ravel(), np.zeros(bias)]).astype(np.float32))
     return found
@@ -135,10 +135,10 @@ class Session:
         """All batches of an epoch into die memory."""
         for place, batch in enumerate(order):
             for driver in self.drivers:
-                write = partial(driver.write_floats, place=place)
+                floats, words = partial(driver.write_floats, place=place), partial(driver.write, place=place)
                 for tensor in self.program.inputs:
-                    tensor.spread(self.dataset.train_x[batch], write)
-                self.program.targets.spread(self.dataset.targets(batch), write)
+                    tensor.spread(self.dataset.train_x[batch], words if isinstance(tensor, RowNumbers) else floats)
+                self.program.targets.spread(self.dataset.targets(batch), floats)
 
     def epoch(self, epoch: int) -> Iterator[StepResult]:
         """Run one epoch step by step."""

@@ -20,6 +20,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.matrix.packing import connect_elements
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -59,7 +60,7 @@ class FeatureBuffer(wiring.Component):
         super().__init__({
             "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feature_job)),
             "full": Out(range(3)), "released": In(1), "port": Out(ReadPort(sizes.parameters)),
-            "read": In(BankReadPort(sizes.lanes, self.lines)),
+            "read": In(BankReadPort(sizes.lanes, self.lines, sizes.operand_bits)),
             "words": Out(sizes.parameters.beat_words.bit_length()),
         })
 
@@ -69,9 +70,9 @@ class FeatureBuffer(wiring.Component):
         bits = sizes.stream_bits
         record = data.StructLayout({"half": unsigned(1), "pitch": unsigned(bits), "run": unsigned(bits),
                                     "ids": unsigned(COUNT_BITS)})
-        m.submodules.load = load = RowLoad(sizes.parameters, 1, bits, clipped=True)
+        m.submodules.load = load = RowLoad(sizes.loads, 1, bits, clipped=True)
         m.submodules.records = records = SyncFIFO(width=record.size, depth=2)
-        wiring.connect(m, wiring.flipped(self.port), load.port)
+        connect_elements(m, load.port, self.port, sizes.operand_bits)
         self._walk(m, load, data.View(record, records.w_data), records)
         self._write(m, load, data.View(record, records.r_data), records)
         return m
@@ -101,7 +102,7 @@ class FeatureBuffer(wiring.Component):
                      record.pitch.eq(task.stream_lines << sizes.feed_bits)]
 
         # Where the walk is: address of the set, image, row and column; what is left.
-        address = unsigned(sizes.address_bits)
+        address = unsigned(sizes.operand_address_bits)
         at = Signal(data.StructLayout(dict.fromkeys(("set", "image", "row", "column"), address)), name="at")
         left = Signal(data.StructLayout({"sets": 8, "images": COUNT_BITS, "rows": COUNT_BITS}), name="left")
         channels = Signal(CHANNEL_BITS)
@@ -119,7 +120,7 @@ class FeatureBuffer(wiring.Component):
             span.any.eq(~absent & (whole | inside)),
         ]
         following = Signal(address)
-        m.d.comb += following.eq(at.row + task.x_row)
+        m.d.comb += following.eq(at.row + sizes.step(task.x_row))
         with m.FSM():
             with m.State("JOB"):
                 m.d.comb += self.job.ready.eq(free != 0)
@@ -154,17 +155,18 @@ class FeatureBuffer(wiring.Component):
             with m.State("SPANS"):
                 m.d.comb += load.i.valid.eq(1)
                 with m.If(load.i.ready):
-                    m.d.sync += [at.column.eq(at.column + task.x_column), column.eq(column + 1)]
+                    m.d.sync += [at.column.eq(at.column + sizes.step(task.x_column)), column.eq(column + 1)]
                 with m.If(load.i.ready & span.last):
                     m.d.sync += [at.row.eq(following), left.rows.eq(left.rows - 1), row.eq(row + 1)]
                     m.next = "ROW"
                     with m.If(left.rows == 1):
-                        m.d.sync += [at.row.eq(at.image + task.x_image), at.image.eq(at.image + task.x_image),
-                                     left.rows.eq(task.id_rows), left.images.eq(left.images - 1), row.eq(job.row)]
+                        m.d.sync += [at.row.eq(at.image + sizes.step(task.x_image)),
+                                     at.image.eq(at.image + sizes.step(task.x_image)), left.rows.eq(task.id_rows),
+                                     left.images.eq(left.images - 1), row.eq(job.row)]
                         with m.If(left.images == 1):
                             m.d.sync += [
-                                at.row.eq(at.set + task.x_set), at.image.eq(at.set + task.x_set),
-                                at.set.eq(at.set + task.x_set), left.images.eq(task.images),
+                                *(place.eq(at.set + sizes.step(task.x_set)) for place in (at.row, at.image, at.set)),
+                                left.images.eq(task.images),
                                 left.sets.eq(left.sets - 1),
                                 channels.eq(Mux(channels > task.tap_channels, channels - task.tap_channels, 0)),
                             ]
@@ -175,8 +177,8 @@ class FeatureBuffer(wiring.Component):
         """Beats into the banks."""
         sizes = self.sizes
         bits, lane_bits = sizes.stream_bits, sizes.lane_bits
-        m.submodules.banks = banks = BankArray(sizes.lanes, self.lines)
-        m.submodules.writer = writer = VectorWriter(sizes.lanes, self.lines)
+        m.submodules.banks = banks = BankArray(sizes.lanes, self.lines, sizes.operand_bits)
+        m.submodules.writer = writer = VectorWriter(sizes.lanes, self.lines, sizes.operand_bits)
         wiring.connect(m, wiring.flipped(self.read), banks.read)
         wiring.connect(m, writer.o, banks.write)
         # Place of the id's and the span's first word, and of lane 0.
@@ -208,7 +210,7 @@ class FeatureBuffer(wiring.Component):
             m.d.sync += later.eq(loaded)
             loaded = later
         m.d.sync += self.full.eq(self.full + loaded - self.released)
-        m.d.comb += self.words.eq(Mux(taken, beat.words, 0))
+        m.d.comb += self.words.eq(Mux(taken, sizes.words(beat.words), 0))
 
 
 def _clamped(value: object, most: object) -> object:

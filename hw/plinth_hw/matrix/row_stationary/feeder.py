@@ -46,7 +46,7 @@ class Feeder(wiring.Component):
         self.sizes = sizes
         super().__init__({
             "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feed_job)),
-            "full": In(range(3)), "released": Out(1), "read": Out(BankReadPort(sizes.lanes, lines)),
+            "full": In(range(3)), "released": Out(1), "read": Out(BankReadPort(sizes.lanes, lines, sizes.operand_bits)),
             "features": Out(sizes.array.feature_write), "line_done": Out(1), "lines_released": In(1),
             "ids": Out(sizes.array.id_write),
         })
@@ -113,7 +113,7 @@ class Feeder(wiring.Component):
         ends = Signal()
         m.d.sync += [features.valid.eq(chosen.valid), features.id.eq(chosen.id), ends.eq(chosen.ends),
                      features.words.as_value().eq(
-                         self.read.data.as_value().word_select(chosen.lanes, 32 * sizes.feed))]
+                         self.read.data.as_value().word_select(chosen.lanes, sizes.operand_bits * sizes.feed))]
         m.d.comb += [self.features.eq(features), self.line_done.eq(ends)]
         return m
 

@@ -23,6 +23,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.matrix.packing import connect_elements
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -73,11 +74,11 @@ class FilterLoader(wiring.Component):
             "base": unsigned(line_bits(self.lines)), "takes": count, "taps": unsigned(sizes.tap_bits),
             "filters": unsigned(sizes.filter_bits), "chunk": unsigned(sizes.tap_bits), "across": unsigned(1),
             "tap_lines": unsigned(bits_for(-(-sizes.parameters.sums // sizes.feed))), "last": unsigned(1)})
-        m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True)
-        m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines)
+        m.submodules.load = load = RowLoad(sizes.loads, 1, 8, clipped=True)
+        m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.written = written = SyncFIFO(width=row.size, depth=ROWS)
         m.submodules.drained = drained = SyncFIFO(width=row.size, depth=ROWS)
-        wiring.connect(m, wiring.flipped(self.port), load.port)
+        connect_elements(m, load.port, self.port, sizes.operand_bits)
         # Rows and lines of the ring that are free.
         taken, freed = Signal(count), Signal(count)
         rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)
@@ -96,7 +97,7 @@ class FilterLoader(wiring.Component):
         task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
                                     "tap_columns set_rows sets", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
-        address = unsigned(sizes.address_bits)
+        address = unsigned(sizes.operand_address_bits)
         at = Signal(data.StructLayout(dict.fromkeys(("group", "set", "row", "s", "c", "f"), address)), name="at")
         left = Signal(data.StructLayout({"groups": GROUP_BITS, "filters": COUNT_BITS, "channels": CHANNEL_BITS,
                                          "rows": COUNT_BITS}), name="left")
@@ -166,13 +167,13 @@ class FilterLoader(wiring.Component):
                 m.d.comb += load.i.valid.eq(1)
                 following = {name: Signal(address, name=f"following_{name}") for name in ("c", "s", "row", "set")}
                 m.d.comb += [
-                    following["c"].eq(at.c + task.w_channel),
-                    following["s"].eq(at.s + task.w_column),
-                    following["row"].eq(at.row + task.w_row),
-                    following["set"].eq(at.set + task.w_set),
+                    following["c"].eq(at.c + sizes.step(task.w_channel)),
+                    following["s"].eq(at.s + sizes.step(task.w_column)),
+                    following["row"].eq(at.row + sizes.step(task.w_row)),
+                    following["set"].eq(at.set + sizes.step(task.w_set)),
                 ]
                 with m.If(load.i.ready):
-                    m.d.sync += [at.f.eq(at.f + task.w_filter), f.eq(f + 1)]
+                    m.d.sync += [at.f.eq(at.f + sizes.step(task.w_filter)), f.eq(f + 1)]
                     with m.If(f_last):
                         m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), f.eq(0), c.eq(c + chunk)]
                     with m.If(f_last & c_last):
@@ -190,7 +191,8 @@ class FilterLoader(wiring.Component):
                                                      left.channels - task.tap_channels, 0)),
                             ]
                         with m.If(record.last):
-                            m.d.sync += [at.group.eq(at.group + task.w_group), left.groups.eq(left.groups - 1),
+                            m.d.sync += [at.group.eq(at.group + sizes.step(task.w_group)),
+                                         left.groups.eq(left.groups - 1),
                                          left.filters.eq(left.filters - task.filter_step)]
                             m.next = "GROUP"
                             with m.If(left.groups == 1):
@@ -240,7 +242,7 @@ class FilterLoader(wiring.Component):
                 m.d.sync += [tap.eq(0), filter_.eq(0), column_line.eq(0)]
         complete = Signal()
         m.d.comb += [complete.eq(valid & beat.last), records.r_en.eq(complete)]
-        m.d.comb += self.words.eq(Mux(load.o.valid, load.o.payload.words, 0))
+        m.d.comb += self.words.eq(Mux(load.o.valid, sizes.words(load.o.payload.words), 0))
         return complete
 
     def _drain(self, m: Module, memory: VectorMemory, record: data.View, records: SyncFIFO, freed: Signal) -> None:

@@ -14,6 +14,7 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.packing import element_log2, element_parameters
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 
 #: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
@@ -34,12 +35,18 @@ class Sizes:
     Attributes
     ----------
     array : ArrayShape
-    lanes : int
+    element_log2 : int
+        Logarithm of the operands in a word of memory.
+    loads : DieParameters
+        What loads of operands see: for them a beat has E narrow words.
+    beat_words : int
         Words of a beat, B.
+    lanes : int
+        Operands of a beat, E.
     feed : int
-        Words of a line, F.
+        Operands, or sums, of a line, F.
     half_words : int
-        Words of a half of the feature buffer.
+        Operands of a half of the feature buffer.
     bank_words : int
         Words of a region of a bank of the sum buffer.
 
@@ -56,29 +63,51 @@ class Sizes:
             multiply_format=parameters.multiply_format, accumulate_format=parameters.accumulate_format,
             rows=parameters.rows, columns=parameters.columns, filter_words=parameters.filter_words,
             feature_words=parameters.feature_words, sums=parameters.sums, feed_words=parameters.feed_words)
-        self.lanes = parameters.beat_words
+        self.element_log2 = element_log2(parameters)
+        self.loads = element_parameters(parameters)
+        self.beat_words = parameters.beat_words
+        self.lanes = self.loads.beat_words
         self.feed = parameters.feed_words
-        self.half_words = parameters.operand_buffer_words
+        self.half_words = self.loads.operand_buffer_words
         self.bank_words = parameters.bank_words
-        if self.lanes % self.feed:
-            raise ValueError(f"beat_words = {self.lanes} must be a multiple of feed_words = {self.feed}")
+        if self.beat_words % self.feed:
+            raise ValueError(f"beat_words = {self.beat_words} must be a multiple of feed_words = {self.feed}")
         if self.half_words % self.lanes:
-            raise ValueError(f"operand_buffer_words = {self.half_words} must be a multiple of "
-                             f"beat_words = {self.lanes}")
+            raise ValueError(f"operand_buffer_words = {parameters.operand_buffer_words} must be a multiple of "
+                             f"beat_words = {self.beat_words}")
         if self.bank_words % self.feed:
             raise ValueError(f"half a bank of sums, {self.bank_words} words, must be a multiple of "
                              f"feed_words = {self.feed}")
         if 2 * self.array.filter_lines < self.lanes:
             raise ValueError(f"filter_words = {parameters.filter_words} must have at least half as many lines of "
-                             f"{self.feed} words as a beat has words, {self.lanes}")
+                             f"{self.feed} words as a beat has operands, {self.lanes}")
 
     @property
     def address_bits(self) -> int:
+        """Width of a word's address."""
         return self.parameters.address_bits
 
     @property
+    def operand_address_bits(self) -> int:
+        """Width of an operand's address."""
+        return self.loads.address_bits
+
+    @property
+    def operand_bits(self) -> int:
+        """Width of an operand."""
+        return self.array.multiply_format.bits
+
+    def step(self, operands: Value) -> Value:
+        """A step of a task, in operands modulo 2^32, to be added to an operand's address."""
+        return operands.as_signed() if self.operand_address_bits > len(operands) else operands
+
+    def words(self, operands: Value) -> Value:
+        """Words that so many operands of a beat are counted as."""
+        return operands + (1 << self.element_log2) - 1 >> self.element_log2 if self.element_log2 else operands
+
+    @property
     def lane_bits(self) -> int:
-        """Width of a lane of a beat."""
+        """Width of an operand's place in a beat."""
         return (self.lanes - 1).bit_length()
 
     @property
@@ -88,7 +117,7 @@ class Sizes:
 
     @property
     def stream_bits(self) -> int:
-        """Width of a number of words in the feature buffer."""
+        """Width of a number of operands in the feature buffer."""
         return bits_for(2 * self.half_words)
 
     @property
@@ -108,9 +137,9 @@ class Sizes:
 
     @property
     def feature_job(self) -> data.StructLayout:
-        """A round: address of the first word, which may lie outside the map; channels from there to the last;
+        """A round: address of the first operand, which may lie outside the map; channels from there to the last;
         row and column of the map of the first stream's first column."""
-        return data.StructLayout({"address": unsigned(self.address_bits), "channels": unsigned(CHANNEL_BITS),
+        return data.StructLayout({"address": unsigned(self.operand_address_bits), "channels": unsigned(CHANNEL_BITS),
                                   "row": ROW_SHAPE, "column": COLUMN_SHAPE})
 
     @property
@@ -120,11 +149,12 @@ class Sizes:
 
     @property
     def filter_job(self) -> data.StructLayout:
-        """A round: address of its first filter's first word; channels, kernel rows, kernel columns and filters from
+        """A round: address of its first filter's first operand; channels, kernel rows, kernel columns and filters from
         there to the last ones; and groups."""
         return data.StructLayout({
-            "address": unsigned(self.address_bits), "channels": unsigned(CHANNEL_BITS), "rows": unsigned(COUNT_BITS),
-            "columns": unsigned(COUNT_BITS), "filters": unsigned(COUNT_BITS), "groups": unsigned(GROUP_BITS)})
+            "address": unsigned(self.operand_address_bits), "channels": unsigned(CHANNEL_BITS),
+            "rows": unsigned(COUNT_BITS), "columns": unsigned(COUNT_BITS), "filters": unsigned(COUNT_BITS),
+            "groups": unsigned(GROUP_BITS)})
 
     @property
     def sum_job(self) -> data.StructLayout:

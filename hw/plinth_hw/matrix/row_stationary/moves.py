@@ -49,10 +49,10 @@ class LinesOfBeat(wiring.Component):
     def __init__(self, sizes: Sizes, column_shape: Any):
         self.sizes = sizes
         place = place_layout(sizes)
-        self.numbers = sizes.lanes // sizes.feed
+        self.numbers = sizes.beat_words // sizes.feed
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({
-                "place": place, "column": column_shape, "mask": sizes.lanes, "last": 1}))),
+                "place": place, "column": column_shape, "mask": sizes.beat_words, "last": 1}))),
             "o": Out(stream.Signature(data.StructLayout({
                 "place": place, "mask": sizes.feed, "number": range(max(2, self.numbers)), "beat_last": 1,
                 "last": 1}))),
@@ -196,7 +196,7 @@ class Store(wiring.Component):
         m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES)
         m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, store.fetch.payload.shape()["column"].shape)
-        m.submodules.fetched = fetched = SyncFIFO(width=32 * sizes.lanes, depth=FETCHES)
+        m.submodules.fetched = fetched = SyncFIFO(width=32 * sizes.beat_words, depth=FETCHES)
         wiring.connect(m, wiring.flipped(self.port), store.port)
         # Steps whose results are there.
         steps = Signal(sizes.sum_bits + 1)
@@ -227,7 +227,7 @@ class Store(wiring.Component):
             later = Signal(read, name=f"read_{cycle}")
             m.d.sync += later.eq(reads)
             reads = later
-        beat, whole = Signal(32 * sizes.lanes), Signal(32 * sizes.lanes)
+        beat, whole = Signal(32 * sizes.beat_words), Signal(32 * sizes.beat_words)
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
             m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(self.line.as_value())

@@ -15,7 +15,7 @@ A round takes two cycles, a batch one more and one for each of its groups. The b
 rounds run.
 """
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -73,11 +73,11 @@ class Sequencer(wiring.Component):
         sizes = self.sizes
         words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS))
         task = data.View(RowStationaryBody, words.as_value())
-        address = unsigned(sizes.address_bits)
+        address, operand = unsigned(sizes.address_bits), unsigned(sizes.operand_address_bits)
         error = Signal(ErrorCode)
         # Where rounds begin: in each loop, and the round at hand.
-        x = Signal(data.StructLayout(dict.fromkeys(("task", "block", "fold", "segment"), address)), name="x")
-        w = Signal(data.StructLayout(dict.fromkeys(("batch", "next", "block", "fold", "segment"), address)), name="w")
+        x = Signal(data.StructLayout(dict.fromkeys(("task", "block", "fold", "segment"), operand)), name="x")
+        w = Signal(data.StructLayout(dict.fromkeys(("batch", "next", "block", "fold", "segment"), operand)), name="w")
         c = Signal(data.StructLayout({"batch": address, "next": address}), name="c")
         row, column = Signal(ROW_SHAPE), Signal(COLUMN_SHAPE)
         left = Signal(data.StructLayout({
@@ -115,6 +115,7 @@ class Sequencer(wiring.Component):
         pointer, place = Signal(range(3)), Signal(address)
         chosen = Array((task.x.as_value(), task.w.as_value(), task.c.as_value()))[pointer]
         of = data.View(Pointer, chosen)
+        first = Cat(Const(0, sizes.element_log2), place)
         m.d.comb += place.eq(Array(self.bases[number] for number in range(16))[of.base] + of.offset)
 
         with m.FSM():
@@ -146,9 +147,9 @@ class Sequencer(wiring.Component):
                 m.d.sync += [pointer.eq(pointer + 1), groups.eq(0)]
                 with m.Switch(pointer):
                     with m.Case(0):
-                        m.d.sync += x.task.eq(place + task.x_origin)
+                        m.d.sync += x.task.eq(first + sizes.step(task.x_origin))
                     with m.Case(1):
-                        m.d.sync += w.next.eq(place)
+                        m.d.sync += w.next.eq(first)
                     with m.Default():
                         m.d.sync += [c.next.eq(place), left.next.eq(task.filters), pointer.eq(0)]
                         m.next = "BATCH"
@@ -162,7 +163,8 @@ class Sequencer(wiring.Component):
                 with m.If(groups == 0):
                     m.d.sync += [w.batch.eq(w.next), c.batch.eq(c.next), left.filters.eq(left.next)]
                 m.d.sync += [
-                    groups.eq(groups + 1), w.next.eq(w.next + task.w_group), c.next.eq(c.next + task.filter_step),
+                    groups.eq(groups + 1), w.next.eq(w.next + sizes.step(task.w_group)),
+                    c.next.eq(c.next + task.filter_step),
                     left.next.eq(Mux(left.next > task.filter_step, left.next - task.filter_step, 0)),
                 ]
                 with m.If((groups + 1 == task.filter_groups) | (left.next <= task.filter_step)):
@@ -229,21 +231,24 @@ class Sequencer(wiring.Component):
     def _advance(self, m: Module, task: data.View, x: Signal, w: Signal, row: Signal, column: Signal, left: Signal,
                  channels: Signal, rows: Signal, columns: Signal, last: dict[str, Signal]) -> None:
         """On to the next round of a batch."""
+        step = self.sizes.step
+        folds = (x, step(task.x_fold)), (w, step(task.w_fold))
+        blocks = (x, step(task.x_block)), (w, step(task.w_block))
         m.d.sync += [
-            x.segment.eq(x.segment + task.x_segment), w.segment.eq(w.segment + task.w_segment),
+            x.segment.eq(x.segment + step(task.x_segment)), w.segment.eq(w.segment + step(task.w_segment)),
             column.eq(column + columns), left.columns.eq(left.columns - self.task.tap_columns),
             left.segments.eq(left.segments - 1),
         ]
         with m.If(last["segments"]):
             m.d.sync += [
-                *(place.segment.eq(place.fold + step) for place, step in ((x, task.x_fold), (w, task.w_fold))),
-                *(place.fold.eq(place.fold + step) for place, step in ((x, task.x_fold), (w, task.w_fold))),
+                *(place.segment.eq(place.fold + further) for place, further in folds),
+                *(place.fold.eq(place.fold + further) for place, further in folds),
                 row.eq(row + rows), left.rows.eq(left.rows - task.set_rows), left.folds.eq(left.folds - 1),
                 column.eq(task.column_origin), left.columns.eq(task.kernel_columns), left.segments.eq(task.segments),
             ]
             with m.If(last["folds"]):
                 m.d.sync += [
-                    *(place[loop].eq(place.block + step) for place, step in ((x, task.x_block), (w, task.w_block))
+                    *(place[loop].eq(place.block + further) for place, further in blocks
                       for loop in ("segment", "fold", "block")),
                     left.channels.eq(left.channels - channels), left.blocks.eq(left.blocks - 1),
                     row.eq(task.row_origin), left.rows.eq(task.kernel_rows), left.folds.eq(task.folds),

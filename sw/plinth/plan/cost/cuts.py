@@ -29,6 +29,12 @@ def column_step(parameters: DieParameters, rows: int, columns: int, regions: int
     return min(columns, beats * parameters.beat_words)
 
 
+def zero_step(parameters: DieParameters) -> int:
+    """Words that a vector task fills with zeros: what fits its scratchpad beside two words, and its fields."""
+    lines = parameters.vector_buffer_words // parameters.beat_words - 2
+    return min(lines, (1 << 16) // parameters.beat_words - 1) * parameters.beat_words
+
+
 def sample_step(parameters: DieParameters) -> int:
     """Samples of a strip of a fully connected layer: two of an array's rows, or four of a row-stationary one's
     columns."""
