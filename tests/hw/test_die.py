@@ -19,6 +19,7 @@ SLOW = pytest.mark.slow
 MATRIX, VECTOR, COLLECTIVE, TRANSFER = Engine
 
 
+@SLOW
 def test_verilog_is_byte_identical() -> None:
     """Two processes that hash strings and sets differently write the same text."""
     runs = [subprocess.Popen([sys.executable, "-m", "plinth_hw", "ndp-tiny"], stdout=subprocess.PIPE,
@@ -30,7 +31,8 @@ def test_verilog_is_byte_identical() -> None:
 
 
 @pytest.mark.parametrize("parameters", [
-    pytest.param(preset("ndp-tiny", engines=frozenset({VECTOR, COLLECTIVE, TRANSFER})), id="no matrix engine"),
+    pytest.param(preset("ndp-tiny", engines=frozenset({VECTOR, COLLECTIVE, TRANSFER})), id="no matrix engine",
+                 marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER})), id="transfer engine"),
     pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR})), id="no network", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),

@@ -14,6 +14,9 @@ from plinth.plan.planners.exhaustive import exhaustive
 from plinth.reproduce import hypar, tables
 from plinth.reproduce.hypar import NAMES, Row
 
+#: Figures are computed once, in one worker.
+pytestmark = pytest.mark.xdist_group("reproduce")
+
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -303,7 +303,8 @@ def test_data_across_a_ring(dies, hops, opens, number):
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: 0).check()
 
 
-@pytest.mark.parametrize(("name", "seed", "opens"), [("torus-2x4", 2, 300), ("full-4", 3, 300)])
+@pytest.mark.parametrize(("name", "seed", "opens"), [
+    pytest.param("torus-2x4", 2, 300, marks=pytest.mark.slow), ("full-4", 3, 300)])
 def test_other_arrays(name, seed, opens):
     """Random packets to random dies by the shortest ways, transfers most of all."""
     array = ARRAYS[name]
