@@ -7,10 +7,11 @@
     memory.data (one stream) -> to the reader at the FIFO's head
     writers --request--> round robin -> reg -> address check -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
-    data of the writer at the FIFO's head -> memory.data; memory.response -> writer of the oldest request
+    data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
-Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request, none for data
-and responses. Throughput: one beat a cycle each way, one request a cycle each way.
+Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request and for written data, none for
+read data and responses. Throughput: one beat a cycle each way, one request a cycle each way. What clients give is
+registered for each of them, zero but for the one wanted: so nothing has to be chosen, the OR of all is that client's.
 
 There is no data storage here, so two rules keep the clients from stopping each other for good:
 
@@ -27,6 +28,9 @@ the write response, which task dependences do.
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -136,37 +140,48 @@ class MemoryCrossbar(wiring.Component):
                                      & (read.data_index == index)),
             ]
 
+        # The register has a beat; it can take the next one.
+        full, given = Signal(), Signal()
         m.submodules.unanswered = unanswered = SyncFIFO(width=len(write.data_index), depth=self.outstanding)
         m.d.comb += [
             write.permit.eq(unanswered.w_rdy),
             unanswered.w_data.eq(write.request_index),
             unanswered.w_en.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.r_en.eq(self.memory_write.response),
-            self.memory_write.data.payload.eq(
-                _select(write.data_index, [Value.cast(client.data.payload) for client in writers])),
-            self.memory_write.data.valid.eq(
-                write.data_valid & Array(client.data.valid for client in writers)[write.data_index]),
-            write.data_step.eq(self.memory_write.data.valid & self.memory_write.data.ready),
-            self.words_written.eq(
-                Mux(write.data_step, sum(self.memory_write.data.payload.strobe), 0)),
+            write.data_step.eq(Array(client.data.valid for client in writers)[write.data_index] & given),
+            self.memory_write.data.payload.eq(_registered(
+                m, "data", write.data_step, [write.data_index == index for index in range(len(writers))],
+                [client.data.payload for client in writers])),
+            self.memory_write.data.valid.eq(full),
+            given.eq(write.data_valid & (~full | self.memory_write.data.ready)),
+            self.words_written.eq(Mux(full & self.memory_write.data.ready,
+                                      sum(self.memory_write.data.payload.strobe), 0)),
         ]
+        with m.If(write.data_step):
+            m.d.sync += full.eq(1)
+        with m.Elif(self.memory_write.data.ready):
+            m.d.sync += full.eq(0)
         for index, client in enumerate(writers):
             m.d.comb += [
-                client.data.ready.eq(self.memory_write.data.ready & write.data_valid
-                                     & (write.data_index == index)),
+                client.data.ready.eq(given & (write.data_index == index)),
                 client.response.eq(self.memory_write.response & (unanswered.r_data == index)),
             ]
         return m
 
 
-def _select(index: Value, choices: list[Value]) -> Value:
-    """``choices[index]`` as a tree of two-way multiplexers."""
-    bit = 0
-    while len(choices) > 1:
-        choices = [Mux(index[bit], choices[at + 1], choices[at]) if at + 1 < len(choices) else choices[at]
-                   for at in range(0, len(choices), 2)]
-        bit += 1
-    return choices[0]
+def _registered(m: Module, name: str, enable: Value, wanted: Sequence[Value], choices: Sequence[Any]) -> Value:
+    """The one of ``choices`` that is ``wanted``, or zero, in registers that change with ``enable``."""
+    values = [Value.cast(choice) for choice in choices]
+    held = [Signal(len(value), name=f"{name}_{index}", reset_less=True) for index, value in enumerate(values)]
+    with m.If(enable):
+        m.d.sync += [register.eq(Mux(chosen, value, 0))
+                     for register, chosen, value in zip(held, wanted, values, strict=True)]
+    return reduce(or_, held)
+
+
+def _lowest(wanting: Value) -> Value:
+    """The lowest set bit alone."""
+    return Cat(bit & ~wanting[:index].any() for index, bit in enumerate(wanting))
 
 
 class _Grant(wiring.Component):
@@ -194,27 +209,29 @@ class _Grant(wiring.Component):
         held = Signal(self.layout)
         held_valid = Signal()
         held_index = Signal(index_bits)
+        last = Signal(self.clients, init=1)
         blocked = Signal(self.clients)
         wanting = Signal(self.clients)
-        above = Signal(self.clients)
-        chosen = Signal(index_bits)
+        grant = Signal(self.clients)
         free = Signal()
+        takes = Signal()
         inside = Signal()
         queue_width = index_bits + self.layout["beats"].width
         m.submodules.queue = queue = SyncFIFO(width=queue_width, depth=self.outstanding)
 
         # Round robin: the lowest wanting client above the last granted one, or else the lowest.
+        above = wanting & Cat(last[:index].any() for index in range(self.clients))
         m.d.comb += [
             wanting.eq(Cat(self.valid[index] for index in range(self.clients)) & ~blocked),
-            above.eq(wanting & Cat(held_index < index for index in range(self.clients))),
+            grant.eq(Mux(above.any(), _lowest(above), _lowest(wanting))),
+            takes.eq(free & wanting.any()),
         ]
-        for group in (wanting, above):
-            for index in reversed(range(self.clients)):
-                with m.If(group[index]):
-                    m.d.comb += chosen.eq(index)
         for index in range(self.clients):
-            m.d.comb += self.ready[index].eq(free & wanting[index] & (chosen == index))
+            m.d.comb += self.ready[index].eq(free & grant[index])
         m.d.comb += [
+            held.as_value().eq(_registered(m, "held", takes, list(grant), list(self.payload))),
+            held_index.eq(Cat(Cat(last[index] for index in range(self.clients) if index >> bit & 1).any()
+                              for bit in range(index_bits))),
             inside.eq(held.address + held.beats <= self.limit),
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
@@ -228,12 +245,9 @@ class _Grant(wiring.Component):
             m.d.sync += held_valid.eq(0)
         with m.If(held_valid & ~inside):
             m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
-                         blocked.eq(blocked | (1 << held_index))]
-        with m.If(free & wanting.any()):
-            m.d.sync += [
-                held_valid.eq(1), held_index.eq(chosen),
-                held.eq(_select(chosen, [Value.cast(payload) for payload in self.payload])),
-            ]
+                         blocked.eq(blocked | last)]
+        with m.If(takes):
+            m.d.sync += [held_valid.eq(1), last.eq(grant)]
 
         head_beats = Signal(self.layout["beats"].width)
         taken = Signal.like(head_beats)
