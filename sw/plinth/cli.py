@@ -245,13 +245,15 @@ def bench(only: str | None, as_json: bool) -> None:
 def calibrate(machines: tuple[str, ...]) -> None:
     """Measure tasks on the co-simulated RTL and write the cost tables that planners read."""
     from plinth.bench import calibrate as tables
+    from plinth.bench.pool import spread
 
     for name in machines:
         if name not in PRESETS:
             raise UserError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
-    for name in machines or tables.CALIBRATED:
-        path = tables.calibrate(name, say=lambda text: click.echo(text, err=True))
-        click.echo(f"{name}: {path}")
+    names = machines or tables.CALIBRATED
+    click.echo(f"measuring {', '.join(names)} (a preset's model is built the first time)", err=True)
+    for place, path in spread(tables.calibrate, names):
+        click.echo(f"{names[place]}: {path}")
 
 
 @cli.command()
@@ -264,7 +266,7 @@ def agreement(only: str, as_json: bool) -> None:
 
     from plinth.bench import agreement as steps
 
-    found = list(steps.measure(say=lambda text: click.echo(text, err=True), only=only))
+    found = steps.measure(say=lambda text: click.echo(text, err=True), only=only)
     if not only:
         steps.write_page(found)
     click.echo(json.dumps([row.to_data() for row in steps.rows(found)]) if as_json else steps.table(found))

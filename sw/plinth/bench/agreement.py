@@ -4,18 +4,20 @@ The array simulator gets the task graphs that the dies run (:mod:`plinth.simulat
 from the calibration tables; the co-simulation runs them on the RTL.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean
 from time import monotonic
 
+from plinth.bench.pool import spread
 from plinth.bench.row import Row
-from plinth.bench.steps import BATCH, Counter, lowered_step, text
+from plinth.bench.steps import BATCH, counted_cycles, lowered_step, text
 from plinth.errors import UserError
+from plinth.lower.training import TrainingProgram
 from plinth.model.array import ARRAYS, Array
 from plinth.model.zoo import NETWORKS
-from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.machine import machine
 from plinth.plan.graph import from_network
 from plinth.plan.partition import Splits
 from plinth.plan.planning import PLANNERS, task
@@ -50,10 +52,38 @@ class Agreement:
         return self.simulated / self.counted - 1
 
 
-def simulated_cycles(network: str, array: Array, splits: Splits, die: Machine) -> int:
+@dataclass(frozen=True)
+class Step:
+    """A step to compare. ``planners`` all give these splits."""
+
+    network: str
+    array: Array
+    splits: Splits
+    planners: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.network} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
+
+
+def simulated_cycles(program: TrainingProgram, array: Array) -> int:
     """Cycles of a step by the array simulator."""
-    graphs = TaskGraphs(lowered_step(network, array, splits), array, die)
+    graphs = TaskGraphs(program, array, machine(preset(array.preset)))
     return round(simulate(graphs.given, graphs.activities()).seconds)
+
+
+def compare(step: Step) -> Agreement:
+    """Run one step on the RTL, and simulate it.
+
+    Raises
+    ------
+    UserError
+        If a tool fails.
+    """
+    program = lowered_step(step.network, step.array, step.splits)
+    return Agreement(step.network, step.array.preset, step.array.name, step.planners, text(step.splits),
+                     counted_cycles(step.network, step.array, program), simulated_cycles(program, step.array))
 
 
 def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
@@ -70,15 +100,14 @@ def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
     return found
 
 
-def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> Iterator[Agreement]:
-    """All steps whose name (network/preset/array) contains ``only``, one after the other.
+def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
+    """All steps whose name (network/preset/array) contains ``only``, spread over the processors.
 
     Raises
     ------
     UserError
         If nothing is called so, a preset has no calibration table or one of another Verilog, or a tool fails.
     """
-    count = Counter()
     cases = [(network, replace(ARRAYS[array], preset=die)) for die in AGREED_PRESETS for array in AGREED_ARRAYS
              for network in AGREED_NETWORKS]
     chosen = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
@@ -91,15 +120,15 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> I
             raise UserError(f"preset {name!r} has no calibration table; measure it with `plinth calibrate --preset "
                             f"{name}`")
         check_calibration(die)
+    steps = [Step(network, array, splits, planners) for network, array in chosen
+             for splits, planners in plans(network, array).items()]
+    found: list[Agreement | None] = [None] * len(steps)
     begin = monotonic()
-    for number, (network, array) in enumerate(chosen):
-        for splits, planners in plans(network, array).items():
-            spent = monotonic() - begin
-            left = f", about {spent / number * (len(chosen) - number) / 60:.0f} min left" if number else ""
-            say(f"{number + 1} of {len(chosen)}: {network} on {array.name} of {array.preset}, "
-                f"{', '.join(planners)}{left}")
-            yield Agreement(network, array.preset, array.name, planners, text(splits), count(network, array, splits),
-                            simulated_cycles(network, array, splits, machine(preset(array.preset))))
+    for number, (place, one) in enumerate(spread(compare, steps), 1):
+        found[place] = one
+        left = (monotonic() - begin) / number * (len(steps) - number) / 60
+        say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * one.error:+.1f} %")
+    return [one for one in found if one]
 
 
 def table(found: list[Agreement]) -> str:
@@ -142,7 +171,7 @@ def rows(found: list[Agreement]) -> list[Row]:
 
 def agreement_errors() -> list[Row]:
     """Simulated against counted cycles of a step, for every planner; mean and worst."""
-    return rows(list(measure()))
+    return rows(measure())
 
 
 #: Every row's name and the function that makes it.

@@ -352,7 +352,7 @@ def _network(parameters: DieParameters) -> tuple[Measured, dict[str, int]]:
             {"ring": latency, "hop": hop, "reduce": alone})
 
 
-def calibrate(name: str, folder: Path = FOLDER, say: Callable[[str], None] = lambda text: None) -> Path:
+def calibrate(name: str, folder: Path = FOLDER) -> Path:
     """Measure one preset and write its table.
 
     Raises
@@ -361,7 +361,6 @@ def calibrate(name: str, folder: Path = FOLDER, say: Callable[[str], None] = lam
         If a tool is missing or fails, or the table cannot be written.
     """
     parameters = preset(name)
-    say(f"measuring {name} (its model is built the first time)")
     matrix, vector, copies, fetch, issue, digest = _tasks(parameters)
     remote, control = _network(parameters)
     arrival = _arrival(parameters)

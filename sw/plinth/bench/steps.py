@@ -37,6 +37,17 @@ def lowered_step(name: str, array: Array, splits: Splits) -> TrainingProgram:
     return lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
 
 
+def counted_cycles(name: str, array: Array, program: TrainingProgram) -> int:
+    """Cycles of the first step of a training run on co-simulated dies."""
+    # A link's rate is a register of the die, which the driver writes: all rates run on one model.
+    die = preset(array.preset, ports=program.parameters.ports)
+    dies, _ = backends.cosim_array(die, array.dies, MEMORY_WORDS, links=array.directed())
+    driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
+    session = Session(NETWORKS[name], digits(), program, driver, None, None, BATCH, 0)
+    session.load_parameters(initial_parameters(NETWORKS[name], 0))
+    return int(next(iter(session.epoch(0))).cycles)
+
+
 class Counter:
     """Counts the cycles of a training step on co-simulated demo dies; the same plan on the same array once."""
 
@@ -47,19 +58,8 @@ class Counter:
         """Cycles of the first step of a training run."""
         key = network, array.name, array.preset, array.rate, splits
         if key not in self._found:
-            self._found[key] = self._count(network, array, splits)
+            self._found[key] = counted_cycles(network, array, lowered_step(network, array, splits))
         return self._found[key]
-
-    @staticmethod
-    def _count(name: str, array: Array, splits: Splits) -> int:
-        network, program = NETWORKS[name], lowered_step(name, array, splits)
-        # A link's rate is a register of the die, which the driver writes: all rates run on one model.
-        die = preset(array.preset, ports=program.parameters.ports)
-        dies, _ = backends.cosim_array(die, array.dies, MEMORY_WORDS, links=array.directed())
-        driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
-        session = Session(network, digits(), program, driver, None, None, BATCH, 0)
-        session.load_parameters(initial_parameters(network, 0))
-        return int(next(iter(session.epoch(0))).cycles)
 
 
 def _task(network: str, array: Array) -> Task:
