@@ -4,12 +4,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from tests.support.systolic import numbers
 
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
 
 #: Words from which on maps, filters and sums lie.
 X, W, C = 0, 24000, 48000
+
+
+def memory(rng: np.random.Generator, kind: str, die: DieParameters, words: int) -> NDArray[np.uint32]:
+    """Numbers of a kind: operands of the die below C, FP32 sums from there on."""
+    operand = np.float16 if die.multiply_format == FP16 else np.float32
+    return np.concatenate([numbers(rng, kind, (C * die.packing,), operand).view(np.uint32),
+                           numbers(rng, kind, (words - C,), np.float32).view(np.uint32)])
 
 
 def _steps(sizes: list[tuple[str, int]], inner: int, rng: np.random.Generator) -> tuple[dict[str, int], int]:
@@ -22,7 +32,8 @@ def _steps(sizes: list[tuple[str, int]], inner: int, rng: np.random.Generator) -
 
 
 def random_body(rng: np.random.Generator, die: DieParameters) -> Any:
-    """A task with a bit of everything that fits the machine; its operands lie in words 0 to 65535 of base 0."""
+    """A task with a bit of everything that fits the machine; its operands lie in words 0 to 65535 of base 0, as in
+    :func:`memory`."""
     while True:
         def number(low: int, high: int) -> int:
             return int(rng.integers(low, high + 1))
@@ -39,13 +50,13 @@ def random_body(rng: np.random.Generator, die: DieParameters) -> Any:
             column_dilation=number(1, 2), map_rows=number(1, 9), map_columns=number(1, 9), accumulate=number(0, 1))
         last = (body.windows - 1) % run
         body.windows -= number(0, min(last, body.windows - 1))
-        body.__dict__.update(_places(body, rng))
+        body.__dict__.update(_places(body, die, rng))
         body.__dict__.update(derived(body, die))
         if all(need <= most for need, most in needs(body, die).values()):
             return body
 
 
-def _places(body: Any, rng: np.random.Generator) -> dict[str, Any]:
+def _places(body: Any, die: DieParameters, rng: np.random.Generator) -> dict[str, Any]:
     """Pointers and steps of operands that lie anyhow: in any order, forwards or backwards."""
     sizes = [("x_image", body.images), ("x_row", body.map_rows), ("x_column", body.map_columns)]
     channel = ("x_channel", body.channels)
@@ -58,7 +69,7 @@ def _places(body: Any, rng: np.random.Generator) -> dict[str, Any]:
              ("w_filter", body.filters)]
     rng.shuffle(sizes)
     w, w_words = _steps(sizes, 1, rng)
-    first = W
+    first = 0
     for name, size in sizes:
         if rng.random() < 0.3:
             first += (size - 1) * w[name]
@@ -67,5 +78,6 @@ def _places(body: Any, rng: np.random.Generator) -> dict[str, Any]:
     c, c_words = _steps([("c_image", body.images), ("c_row", body.rows), ("c_column", columns),
                          ("c_run", body.window_run)], body.filters, rng)
     assert x_words <= W - X and w_words <= C - W and c_words <= (1 << 16) - C
-    pointers = {name: SimpleNamespace(offset=at, base=0) for name, at in (("x", X), ("w", first), ("c", C))}
+    pointers = {name: SimpleNamespace(offset=at, base=0) for name, at in (
+        ("x", X), ("w", W - (-first // die.packing)), ("c", C))}
     return pointers | x | w | c

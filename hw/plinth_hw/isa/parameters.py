@@ -39,12 +39,12 @@ class DieParameters:
     accumulate_format: Float = FP32
     #: Independent outputs that each systolic PE interleaves; at least the adder's latency; a power of two.
     interleave: int = 8
-    #: Row-stationary PE: words of one half (of two) of its filter scratchpad, of its feature-map scratchpad (a ring),
-    #: and the most sums that it interleaves.
+    #: Row-stationary PE: operands of one half (of two) of its filter scratchpad, of its feature-map scratchpad (a
+    #: ring), and the most sums that it interleaves.
     filter_words: int = 224
     feature_words: int = 128
     sums: int = 16
-    #: Words a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
+    #: Operands a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
     feed_words: int = 4
     #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns).
     beat_words: int
@@ -123,6 +123,11 @@ class DieParameters:
         if self.feature_words < 4 * self.feed_words:
             raise ValueError(f"feature_words must be at least four lines of feed_words = {self.feed_words}, "
                              f"not {self.feature_words}")
+
+    @property
+    def packing(self) -> int:
+        """Operands in a word of memory."""
+        return 32 // self.multiply_format.bits
 
     @property
     def bank_words(self) -> int:

@@ -16,7 +16,7 @@ COUNTS = ("images", "rows", "windows", "window_run", "filters", "filter_step", "
 
 
 def signed(step: int) -> int:
-    """A number of words modulo 2^32, the one nearest to 0."""
+    """A step modulo 2^32, the one nearest to 0."""
     return (step + (1 << 31) & ADDRESS_MASK) - (1 << 31)
 
 
@@ -26,7 +26,7 @@ def derived(body: Any, die: DieParameters) -> dict[str, int]:
     stream_columns = (columns - 1) * body.column_stride + (body.tap_columns - 1) * body.column_dilation + 1
     id_rows = (body.rows - 1) * body.row_stride + (body.set_rows - 1) * body.row_dilation + 1
     run = body.tap_channels * body.window_run
-    words = {
+    steps = {
         "x_origin": body.row_origin * signed(body.x_row) + body.column_origin * signed(body.x_column),
         "x_set": body.tap_channels * body.x_channel,
         "x_block": body.sets * body.tap_channels * body.x_channel,
@@ -38,7 +38,7 @@ def derived(body: Any, die: DieParameters) -> dict[str, int]:
         "w_segment": body.tap_columns * body.w_column,
         "w_group": body.filter_step * body.w_filter,
     }
-    return {name: value & ADDRESS_MASK for name, value in words.items()} | {
+    return {name: value & ADDRESS_MASK for name, value in steps.items()} | {
         "window_step": body.column_stride * body.tap_channels if body.window_run == 1 else 1,
         "tap_step": body.column_dilation * run,
         "stream_columns": stream_columns,
@@ -64,6 +64,7 @@ def needs(body: Any, die: DieParameters) -> dict[str, tuple[int, int]]:
         "words of a PE's filter scratchpad": (body.tap_columns * body.tap_channels * step, die.filter_words),
         "sums of a PE": (body.filter_step * body.interleaved_windows, die.sums),
         "words of a PE's feature-map scratchpad": (span + 2 * die.feed_words, die.feature_words),
-        "words of the feature buffer": (body.ids * body.stream_lines * die.feed_words, die.operand_buffer_words),
+        "words of the feature buffer": (-(-body.ids * body.stream_lines * die.feed_words // die.packing),
+                                        die.operand_buffer_words),
         "words of a bank of sums": (body.filter_groups * padded * body.filter_step, die.bank_words),
     }

@@ -227,7 +227,8 @@ class MatrixBody(data.Struct):
 class RowStationaryBody(data.Struct):
     """Rows of sums ``out[o, w, f]``, o = (image, y) in an array column each: over blocks of channels, folds of kernel
     rows, segments of kernel columns, sets, rows of a set, taps (s, c), ascending, ``X * W`` is added to a sum. Steps
-    are words modulo 2^32 and may be negative; see docs/row_mapping.md.
+    are modulo 2^32 and may be negative: those of map and filters in operands, FP16 ones two to a word, those of sums
+    in words; see docs/row_mapping.md.
 
     From ``x_origin`` on fields follow from those above; they save the engine multiplications."""
 
@@ -269,7 +270,7 @@ class RowStationaryBody(data.Struct):
     # word 16
     #: Windows of a row.
     windows: unsigned(16)
-    #: Neighbouring words of the map that are windows of the same column; window = (v, u), u below this.
+    #: Neighbouring operands of the map that are windows of the same column; window = (v, u), u below this.
     window_run: unsigned(16)
     # word 17
     #: Filters.

@@ -7,11 +7,14 @@ as they pass through the array, with t = (block, fold, segment, set, r, s, c), t
     krow    = fold set_rows + r                        column = column_origin + v column_stride + kcol column_dilation
     kcol    = segment tap_columns + s
 
-    X = word at  x + image x_image + row x_row + column x_column + channel x_channel + u
+    X = operand at  packing x + image x_image + row x_row + column x_column + channel x_channel + u
       = +0                                                              if row or column lies outside the map
-    W = word at  w + channel w_channel + krow w_row + kcol w_column + f w_filter
+    W = operand at  packing w + channel w_channel + krow w_row + kcol w_column + f w_filter
     out = out + (X W)                                                   from +0, or with ``accumulate`` from C
-    C = word at  c + image c_image + y c_row + v c_column + u c_run + f
+    C = word at     c + image c_image + y c_row + v c_column + u c_run + f
+
+An FP32 operand is a word, packing = 1; FP16 operands lie two to a word, packing = 2, the even one in its low half, and
+their products are exact. Pointers and steps of C count words, steps of X and W operands.
 
 A term whose channel the layer does not have is (+0 * +0), one whose krow or kcol it does not have (X * +0); both are
 added as well.
@@ -24,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, COUNTS, derived, needs, signed
 from plinth_sim.golden import matrix
@@ -36,8 +40,8 @@ class Operands:
     """What a task computes with: X as [o w, t], W as [t, f], which elements of X are of the map and of a term that
     exists, and the word addresses of the first filter's sums."""
 
-    x: matrix.FloatArray
-    w: matrix.FloatArray
+    x: NDArray[np.floating]
+    w: NDArray[np.floating]
     inside: NDArray[np.bool_]
     c: Offsets
 
@@ -79,6 +83,10 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
     def start(pointer: Any) -> int:
         return bases[pointer.base] + pointer.offset
 
+    packing = die.packing
+    source = memory.view(np.uint16 if die.multiply_format == FP16 else np.uint32)
+    number = np.float16 if die.multiply_format == FP16 else np.float32
+    mask = (ADDRESS_MASK + 1) * packing - 1
     shape = (body.blocks, body.folds, body.segments, body.sets, body.set_rows, body.tap_columns, body.tap_channels)
     block, fold, segment, set_, r, s, c = (
         index.reshape(-1, 1) for index in np.indices(shape, dtype=np.int64))
@@ -92,22 +100,22 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
     row = body.row_origin + y * body.row_stride + krow * body.row_dilation
     column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
     loaded = loaded & (row >= 0) & (row < body.map_rows) & (column >= 0) & (column < body.map_columns)
-    at = start(body.x) + image * signed(body.x_image) + row * signed(body.x_row) + column * signed(body.x_column)
-    at = at + channel * signed(body.x_channel) + u & ADDRESS_MASK
-    found = np.zeros(at.shape, dtype=np.uint32)
-    found[loaded] = memory[at[loaded]]
+    at = start(body.x) * packing + image * signed(body.x_image) + row * signed(body.x_row)
+    at = at + column * signed(body.x_column) + channel * signed(body.x_channel) + u & mask
+    found = np.zeros(at.shape, dtype=source.dtype)
+    found[loaded] = source[at[loaded]]
 
     f = np.arange(body.filters, dtype=np.int64)
-    at = (start(body.w) + channel * signed(body.w_channel) + krow * signed(body.w_row) + kcol * signed(body.w_column)
-          + f * signed(body.w_filter) & ADDRESS_MASK)
-    filters = np.zeros(at.shape, dtype=np.uint32)
-    filters[exists[:, 0]] = memory[at[exists[:, 0]]]
+    at = (start(body.w) * packing + channel * signed(body.w_channel) + krow * signed(body.w_row)
+          + kcol * signed(body.w_column) + f * signed(body.w_filter) & mask)
+    filters = np.zeros(at.shape, dtype=source.dtype)
+    filters[exists[:, 0]] = source[at[exists[:, 0]]]
 
     sums = (start(body.c) + image * signed(body.c_image) + y * signed(body.c_row) + v * signed(body.c_column)
             + u * signed(body.c_run) & ADDRESS_MASK).reshape(-1)
     if (sums + body.filters > len(memory)).any():
         raise IndexError(f"a row of sums lies outside a memory of {len(memory)} words")
-    return Operands(np.ascontiguousarray(found.T).view(np.float32), filters.view(np.float32), (loaded & exists).T,
+    return Operands(np.ascontiguousarray(found.T).view(number), filters.view(number), (loaded & exists).T,
                     sums)
 
 

@@ -25,7 +25,6 @@ def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
 
 @pytest.mark.parametrize(("changes", "needle"), [
     ({"machine": "dataflow"}, "machine must be 'systolic' or 'row-stationary', not 'dataflow'"),
-    ({"multiply_format": FP16}, "multiply_format must be float32e8m23, not float16e5m10"),
     ({"filter_words": 30}, "filter_words = 30 must be a multiple of feed_words = 4"),
     ({"operand_buffer_words": 1000, "beat_words": 16}, "operand_buffer_words = 1000 must be a multiple of beat_words"),
     ({"output_buffer_words": 8 * 31}, "of at least sums = 16 words, not 248"),

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.refusal import refused
+from tests.support.row_stationary import memory as operands
 from tests.support.row_stationary import random_body
 
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import COUNTS, derived, signed
 from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixOperation
 from plinth_sim.golden import row_stationary
@@ -16,13 +18,16 @@ from plinth_sim.golden.device import GoldenArray
 from plinth_sim.golden.vector import BadOperandError
 
 TINY = preset("hypar-tiny")
+MIXED = preset("hypar-tiny", multiply_format=FP16)
 MEMORY = 1 << 16
 
 
-def loops(memory: np.ndarray, body: Any) -> np.ndarray:
+def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
     """The memory after a task, sum by sum in the order of the specification."""
     found = memory.copy()
     floats, result = memory.view(np.float32), found.view(np.float32)
+    packing = 2 if die is MIXED else 1
+    operand = memory.view(np.float16 if die is MIXED else np.float32).astype(np.float32)
     zero = np.float32(0)
     step = {name: signed(getattr(body, name)) for name in vars(body) if name[:2] in ("x_", "w_", "c_")}
     for image, y, w, f in np.ndindex(body.images, body.rows, body.windows, body.filters):
@@ -37,27 +42,28 @@ def loops(memory: np.ndarray, body: Any) -> np.ndarray:
             left = right = zero
             if channel < body.channels:
                 if krow < body.kernel_rows and kcol < body.kernel_columns:
-                    right = floats[body.w.offset + channel * step["w_channel"] + krow * step["w_row"]
+                    right = operand[packing * body.w.offset + channel * step["w_channel"] + krow * step["w_row"]
                                    + kcol * step["w_column"] + f * step["w_filter"]]
                 row = body.row_origin + y * body.row_stride + krow * body.row_dilation
                 column = body.column_origin + v * body.column_stride + kcol * body.column_dilation
                 if 0 <= row < body.map_rows and 0 <= column < body.map_columns:
-                    left = floats[body.x.offset + image * step["x_image"] + row * step["x_row"]
+                    left = operand[packing * body.x.offset + image * step["x_image"] + row * step["x_row"]
                                   + column * step["x_column"] + channel * step["x_channel"] + u]
             total = np.float32(total + np.float32(left * right))
         result[at] = total
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_every_sum_is_that_of_the_loops(seed: int) -> None:
+@pytest.mark.parametrize("die", [TINY, MIXED], ids=["fp32", "mixed"])
+@pytest.mark.parametrize("seed", range(40))
+def test_every_sum_is_that_of_the_loops(seed: int, die: DieParameters) -> None:
     """Bit for bit, for tasks of any folds, segments, blocks, sets, runs and remainders."""
     rng = np.random.default_rng(seed)
-    body = random_body(rng, TINY)
-    memory = (rng.normal(size=MEMORY) * 10.0 ** rng.integers(-3, 4, MEMORY)).astype(np.float32).view(np.uint32)
-    expected = loops(memory, body)
+    body = random_body(rng, die)
+    memory = operands(rng, "plain", die, MEMORY)
+    expected = loops(memory, body, die)
     found = memory.copy()
-    useful = row_stationary.execute(found, body, [0] * 16, TINY).useful_macs
+    useful = row_stationary.execute(found, body, [0] * 16, die).useful_macs
     assert np.array_equal(found, expected)
     assert np.array_equal(found, memory) != bool(useful) or not body.accumulate
 

@@ -20,7 +20,6 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
-from plinth_hw.matrix.packing import connect_elements
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -72,7 +71,7 @@ class FeatureBuffer(wiring.Component):
                                     "ids": unsigned(COUNT_BITS)})
         m.submodules.load = load = RowLoad(sizes.loads, 1, bits, clipped=True)
         m.submodules.records = records = SyncFIFO(width=record.size, depth=2)
-        connect_elements(m, load.port, self.port, sizes.operand_bits)
+        sizes.connect(m, load.port, self.port)
         self._walk(m, load, data.View(record, records.w_data), records)
         self._write(m, load, data.View(record, records.r_data), records)
         return m

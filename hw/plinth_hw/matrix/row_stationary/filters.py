@@ -23,7 +23,6 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.tasks import RowStationaryBody
-from plinth_hw.matrix.packing import connect_elements
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -78,7 +77,7 @@ class FilterLoader(wiring.Component):
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.written = written = SyncFIFO(width=row.size, depth=ROWS)
         m.submodules.drained = drained = SyncFIFO(width=row.size, depth=ROWS)
-        connect_elements(m, load.port, self.port, sizes.operand_bits)
+        sizes.connect(m, load.port, self.port)
         # Rows and lines of the ring that are free.
         taken, freed = Signal(count), Signal(count)
         rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)

@@ -9,12 +9,12 @@ are stable while jobs are offered, and copied when a job is taken.
 from typing import Any
 
 from amaranth.hdl import Module, Signal, Value, signed, unsigned
-from amaranth.lib import data
+from amaranth.lib import data, wiring
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.matrix.packing import element_log2, element_parameters
+from plinth_hw.matrix.packing import connect_elements, element_log2, element_parameters
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 
 #: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
@@ -96,6 +96,13 @@ class Sizes:
     def operand_bits(self) -> int:
         """Width of an operand."""
         return self.array.multiply_format.bits
+
+    def connect(self, m: Module, inner: Any, port: Any) -> None:
+        """Connects the port of a load of operands to the block's own."""
+        if self.element_log2:
+            connect_elements(m, inner, port, self.operand_bits)
+        else:
+            wiring.connect(m, wiring.flipped(port), inner)
 
     def step(self, operands: Value) -> Value:
         """A step of a task, in operands modulo 2^32, to be added to an operand's address."""

@@ -11,9 +11,10 @@ from amaranth.lib import data
 from tests.support.engine_bench import body_words
 from tests.support.refusal import refused
 from tests.support.row_stationary import ADDRESS_MASK, C, W, X, random_body
-from tests.support.systolic import numbers
+from tests.support.row_stationary import memory as operands
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
+from plinth_hw.isa.formats import FP16, Float
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.row_stationary import derived
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
@@ -22,11 +23,13 @@ from plinth_sim.golden import row_stationary
 
 PARAMETERS = {
     "tiny": preset("hypar-tiny"),
+    # FP16 operands, two to a word.
+    "mixed": preset("hypar-tiny", multiply_format=FP16),
     # A beat of several lines, a bank that is not a power of two.
     "4x6": preset("hypar-tiny", rows=4, columns=6, beat_words=8, operand_buffer_words=768, output_buffer_words=6 * 144,
                   flit_words=2, memory_words_per_cycle=8),
 }
-ENGINES = ["tiny", pytest.param("4x6", marks=pytest.mark.slow)]
+ENGINES = ["tiny", "mixed", pytest.param("4x6", marks=pytest.mark.slow)]
 WORDS = 1 << 16
 BASES = [-9 * number & ADDRESS_MASK for number in range(16)]
 ROW_STATIONARY = MatrixOperation.ROW_STATIONARY.value
@@ -64,7 +67,7 @@ def run(name: str, tasks: Sequence[Any], kind: str = "plain", errors: list[Error
     """Run tasks on engine and golden model; compare memory, completions and strobes."""
     parameters = PARAMETERS[name]
     errors = errors or [ErrorCode.NONE] * len(tasks)
-    memory = numbers(np.random.default_rng(len(tasks)), kind, (WORDS,), np.float32).view(np.uint32)
+    memory = operands(np.random.default_rng(len(tasks)), kind, parameters, WORDS)
     expected = memory.copy()
     useful, stored, issued = [], [], 0
     for task, error in zip(tasks, errors, strict=True):
@@ -193,9 +196,9 @@ def window(outcome: Outcome) -> int:
     return outcome.last_busy - outcome.first_busy + 1
 
 
-def layer(channels: int, **changes: int) -> Any:
+def layer(channels: int, name: str = "tiny", **changes: int) -> Any:
     """3 x 3 taps on 4 x 8 sums; passes of 8 windows of 6 taps and 8 filters, 384 cycles each."""
-    return convolution("tiny", images=1, rows=4, columns=8, channels=channels, filters=16, kernel=3, stride=1,
+    return convolution(name, images=1, rows=4, columns=8, channels=channels, filters=16, kernel=3, stride=1,
                        padding=1, map_rows=4, map_columns=8, set_rows=3, tap_columns=3, tap_channels=2, filter_step=8,
                        **changes)
 
@@ -209,6 +212,15 @@ def test_utilisation(latency: int) -> None:
     assert window(few) == 2 * 10 * 384 + LAG and window(many) == 2 * 20 * 384 + LAG
     assert many.cycles - few.cycles == 2 * 10 * 384
     assert many.cycles <= 1.06 * 2 * 20 * 384
+
+
+def test_narrow_operands_halve_the_traffic() -> None:
+    """FP16 operands, two to a word, take half the words of loads, and no more cycles."""
+    words = run("tiny", [layer(20)])
+    halves = run("mixed", [layer(20, "mixed")])
+    stored = 4 * 8 * 16
+    assert 2 * (halves.words - stored) == words.words - stored
+    assert window(halves) == window(words) and halves.cycles <= words.cycles
 
 
 def test_tasks_follow_each_other() -> None:
@@ -258,14 +270,20 @@ LIMITS: dict[str, dict[str, int]] = {
                        "x_column": 1, "x_channel": 168, "w_channel": 2, "w_filter": 1, "c_row": 84, "c_column": 2,
                        "rows": 3, "map_rows": 4, "images": 1, "row_origin": -1},
 }
+#: The feature buffer holds twice as many narrow operands.
+NARROW_LIMITS = {**LIMITS, "feature buffer": {
+    **LIMITS["feature buffer"], "windows": 48, "map_columns": 48, "x_row": 48, "x_channel": 336, "c_row": 96,
+    "rows": 4, "row_stride": 2, "map_rows": 7}}
 
 
+@pytest.mark.parametrize("name", ["tiny", "mixed"])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("availability", [1, 0.3])
-def test_limits(limit: str, availability: float) -> None:
-    task, other = body("tiny", **LIMITS[limit]), body("tiny", **LIMITS[limit])
+def test_limits(name: str, limit: str, availability: float) -> None:
+    fields = (LIMITS if name == "tiny" else NARROW_LIMITS)[limit]
+    task, other = body(name, **fields), body(name, **fields)
     other.c.offset += 4096
-    run("tiny", [task, PRODUCTS["fprop"]("tiny"), other, task], availability=availability)
+    run(name, [task, PRODUCTS["fprop"](name), other, task], availability=availability)
 
 
 @pytest.mark.parametrize("change", [
@@ -297,8 +315,9 @@ def test_bad_operation() -> None:
 
 
 @pytest.mark.parametrize(("changes", "message"), [
+    ({"multiply_format": Float(5, 5)}, "Multiply format must have 32, 16 or 8 bits, not 11"),
     ({"beat_words": 4, "feed_words": 8}, "beat_words = 4 must be a multiple of feed_words = 8"),
-    ({"filter_words": 4}, "filter_words = 4 must have at least half as many lines of 4 words as a beat has words, 4")])
+    ({"filter_words": 4}, "filter_words = 4 must have at least half as many lines of 4 words as a beat has operands")])
 def test_bad_parameters(changes: dict[str, int], message: str) -> None:
     with refused(ValueError, message):
         RowStationaryEngine(preset("hypar-tiny", **changes))
