@@ -38,7 +38,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
-#: Machines of a training run, and their presets.
+#: Machines of a training run, and their presets; those of mixed precision are called "-mixed" besides.
 MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
 #: Arrays that a training run can use.
 DIES = (1, 2, 4, 8)
@@ -88,9 +88,9 @@ def _recorded(window: backends.Window) -> str:
 
 def _preset(machine: str | None, number_format: str) -> str:
     """Preset of a machine, by name or in full, and number format."""
-    if machine is None or machine == "ndp":
-        return {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"}[number_format]
-    machine = MACHINES.get(machine, machine)
+    machine = machine or "ndp"
+    if machine in MACHINES:
+        return MACHINES[machine] + {"fp32": "", "mixed": "-mixed"}[number_format]
     if machine not in PRESETS:
         raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join((*MACHINES, *PRESETS))}")
     if (PRESETS[machine].multiply_format == FP16) != (number_format == "mixed"):

@@ -64,7 +64,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--rate", "inf"], "--rate must be a finite number, not inf"),
     (["train", "--preset", "nope"], "ndp-demo"),
     (["train", "--preset", "ndp-demo", "--format", "mixed"], "does not compute"),
-    (["train", "--machine", "hypar", "--format", "mixed"], "'hypar-demo' does not compute in --format mixed"),
+    (["train", "--machine", "hypar-demo", "--format", "mixed"], "'hypar-demo' does not compute in --format mixed"),
     (["train", "--waves", "here"], "die=0,from=1000,to=2000"),
     (["train", "--waves", "die=9,from=1,to=2"], "below 4"),
     (["train", "--batch", "4000", "--device", "golden"], "smaller --batch"),
@@ -148,12 +148,13 @@ def test_schema_prints_json_schema(capsys, what: str) -> None:
 
 def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
     (tmp_path / "net.yaml").write_text("version: 2\nname: net\ninput: [64]\nlayers:\n"
-                                       "- {name: one, kind: embedding, rows: 17, width: 2}\n"
+                                       "- {name: early, kind: relu}\n"
                                        "- {name: two, kind: dense, outputs: 10}\n"
                                        "- {name: loss, kind: softmax-cross-entropy}\n")
     code, _, err = run(capsys, "train", str(tmp_path / "net.yaml"), "--device", "golden", "--out", str(tmp_path))
     assert code == 2
-    assert "layer 'one' (embedding) has no form on a die yet; such a network can be planned but not lowered" in err
+    assert "layer 'early' (relu) stands before the first layer with weights" in err
+    assert "such a network can be planned but not lowered" in err
 
 
 def test_every_bench_can_be_asked_for_by_name() -> None:

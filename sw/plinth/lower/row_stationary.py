@@ -11,6 +11,9 @@ Which loops of a product become which of a task's, by operand (docs/row_mapping.
 | dx = dz w^T | | sample div W | sample mod W | | input | output | | |
 | dw = x^T dz | | | | input | output | | sample div W | sample mod W |
 
+Operands of a mixed-precision die are FP16, two to a word, rows of them from words on: neighbours along one dimension of
+each operand are operands, all other steps whole words. Tasks count both in operands, and start at words.
+
 The sums of a task run over blocks of channels, folds of kernel rows, segments of kernel columns, sets, rows and taps,
 in this order; tasks that accumulate follow those that they add to.
 """
@@ -30,7 +33,8 @@ from plinth_hw.isa.tasks import MatrixOperation
 
 @dataclass(frozen=True, kw_only=True)
 class _Places:
-    """Where a product's operands lie: first words and steps, in words; steps of units of the map are 1."""
+    """Where a product's operands lie: first words; steps, of map and filters in operands, of sums in words. Those of
+    units of the map are 1."""
 
     base_x: int
     base_w: int
@@ -60,7 +64,8 @@ class _Places:
 def _body(die: DieParameters, loops: Loops, mapping: Mapping, piece: Piece, at: _Places, accumulate: bool) -> Body:
     """A task's body."""
     c = at.c + piece.image * at.c_image + piece.row * at.c_row + piece.column * at.c_column + piece.unit * at.c_unit
-    x = at.x + piece.image * at.x_image + piece.unit
+    # Runs of units are whole words, but for the last one.
+    x = at.x + (piece.image * at.x_image + piece.unit) // die.packing
     units = loops.units > 1
     steps = {
         "x_image": piece.run if units else at.x_image, "x_row": at.x_row, "x_column": at.x_column,
@@ -117,6 +122,10 @@ class RowStationary:
         mapping = mapping or choose(self.parameters, loops, self.name)
         return [_body(self.parameters, loops, mapping, piece, at, accumulate) for piece in pieces(loops, mapping)]
 
+    def _steps(self, **words: int) -> dict[str, int]:
+        """Steps of map and filters that are whole words, in operands."""
+        return {name: step * self.parameters.packing for name, step in words.items()}
+
     def forward(self, layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> list[list[Body]]:
         """``z = x * w``."""
         require(layer, x, w, z)
@@ -126,10 +135,11 @@ class RowStationary:
             column_stride=layer.stride[1], adjacent_channels=True)
         place = layer.inputs * w.stride
         return [self._product(loops, _Places(
-            **_operands(x.buffer, w, z.buffer), x_image=x.image_words, x_row=x.row_words, x_column=x.buffer.stride,
-            x_channel=1, w_row=layer.kernel[1] * place, w_column=place, w_channel=w.stride, c_image=z.image_words,
-            c_row=z.row_words, c_column=z.buffer.stride, row=-layer.padding[0], column=-layer.padding[1],
-            map_rows=x.height, map_columns=x.width), False)]
+            **_operands(x.buffer, w, z.buffer),
+            **self._steps(x_image=x.image_words, x_row=x.row_words, x_column=x.buffer.stride,
+                          w_row=layer.kernel[1] * place, w_column=place, w_channel=w.stride),
+            x_channel=1, c_image=z.image_words, c_row=z.row_words, c_column=z.buffer.stride, row=-layer.padding[0],
+            column=-layer.padding[1], map_rows=x.height, map_columns=x.width), False)]
 
     def input_gradient(self, layer: ConvolutionShape, dz: FeatureMap, w: Buffer, dx: FeatureMap) -> list[list[Body]]:
         """The gradient of ``x``, phase by phase. Places that no tap meets become 0, as in
@@ -150,10 +160,11 @@ class RowStationary:
             operands["w"] += last * place
             operands["c"] += phase.row * dx.row_words + phase.column * dx.buffer.stride
             bodies += self._product(loops, _Places(
-                **operands, x_image=dz.image_words, x_row=dz.row_words, x_column=dz.buffer.stride, x_channel=1,
-                w_row=-down * layer.kernel[1] * place, w_column=-right * place, w_channel=1, w_filter=w.stride,
-                c_image=dx.image_words, c_row=down * dx.row_words, c_column=right * dx.buffer.stride, row=y, column=x,
-                map_rows=dz.height, map_columns=dz.width), False)
+                **operands,
+                **self._steps(x_image=dz.image_words, x_row=dz.row_words, x_column=dz.buffer.stride,
+                              w_row=-down * layer.kernel[1] * place, w_column=-right * place, w_filter=w.stride),
+                x_channel=1, w_channel=1, c_image=dx.image_words, c_row=down * dx.row_words,
+                c_column=right * dx.buffer.stride, row=y, column=x, map_rows=dz.height, map_columns=dz.width), False)
         return [bodies]
 
     def weight_gradient(self, layer: ConvolutionShape, x: FeatureMap, dz: FeatureMap, dw: Buffer) -> list[list[Body]]:
@@ -165,31 +176,31 @@ class RowStationary:
             column_dilation=layer.stride[1])
         place = layer.inputs * dw.stride
         return [self._product(loops, _Places(
-            **_operands(x.buffer, dz.buffer, dw), x_row=x.row_words, x_column=x.buffer.stride, x_channel=x.image_words,
-            w_row=dz.row_words, w_column=dz.buffer.stride, w_channel=dz.image_words, c_row=layer.kernel[1] * place,
-            c_column=place, c_unit=dw.stride, row=-layer.padding[0], column=-layer.padding[1], map_rows=x.height,
-            map_columns=x.width), False)]
+            **_operands(x.buffer, dz.buffer, dw),
+            **self._steps(x_row=x.row_words, x_column=x.buffer.stride, x_channel=x.image_words, w_row=dz.row_words,
+                          w_column=dz.buffer.stride, w_channel=dz.image_words),
+            c_row=layer.kernel[1] * place, c_column=place, c_unit=dw.stride, row=-layer.padding[0],
+            column=-layer.padding[1], map_rows=x.height, map_columns=x.width), False)]
 
     def dense_forward(self, x: Buffer, w: Buffer, z: Buffer) -> list[list[Body]]:
         """``z = x w``."""
         parts = dense(self.parameters, x.rows, x.columns, z.columns, False, self.name)
-        return self._samples(parts, x, w, z, w.stride, 1)
+        return self._samples(parts, x, w, z, w_filter=1, **self._steps(w_channel=w.stride))
 
     def dense_input_gradient(self, dz: Buffer, w: Buffer, dx: Buffer) -> list[list[Body]]:
         """``dx = dz w^T``."""
         parts = dense(self.parameters, dz.rows, dz.columns, dx.columns, True, self.name)
-        return self._samples(parts, dz, w, dx, 1, w.stride)
+        return self._samples(parts, dz, w, dx, w_channel=1, **self._steps(w_filter=w.stride))
 
-    def _samples(self, parts: Iterable[Part], x: Buffer, w: Buffer, c: Buffer, w_channel: int, w_filter: int,
-                 ) -> list[list[Body]]:
+    def _samples(self, parts: Iterable[Part], x: Buffer, w: Buffer, c: Buffer, **filters: int) -> list[list[Body]]:
         bodies: list[Body] = []
         for part in parts:
             columns, operands = part.loops.columns, _operands(x, w, c)
             operands["x"] += part.start * x.stride
             operands["c"] += part.start * c.stride
             bodies += self._product(part.loops, _Places(
-                **operands, x_row=columns * x.stride, x_column=x.stride, x_channel=1, w_channel=w_channel,
-                w_filter=w_filter, c_row=columns * c.stride, c_column=c.stride, map_rows=part.loops.rows,
+                **operands, **self._steps(x_row=columns * x.stride, x_column=x.stride), x_channel=1, **filters,
+                c_row=columns * c.stride, c_column=c.stride, map_rows=part.loops.rows,
                 map_columns=columns), False, part.mapping)
         return [bodies]
 
@@ -202,7 +213,8 @@ class RowStationary:
             operands["x"] += part.start * x.stride
             operands["w"] += part.start * dz.stride
             groups.append(self._product(part.loops, _Places(
-                **operands, x_row=wide * x.stride, x_column=x.stride, w_row=wide * dz.stride, w_column=dz.stride,
+                **operands, **self._steps(x_row=wide * x.stride, x_column=x.stride, w_row=wide * dz.stride,
+                                          w_column=dz.stride),
                 c_unit=dw.stride, map_rows=part.loops.kernel_rows, map_columns=wide), part.start > 0, part.mapping))
         return groups
 

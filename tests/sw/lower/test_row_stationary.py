@@ -16,7 +16,7 @@ from plinth.lower.builder import Buffer, pack
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.lower.row_stationary import RowStationary
 from plinth.plan.cost.row_stationary import LEAST_SLOTS, Loops, choose, pieces
-from plinth_hw.isa.formats import FP32
+from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
@@ -24,6 +24,7 @@ from plinth_sim.golden import row_stationary
 from plinth_sim.golden.device import _decode
 
 DIES = {name: preset(f"hypar-{name}") for name in ("tiny", "demo", "paper")}
+MIXED = {f"{name}-mixed": replace(die, multiply_format=FP16) for name, die in DIES.items()}
 TINY = DIES["tiny"]
 HEADER = {"engine": Engine.MATRIX, "operation": MatrixOperation.ROW_STATIONARY.value, "last": 1}
 
@@ -52,11 +53,13 @@ def tasks(placed: Placed, die: DieParameters, name: str) -> list[list[Body]]:
 
 def check(layer: ConvolutionShape, images: int, die: DieParameters, rng: np.random.Generator) -> None:
     """All passes of a layer; nothing else in memory changes, and no multiply-add of the map is missing."""
-    placed = Placed(layer, images, die, rng, packed=False)
+    placed = Placed(layer, images, die, rng, packed=die in MIXED.values())
     memory = np.full(placed.at + 8, 0x7FC00000, dtype=np.uint32)
     shapes = {"x": (images, layer.height, layer.width, layer.inputs), "w": (*layer.kernel, layer.inputs, layer.outputs),
               "dz": (images, layer.out_height, layer.out_width, layer.outputs)}
-    values = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    values: dict[str, np.ndarray] = {
+        name: rng.normal(size=shape).astype(np.float16 if placed.packed else np.float32)
+        for name, shape in shapes.items()}
     for name, value in values.items():
         placed.write(memory, name, value)
     exact = direct(layer, *(values[name].astype(np.float64) for name in shapes))
@@ -72,12 +75,19 @@ def check(layer: ConvolutionShape, images: int, die: DieParameters, rng: np.rand
     assert (memory[~written] == 0x7FC00000).all()
 
 
+@pytest.mark.parametrize("dies", [DIES, MIXED], ids=["fp32", "mixed"])
 @pytest.mark.parametrize("seed", range(40))
-def test_convolutions(seed: int) -> None:
+def test_convolutions(seed: int, dies: dict[str, DieParameters]) -> None:
     """All passes of a random layer, of any kernel, stride, padding and storage."""
     rng = np.random.default_rng(seed)
     layer, images = random_layer(rng)
-    check(layer, images, DIES[str(rng.choice(list(DIES)))], rng)
+    check(layer, images, dies[str(rng.choice(list(dies)))], rng)
+
+
+def test_runs_of_narrow_units_begin_at_words() -> None:
+    """More input channels, an odd number of them, than a run of windows can have."""
+    layer = ConvolutionShape(height=3, width=3, inputs=141, outputs=3, kernel=(2, 2))
+    check(layer, 2, MIXED["tiny-mixed"], np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("kernel", range(1, 12))
@@ -95,24 +105,26 @@ SIZES = (1, 2, 3, 7, 12, 33)
 
 
 @pytest.mark.parametrize("samples", SIZES)
-@pytest.mark.parametrize("name", DIES)
+@pytest.mark.parametrize("name", [*DIES, "tiny-mixed", "demo-mixed"])
 def test_fully_connected(samples: int, name: str) -> None:
     """All products of all small sizes, with gaps between rows, and one too large for a load of anything."""
-    rng, die = np.random.default_rng(samples), DIES[name]
+    rng, die = np.random.default_rng(samples), (DIES | MIXED)[name]
     sizes = [(inputs, outputs) for inputs in SIZES for outputs in SIZES]
     for inputs, outputs in [*sizes, (300, 70)]:
         at, buffers = 0, {}
         for place, rows, columns in (("x", samples, inputs), ("w", inputs, outputs), ("z", samples, outputs),
                                      ("dz", samples, outputs), ("dx", samples, inputs), ("dw", inputs, outputs)):
-            stride = columns + int(rng.integers(0, 3))
-            buffers[place] = Buffer(place, at, rows, columns, stride)
+            packed = die.packing > 1 and place in ("x", "w", "dz")
+            stride = (-(-columns // 2) if packed else columns) + int(rng.integers(0, 3))
+            buffers[place] = Buffer(place, at, rows, columns, stride, packed=packed)
             at += rows * stride
         memory = np.full(at, 0x7FC00000, dtype=np.uint32)
 
         def view(place: str, memory: np.ndarray = memory, buffers: dict[str, Buffer] = buffers) -> np.ndarray:
             buffer = buffers[place]
             words = memory[buffer.address:buffer.address + buffer.rows * buffer.stride]
-            return words.reshape(buffer.rows, buffer.stride)[:, :buffer.columns].view(np.float32)
+            number = np.float16 if buffer.packed else np.float32
+            return words.reshape(buffer.rows, buffer.stride).view(number)[:, :buffer.columns]
 
         for place in ("x", "w", "dz"):
             view(place)[...] = rng.normal(size=view(place).shape)

@@ -169,6 +169,7 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
            slower: float = 1.0) -> Any:
     """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays; memory is
     ``slower`` than it could be."""
+    lanes = die.beat_words * die.packing
     beat, feed = die.beat_words, die.feed_words
     taps = mapping.tap_columns * mapping.tap_channels
     active = mapping.sets * mapping.set_rows
@@ -184,14 +185,15 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     stream = (_up(windows, run) - 1) * loops.column_stride + (mapping.tap_columns - 1) * loops.column_dilation + 1
     words = mapping.tap_channels * run
     whole = words == (loops.units if loops.units > 1 else loops.channels if loops.adjacent_channels else 1)
+    whole = whole & (words % die.packing == 0)
     spans = np.where(whole, 1, stream)
-    beats = ids * spans * _beats(stream * words / spans, beat)
+    beats = ids * spans * _beats(stream * words / spans, lanes)
     load = slower * np.maximum(beats + ids, SPAN_CYCLES * ids * spans) + LOAD_CYCLES
     feed_lines = _up(stream * words, feed) * (ids + 1) + 4
     # Filters, row by row.
     filter_spans = active * np.where(loops.adjacent_filters, taps, mapping.tap_columns * mapping.filter_step)
     filter_words = np.where(loops.adjacent_filters, mapping.filter_step, mapping.tap_channels)
-    filter_beats = filter_spans * _beats(filter_words, beat)
+    filter_beats = filter_spans * _beats(filter_words, lanes)
     filters = slower * np.maximum(filter_beats + active + 3, SPAN_CYCLES * filter_spans)
     filter_lines = active * (taps * _up(mapping.filter_step, feed) + 3) + die.rows - active
     # A pass, and the rounds of all batches: sums come back to the first row before they go on.
@@ -247,6 +249,9 @@ def _cut_choices(die: DieParameters, loops: Loops, every: bool) -> Counts:
     found = []
     runs = balanced(loops.units, min(loops.units, die.bank_words, die.feature_words)) if loops.units > 1 else [1]
     for run in runs:
+        # Runs begin at words.
+        if run % die.packing and run < loops.units:
+            continue
         images = loops.units // run if loops.units > 1 else loops.images
         rest = loops.units % run / run
         for rows in balanced(loops.rows, die.columns)[:None if every else 4]:
@@ -324,7 +329,8 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
         "words of a PE's filter scratchpad": (tap_columns * tap_channels * steps, die.filter_words),
         "words of a PE's feature-map scratchpad": (
             (sets * set_rows + 1) * together * step + span + 2 * die.feed_words, die.feature_words),
-        "words of the feature buffer": (sets * images * id_rows * lines * die.feed_words, die.operand_buffer_words),
+        "words of the feature buffer": (
+            _up(sets * images * id_rows * lines * die.feed_words, die.packing), die.operand_buffer_words),
         "words of a bank of sums": (padded, die.bank_words),
     }
     fits = np.ones(shape, dtype=bool)
