@@ -1,5 +1,6 @@
-"""Random networks: graphs of every kind of layer, whose shapes follow."""
+"""Random networks: graphs of every kind of layer, whose shapes follow; plans and samples for them."""
 
+import numpy as np
 from numpy.random import Generator
 
 from plinth.errors import UserError
@@ -24,6 +25,7 @@ from plinth.model.layers import (
 from plinth.model.network import Network
 from plinth.plan.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.training.data import Dataset, table_rows
 
 
 def random_network(generator: Generator, *, layers: int = 12, size: int = 12, channels: int = 6) -> Network:
@@ -95,3 +97,15 @@ def random_plan(network: Network, dies: int, batch: int, generator: Generator) -
     return Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
                 splits=tuple(tuple(str(generator.choice(graph.choices(number))) for _ in range(levels))
                              for number in range(len(graph.nodes))))
+
+
+def random_data(network: Network, samples: int, generator: Generator) -> Dataset:
+    """Samples, the same for training and testing; row numbers for embeddings."""
+    rows, size = table_rows(network), (samples, network.input.elements)
+    x = generator.integers(0, rows, size) if rows else generator.standard_normal(size).astype(np.float32)
+    outputs = network.output.elements
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        y = generator.integers(0, outputs, samples)
+        return Dataset(x, y, x, y, outputs)
+    wanted = generator.standard_normal((samples, outputs)).astype(np.float32)
+    return Dataset(x, wanted, x, wanted, 0)

@@ -8,7 +8,7 @@ import pytest
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
-from plinth.model.layers import Add, Dense, Embedding, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import Add, Dense, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.systolic import interleave_m_log2
@@ -119,7 +119,6 @@ def test_mixed_precision_takes_data_parallel_plans_only() -> None:
 
 
 @pytest.mark.parametrize(("layers", "message"), [
-    ((Embedding(name="rows", rows=10, width=4), Dense(name="fc", outputs=3)), r"'rows' \(embedding\)"),
     ((Relu(name="early"), Dense(name="fc", outputs=3)), r"'early' \(relu\) stands before"),
     ((Dense(name="one", outputs=3), Relu(name="relu"), Add(name="sum", inputs=("one", "relu"))), "beside"),
 ])

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
-from plinth.model.layers import SoftmaxCrossEntropy
+from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training.arrays import untrusted_npz
 
@@ -22,12 +22,12 @@ TEST_SHARE = 0.2
 
 @dataclass(frozen=True)
 class Dataset:
-    """Features as FP32 ``[samples, features]``, a map's as row, column, channel; labels as integers ``[samples]``,
-    or targets as FP32 ``[samples, outputs]``."""
+    """Features as FP32 ``[samples, features]``, a map's as row, column, channel, or row numbers of embeddings as
+    integers; labels as integers ``[samples]``, or targets as FP32 ``[samples, outputs]``."""
 
-    train_x: NDArray[np.float32]
+    train_x: NDArray[Any]
     train_y: NDArray[Any]
-    test_x: NDArray[np.float32]
+    test_x: NDArray[Any]
     test_y: NDArray[Any]
     #: Number of classes; 0 for targets.
     classes: int
@@ -48,7 +48,7 @@ def digits() -> Dataset:
     return _divided((bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64), TRAINING_SAMPLES, 10)
 
 
-def _divided(x: NDArray[np.float32], y: NDArray[Any], training: int, classes: int) -> Dataset:
+def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int) -> Dataset:
     order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
     train, test = order[:training], order[training:]
     return Dataset(x[train], y[train], x[test], y[test], classes)
@@ -58,7 +58,7 @@ def load_data(path: Path, network: Network) -> Dataset:
     """Samples of an ``.npz`` file, for a network: arrays ``x`` and ``y``. A fifth, always the same, is for testing.
 
     ``x`` is ``[samples, features]`` or ``[samples, channels, rows, columns]`` as the network's input (maps of one
-    channel may leave it out), real and finite.
+    channel may leave it out), real and finite; for embeddings row numbers, whole and within the smallest table.
     ``y`` holds class numbers ``[samples]`` for softmax-cross-entropy, ``[samples, outputs]`` for mean-squared-error.
     The file is untrusted: no pickled objects, limited size.
 
@@ -84,7 +84,10 @@ def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str) -> D
                         f"network {network.name!r}, not {x.dtype} {list(x.shape)}")
     if len(x) != len(y) or len(x) < 2:
         raise UserError(f"{where}: x has {len(x)} samples and y {len(y)}; give as many of both, at least 2")
-    values = x.astype(np.float32).reshape(len(x), *wanted)
+    rows = table_rows(network)
+    if rows:
+        _check_rows(x, rows, where)
+    values = x.astype(np.int64 if rows else np.float32).reshape(len(x), *wanted)
     if len(wanted) == 3:
         values = values.transpose(0, 2, 3, 1)
     flat = np.ascontiguousarray(values.reshape(len(x), -1))
@@ -105,6 +108,19 @@ def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str) -> D
     return _divided(flat, y, len(x) - max(1, round(TEST_SHARE * len(x))), classes)
 
 
+def table_rows(network: Network) -> int:
+    """Rows of the smallest embedding, which the network's input numbers; 0 if there is none."""
+    return min((layer.rows for layer in network.layers if isinstance(layer, Embedding)), default=0)
+
+
+def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
+    """Refuse what numbers no row of a table."""
+    odd = np.argwhere(~((x >= 0) & (x < rows) & (x == np.floor(x))) | (x.dtype.kind == "b"))
+    if len(odd):
+        raise UserError(f"{where}: x must be row numbers of an embedding, whole numbers from 0 to {rows - 1}, not "
+                        f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
+
+
 def check_data(dataset: Dataset, network: Network, where: str) -> None:
     """Refuse samples that do not fit a network.
 
@@ -113,6 +129,9 @@ def check_data(dataset: Dataset, network: Network, where: str) -> None:
     UserError
         Naming both sizes.
     """
+    if table_rows(network) and dataset.train_x.dtype.kind == "f":
+        raise UserError(f"network {network.name!r} takes row numbers of an embedding, which {where} are not; give "
+                        "--data with whole numbers")
     inputs, outputs = network.input.elements, network.output.elements
     given = dataset.classes or dataset.train_y.shape[1]
     if inputs != dataset.train_x.shape[1] or outputs != given or (

@@ -5,13 +5,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.support.networks import random_plan, trainable_network
+from tests.support.networks import random_data, random_plan, trainable_network
 
 from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import SoftmaxCrossEntropy
 from plinth.model.network import Network, perceptron
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
@@ -19,16 +18,6 @@ from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
 
 MEMORY_WORDS = 1 << 20
-
-
-def random_data(network: Network, batch: int, generator: np.random.Generator) -> Dataset:
-    x = generator.standard_normal((batch, network.input.elements)).astype(np.float32)
-    outputs = network.output.elements
-    if isinstance(network.loss, SoftmaxCrossEntropy):
-        y = generator.integers(0, outputs, batch)
-        return Dataset(x, y, x, y, outputs)
-    wanted = generator.standard_normal((batch, outputs)).astype(np.float32)
-    return Dataset(x, wanted, x, wanted, 0)
 
 
 def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, TrainingProgram]:
