@@ -15,7 +15,7 @@ cycles is taken, of equal ones that which moves fewest words.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from math import inf
 from typing import Any
@@ -40,6 +40,8 @@ LONGEST = (1 << 16) - 1
 SPAN_CYCLES = 56 / 32
 #: How much slower memory is taken to be when a mapping is chosen, for other engines use it as well.
 SLOWER = 1.15
+#: Cycles that count as the same: up to this many times the fewest.
+SAME = 1.01
 #: Ways to hold taps, ways to cut sums, that are costed at most; the best by their own count of cycles.
 MOST_TAPS, MOST_CUTS = 80, 32
 
@@ -165,42 +167,66 @@ def _up(one: Any, two: Any) -> Any:
     return -(-one // two)
 
 
+def _stream(loops: Loops, mapping: Any, windows: Any, run: Any) -> Any:
+    """Columns of the map that a row of it brings."""
+    return (_up(windows, run) - 1) * loops.column_stride + (mapping.tap_columns - 1) * loops.column_dilation + 1
+
+
+def _ids(loops: Loops, mapping: Any, images: Any, rows: Any) -> Any:
+    """Rows of the map that a load brings."""
+    return mapping.sets * images * ((rows - 1) * loops.row_stride + (mapping.set_rows - 1) * loops.row_dilation + 1)
+
+
+def _slots(mapping: Any) -> Any:
+    """Slots of a tap."""
+    return np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
+
+
+def _rounds(loops: Loops, mapping: Any) -> Any:
+    """Rounds of a task."""
+    return (_up(loops.channels, mapping.sets * mapping.tap_channels) * _up(loops.kernel_rows, mapping.set_rows)
+            * _up(loops.kernel_columns, mapping.tap_columns))
+
+
+def _pass(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any
+          ) -> tuple[Any, Any, Any]:
+    """Cycles of a pass, at least: of its multiplications, of the map's bus, of the filters'."""
+    taps, active = mapping.tap_columns * mapping.tap_channels, mapping.sets * mapping.set_rows
+    words = _stream(loops, mapping, windows, run) * mapping.tap_channels * run
+    return (_up(windows, mapping.interleaved_windows) * taps * _slots(mapping),
+            _up(words, die.feed_words) * (_ids(loops, mapping, images, rows) + 1) + 4,
+            active * (taps * _up(mapping.filter_step, die.feed_words) + 3) + die.rows - active)
+
+
 def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any,
            slower: float = 1.0) -> Any:
     """Of a task: cycles in a row, cycles before and behind it, words read, words written. Numbers or arrays; memory is
     ``slower`` than it could be."""
     lanes = die.beat_words * die.packing
-    beat, feed = die.beat_words, die.feed_words
+    beat = die.beat_words
     taps = mapping.tap_columns * mapping.tap_channels
     active = mapping.sets * mapping.set_rows
-    rounds = (_up(loops.channels, mapping.sets * mapping.tap_channels) * _up(loops.kernel_rows, mapping.set_rows)
-              * _up(loops.kernel_columns, mapping.tap_columns))
+    rounds, slots = _rounds(loops, mapping), _slots(mapping)
     groups = _up(loops.filters, mapping.filter_step)
     batches = _up(groups, mapping.filter_groups)
-    slots = np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
-    steps = _up(windows, mapping.interleaved_windows)
-    # The map: streams, loaded column by column unless columns are neighbours, and fed line by line.
-    id_rows = (rows - 1) * loops.row_stride + (mapping.set_rows - 1) * loops.row_dilation + 1
-    ids = mapping.sets * images * id_rows
-    stream = (_up(windows, run) - 1) * loops.column_stride + (mapping.tap_columns - 1) * loops.column_dilation + 1
+    one_pass, feed_lines, filter_lines = _pass(die, loops, mapping, images, rows, windows, run)
+    # The map: streams, loaded column by column unless columns are neighbours.
+    ids, stream = _ids(loops, mapping, images, rows), _stream(loops, mapping, windows, run)
     words = mapping.tap_channels * run
     whole = words == (loops.units if loops.units > 1 else loops.channels if loops.adjacent_channels else 1)
     whole = whole & (words % die.packing == 0)
     spans = np.where(whole, 1, stream)
     beats = ids * spans * _beats(stream * words / spans, lanes)
     load = slower * np.maximum(beats + ids, SPAN_CYCLES * ids * spans) + LOAD_CYCLES
-    feed_lines = _up(stream * words, feed) * (ids + 1) + 4
     # Filters, row by row.
     filter_spans = active * np.where(loops.adjacent_filters, taps, mapping.tap_columns * mapping.filter_step)
     filter_words = np.where(loops.adjacent_filters, mapping.filter_step, mapping.tap_channels)
     filter_beats = filter_spans * _beats(filter_words, lanes)
     filters = slower * np.maximum(filter_beats + active + 3, SPAN_CYCLES * filter_spans)
-    filter_lines = active * (taps * _up(mapping.filter_step, feed) + 3) + die.rows - active
     # A pass, and the rounds of all batches: sums come back to the first row before they go on.
     lag = (taps - 1) * slots + ROW_CYCLES
     lags = active * lag + (die.rows - active) * ROW_CYCLES
     through = lags + slots + RETURN_CYCLES
-    one_pass = steps * taps * slots
     one_pass = np.maximum(one_pass, (lags + one_pass + RETURN_CYCLES) / 3)
     one_pass = np.maximum(np.maximum(one_pass, feed_lines), np.maximum(filters, filter_lines))
     last_rounds = np.maximum(groups * one_pass, batches * load)
@@ -316,42 +342,49 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
     most = np.minimum(np.minimum(die.bank_words // padded, _up(loops.filters, filter_step)), 255)
     groups = _up(loops.filters, filter_step)
     even = _up(groups, np.maximum(1, _up(groups, np.maximum(1, most))))
-    shape = np.broadcast_shapes(set_rows.shape, filter_step.shape, images.shape)
     choices = _Choices(set_rows, sets, tap_columns, tap_channels, filter_step, together, even)
-    row, around, read, written = _costs(die, loops, choices, images, rows, windows, run, SLOWER)
     step = np.where(run > 1, 1, loops.column_stride * tap_channels)
     span = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels
-    id_rows = (rows - 1) * loops.row_stride + (set_rows - 1) * loops.row_dilation + 1
-    stream = (columns - 1) * loops.column_stride + (tap_columns - 1) * loops.column_dilation + 1
-    lines = _up(stream * tap_channels * run, die.feed_words)
+    lines = _up(_stream(loops, choices, windows, run) * tap_channels * run, die.feed_words)
     steps = _up(filter_step, die.feed_words) * die.feed_words
     limits: dict[str, tuple[Any, int]] = {
         "words of a PE's filter scratchpad": (tap_columns * tap_channels * steps, die.filter_words),
         "words of a PE's feature-map scratchpad": (
             (sets * set_rows + 1) * together * step + span + 2 * die.feed_words, die.feature_words),
         "words of the feature buffer": (
-            _up(sets * images * id_rows * lines * die.feed_words, die.packing), die.operand_buffer_words),
+            _up(_ids(loops, choices, images, rows) * lines * die.feed_words, die.packing), die.operand_buffer_words),
         "words of a bank of sums": (padded, die.bank_words),
     }
-    fits = np.ones(shape, dtype=bool)
-    for need, there in limits.values():
-        fits &= need <= there
+    # Passes bound the cycles from below, and are much quicker to compute; what fits stays finite.
+    rounds = tasks * _rounds(loops, choices)
+    least, *others = (rounds * one for one in _pass(die, loops, choices, images, rows, windows, run))
+    bound = least * groups
+    for other in others:
+        np.maximum(bound, other * groups, out=bound)
     # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
-    fits &= (run == 1) | ((tap_channels == 1) & (loops.column_stride == 1))
-    if not fits.any():
+    unfit = (run > 1) & ((tap_channels > 1) | (loops.column_stride > 1))
+    for need, there in limits.values():
+        unfit = unfit | (need > there)
+    bound[unfit] = inf
+    if unfit.all():
         what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
         return what, int(np.min(need)), there
-    cycles = np.where(fits, tasks * row + around, inf)
-    least = cycles.min()
-    words = np.where(cycles <= least * 1.01, np.broadcast_to(tasks * (read + written), shape), inf)
-    best = np.unravel_index(int(words.argmin()), shape)
 
-    def at(values: Any) -> int:
-        return int(np.broadcast_to(values, shape)[best])
+    def costs(places: Counts) -> tuple[tuple[Counts, ...], Any, Any]:
+        # Fields of mappings, by their places among the bounds, their cycles and words.
+        tap, step, cut = np.unravel_index(places, bound.shape)
+        held = (*taps[tap].T, *filters[step].T, even[0, step, cut])
+        many, some, high, wide, joined = (of[0, 0, cut] for of in (tasks, images, rows, columns, run))
+        row, around, read, written = _costs(die, loops, _Choices(*held), some, high, wide * joined, joined, SLOWER)
+        return (some, high, wide, joined, *held), many * row + around, many * (read + written)
 
-    return Mapping(images=at(images), rows=at(rows), columns=at(columns), run=at(run), set_rows=at(set_rows),
-                   sets=at(sets), tap_columns=at(tap_columns), tap_channels=at(tap_channels),
-                   filter_step=at(filter_step), interleaved_windows=at(together), filter_groups=at(even))
+    # Of each way to hold taps the mapping of the least bound, then all whose bound is not above the best of these.
+    flat = bound.reshape(-1)
+    firsts = bound.reshape(len(taps), -1).argmin(axis=1) + np.arange(len(taps)) * (len(flat) // len(taps))
+    _, cycles, _ = costs(firsts[np.isfinite(flat[firsts])])
+    found, cycles, words = costs(np.flatnonzero(flat <= cycles.min() * SAME))
+    best = int(np.where(cycles <= cycles.min() * SAME, words, inf).argmin())
+    return Mapping(**{field.name: int(values[best]) for field, values in zip(fields(Mapping), found, strict=True)})
 
 
 def work(die: DieParameters, products: Sequence[tuple[Loops, Mapping]]) -> Work:
