@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import pytest
 from tests.support.reports import assert_report_exact
 
 from plinth import cli
+from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.parameters import PRESETS, preset
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
@@ -46,6 +49,15 @@ def test_other_arrays(array: str, tmp_path: Path) -> None:
     report = train(tmp_path, "digits-mlp", "--array", array, "--planner", "hypar", "--steps", "2")
     assert report["array"] == array
     assert_report_exact(report)
+
+
+def test_row_stationary_dies_of_mixed_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "hypar-tiny-mixed"
+    monkeypatch.setitem(PRESETS, name, replace(preset("hypar-tiny"), name=name, multiply_format=FP16))
+    report = train(tmp_path, "--dies", "2", "--steps", "3", "--preset", name, "--format", "mixed")
+    assert report["bit_exact"] is True
+    assert report["compared_steps"] == 3
+    assert report["gradient_error"] < 0.1
 
 
 def test_a_users_own_network_samples_and_plan(tmp_path: Path) -> None:

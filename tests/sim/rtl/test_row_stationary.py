@@ -8,7 +8,8 @@ from plinth.lower.builder import Buffer, GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.row_stationary import RowStationary
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_sim.rtl.cosim import CosimArray
 
@@ -16,16 +17,22 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 17
 TINY = preset("hypar-tiny")
+MIXED = preset("hypar-tiny", multiply_format=FP16)
 
 
-def program(*layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[Buffer]]:
-    """Each layer and a fully connected one behind it, forwards and backwards."""
-    builder, maker = GraphBuilder(TINY), RowStationary(TINY)
+def program(die: DieParameters, *layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[Buffer]]:
+    """Each layer and a fully connected one behind it, forwards and backwards; where operands are narrow, what the one
+    computes is not what the other reads."""
+    builder, maker = GraphBuilder(die), RowStationary(die)
     buffers: list[Buffer] = []
+    half = die.multiply_format == FP16
 
-    def place(name: str, rows: int, columns: int) -> Buffer:
-        buffers.append(builder.allocate(name, rows, columns))
+    def place(name: str, rows: int, columns: int, packed: bool = False) -> Buffer:
+        buffers.append(builder.allocate(name, rows, columns, packed=packed))
         return buffers[-1]
+
+    def operand(sums: Buffer) -> Buffer:
+        return place(f"{sums.name} operand", sums.rows, sums.columns, True) if half else sums
 
     def add(name: str, groups: list, reads: list[Buffer], write: Buffer) -> None:
         for number, group in enumerate(groups):
@@ -35,21 +42,21 @@ def program(*layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[B
 
     for number, layer in enumerate(layers):
         inside, outside = images * layer.height * layer.width, images * layer.out_height * layer.out_width
-        x, z, dz, dx = (place(f"{name}{number}", rows, columns) for name, rows, columns in (
-            ("x", inside, layer.inputs), ("z", outside, layer.outputs), ("dz", outside, layer.outputs),
-            ("dx", inside, layer.inputs)))
-        w, dw = (place(f"{name}{number}", layer.taps, layer.outputs) for name in ("w", "dw"))
-        v, dv = (place(f"{name}{number}", layer.outputs, 9) for name in ("v", "dv"))
-        y, dy = (place(f"{name}{number}", outside, 9) for name in ("y", "dy"))
+        x, dx = (place(f"{name}{number}", inside, layer.inputs, half and name == "x") for name in ("x", "dx"))
+        z, dz = (place(f"{name}{number}", outside, layer.outputs) for name in ("z", "dz"))
+        w, dw = (place(f"{name}{number}", layer.taps, layer.outputs, half and name == "w") for name in ("w", "dw"))
+        v, dv = (place(f"{name}{number}", layer.outputs, 9, half and name == "v") for name in ("v", "dv"))
+        y, dy = (place(f"{name}{number}", outside, 9, half and name == "dy") for name in ("y", "dy"))
+        a, e = operand(z), operand(dz)
         maps = [FeatureMap(one, layer.height, layer.width) for one in (x, dx)]
-        outer = [FeatureMap(one, layer.out_height, layer.out_width) for one in (z, dz)]
+        outer = [FeatureMap(one, layer.out_height, layer.out_width) for one in (z, e)]
         add(f"fprop {number}", maker.forward(layer, maps[0], w, outer[0]), [x, w], z)
-        add(f"fc fprop {number}", maker.dense_forward(z, v, y), [z, v], y)
-        add(f"fc update {number}", maker.dense_weight_gradient(z, dy, dv), [z, dy], dv)
+        add(f"fc fprop {number}", maker.dense_forward(a, v, y), [a, v], y)
+        add(f"fc update {number}", maker.dense_weight_gradient(a, dy, dv), [a, dy], dv)
         add(f"fc bprop {number}", maker.dense_input_gradient(dy, v, dz), [dy, v], dz)
-        add(f"update {number}", maker.weight_gradient(layer, maps[0], outer[1], dw), [x, dz], dw)
-        add(f"bprop {number}", maker.input_gradient(layer, outer[1], w, maps[1]), [dz, w], dx)
-    return assemble([ring_setup(TINY, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS), buffers
+        add(f"update {number}", maker.weight_gradient(layer, maps[0], outer[1], dw), [x, e], dw)
+        add(f"bprop {number}", maker.input_gradient(layer, outer[1], w, maps[1]), [e, w], dx)
+    return assemble([ring_setup(die, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS), buffers
 
 
 def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, padding: int) -> ConvolutionShape:
@@ -57,9 +64,10 @@ def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, paddin
                             stride=(stride, stride), padding=(padding, padding))
 
 
+@pytest.mark.parametrize("die", [TINY, MIXED], ids=["fp32", "mixed"])
 @pytest.mark.parametrize(("memory_latency", "write_latency"), [(20, 20), (1, 1), (200, 100)])
-def test_products_give_equal_memory(memory_latency: int, write_latency: int) -> None:
-    compare(*program(layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,
+def test_products_give_equal_memory(memory_latency: int, write_latency: int, die: DieParameters) -> None:
+    compare(*program(die, layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,
             memory_latency=memory_latency, write_latency=write_latency)
 
 
