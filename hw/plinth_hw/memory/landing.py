@@ -38,7 +38,6 @@ from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.slots import (
-    RUNS,
     BlockQueue,
     SlotReader,
     buffer_beats,
@@ -51,10 +50,16 @@ from plinth_hw.memory.slots import (
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
+#: Packets that wait for what they are added to, or for their sums.
+RUNS = 16
+#: Packets whose writes are not answered, more than a memory's latency: a packet may be a word; and those of them whose
+#: data are not given yet.
+RESPONSES = 32
+GIVEN_LATER = 4
 #: Sets of blocks that are told apart when an add waits for earlier writes.
 BLOCKS = 32
 #: Bits of a packet's number: more than there are packets between issue and response.
-NUMBER_BITS = 6
+NUMBER_BITS = 7
 
 
 def arrival_layout(parameters: DieParameters) -> data.StructLayout:
@@ -163,7 +168,8 @@ class Landing(wiring.Component):
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
         number, unanswered, age = Signal(NUMBER_BITS), Signal(NUMBER_BITS), Signal(NUMBER_BITS)
-        has_words, adds, beyond, issues, open_writes = Signal(), Signal(), Signal(), Signal(), Signal()
+        has_words, adds, beyond, issues = Signal(), Signal(), Signal(), Signal()
+        open_writes, waits = Signal(), Signal()
         begin, end = Signal(block_bits), Signal(block_bits + 1)
         writes = issues & has_words & ~beyond
         m.d.comb += [
@@ -172,10 +178,10 @@ class Landing(wiring.Component):
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
             begin.eq(packet.run.address[:block_bits]), end.eq(begin + packet.run.words),
             found.addr.eq(block), age.eq(number - 1 - found.data.number), open_writes.eq(age < unanswered),
-            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~(
-                open_writes & (begin < found.data.end) & (found.data.begin < end))),
+            waits.eq(open_writes & (begin < found.data.end) & (found.data.begin < end)),
+            reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
             reader.command.payload.eq(packet.run),
-            issues.eq(packets.o.valid & issued.i.ready & (reader.command.ready | ~adds)),
+            issues.eq(packets.o.valid & issued.i.ready & (~adds | (reader.command.ready & ~waits))),
             packets.o.ready.eq(issues), issued.i.valid.eq(issues),
             result.eq(packet), result.dropped.eq(beyond),
             noted.en.eq(writes), noted.addr.eq(block), noted.data.number.eq(number),
@@ -206,7 +212,7 @@ class Landing(wiring.Component):
         adders = [FloatAdder(FP32) for _ in range(flit_words)]
         for lane, adder in enumerate(adders):
             m.submodules[f"adder_{lane}"] = adder
-            m.d.comb += [adder.a.eq(reader.o.payload[lane]), adder.b.eq(flits.o.payload.word_select(lane, 32))]
+            m.d.comb += [adder.a.eq(reader.o[lane]), adder.b.eq(flits.o.payload.word_select(lane, 32))]
         shape = data.StructLayout({"valid": unsigned(1), "slot": unsigned(slot_bits), "ends": unsigned(1)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
@@ -221,9 +227,9 @@ class Landing(wiring.Component):
             # Sums come out in order before words that are only stored.
             may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
             step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.o.valid
-                    & (reader.o.valid | ~adds | packet.dropped)),
+                    & (reader.valid | ~adds | packet.dropped)),
             flits.o.ready.eq(step),
-            reader.o.ready.eq(step & adds & ~packet.dropped),
+            reader.slot.eq(slot), reader.pop.eq(step & adds & ~packet.dropped & ends),
             finishes.eq(Mux(has_words, step & last, issued.o.valid & may_begin)),
             issued.o.ready.eq(finishes),
             writes.i.valid.eq(finishes & ~packet.dropped), writes.i.payload.eq(packet),
@@ -261,49 +267,47 @@ class Landing(wiring.Component):
         advances = packet.kind == PacketKind.ADVANCE
         counter_bits = len(self.advance.payload)
         m.submodules.unanswered = unanswered = Queue(data.StructLayout({
-            "advances": unsigned(1), "last": unsigned(1), "counter": unsigned(counter_bits)}), RUNS)
+            "advances": unsigned(1), "last": unsigned(1), "counter": unsigned(counter_bits)}), RESPONSES)
+        m.submodules.requested = requested = Queue(data.StructLayout({
+            "beats": unsigned(len(beats)), "begin": unsigned(width), "end": unsigned(width)}), GIVEN_LATER)
         beat = store.read_port(domain="comb")
         place = Signal.like(beat.addr)
+        # Beats that are there, and not asked for yet.
         full = Signal(range(buffer_beats(parameters) + 1))
-        present, requested, sent, all_sent = Signal(), Signal(), Signal(len(beats)), Signal()
-        requests, gives, last, finishes = Signal(), Signal(), Signal(), Signal()
-        begin, end, word_end = Signal(width), Signal(width + 1), Signal(width)
-        payload = self.write.data.payload
+        requests, finishes = Signal(), Signal()
+        request, given = self.write.request, requested.i.payload
         m.d.comb += [
-            present.eq(writes.o.valid & ~advances & (full >= beats)),
-            self.write.request.valid.eq(present & ~requested),
-            self.write.request.payload.address.eq(first), self.write.request.payload.beats.eq(beats),
-            requests.eq(self.write.request.valid & self.write.request.ready),
-            self.write.data.valid.eq(present & ~all_sent),
-            gives.eq(self.write.data.valid & self.write.data.ready),
-            last.eq(sent + 1 == beats),
-            finishes.eq(unanswered.i.ready & Mux(
-                advances, writes.o.valid,
-                present & (requested | requests) & (all_sent | (gives & last)))),
-            writes.o.ready.eq(finishes),
-            unanswered.i.valid.eq(finishes),
+            request.valid.eq(writes.o.valid & ~advances & (full >= beats) & requested.i.ready & unanswered.i.ready),
+            request.payload.address.eq(first), request.payload.beats.eq(beats),
+            requests.eq(request.valid & request.ready),
+            finishes.eq(Mux(advances, writes.o.valid & unanswered.i.ready, requests)),
+            writes.o.ready.eq(finishes), unanswered.i.valid.eq(finishes),
             unanswered.i.payload.advances.eq(advances), unanswered.i.payload.last.eq(packet.last),
             unanswered.i.payload.counter.eq(packet.run.address),
+            requested.i.valid.eq(requests), given.beats.eq(beats),
+            given.begin.eq(packet.run.address[:lane_bits]),
+            given.end.eq((packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]),
+        ]
+        m.d.sync += full.eq(full + complete - Mux(requests, beats, 0))
 
+        head, payload = requested.o.payload, self.write.data.payload
+        sent, gives, last = Signal(len(beats)), Signal(), Signal()
+        begin, end = Signal(width), Signal(width + 1)
+        m.d.comb += [
+            self.write.data.valid.eq(requested.o.valid),
+            gives.eq(requested.o.valid & self.write.data.ready),
+            last.eq(sent + 1 == head.beats), requested.o.ready.eq(gives & last),
             beat.addr.eq(place), freed.eq(gives),
             payload.data.as_value().eq(beat.data.as_value()),
-            begin.eq(Mux(sent == 0, packet.run.address[:lane_bits], 0)),
-            word_end.eq((packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]),
-            end.eq(Mux(last & (word_end != 0), word_end, parameters.beat_words)),
+            begin.eq(Mux(sent == 0, head.begin, 0)),
+            end.eq(Mux(last & (head.end != 0), head.end, parameters.beat_words)),
             payload.strobe.eq(Cat((lane >= begin) & (lane < end) for lane in range(parameters.beat_words))),
         ]
-        m.d.sync += [
-            requested.eq((requested | requests) & ~finishes),
-            all_sent.eq((all_sent | (gives & last)) & ~finishes),
-            place.eq(place + gives),
-            full.eq(full + complete - Mux(finishes & ~advances, beats, 0)),
-        ]
-        with m.If(finishes):
-            m.d.sync += sent.eq(0)
-        with m.Elif(gives):
-            m.d.sync += sent.eq(sent + 1)
+        m.d.sync += place.eq(place + gives)
+        with m.If(gives):
+            m.d.sync += sent.eq(Mux(last, 0, sent + 1))
 
-        oldest, answers = unanswered.o, Signal(range(RUNS + 2))
+        oldest, answers = unanswered.o, Signal(range(RESPONSES + 2))
         m.d.comb += [
             self.advance.valid.eq(oldest.valid & oldest.payload.advances),
             self.advance.payload.eq(oldest.payload.counter),

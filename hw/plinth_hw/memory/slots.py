@@ -2,9 +2,9 @@
 
 ::
 
-    command --+--> room --> port.request
-              |             port.data --> beats FIFO --+
-              +--> runs FIFO --------------------------+--> choice of a slot --> o
+    command --> room --> port.request
+                         port.data --> beats FIFO --+
+                                            slot ---+--> o
 
 A beat has S = ``beat_words / flit_words`` slots. Beats are asked for only when there is room for them, so the
 memory's read side never waits.
@@ -12,18 +12,16 @@ memory's read side never waits.
 
 from typing import Any
 
-from amaranth.hdl import Array, Module, Mux, Signal, unsigned
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Chain, Queue
+from plinth_hw.comm.queue import Chain
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import UNCHECKED
 
-#: Runs asked for but not yet given.
-RUNS = 16
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32
 
@@ -75,12 +73,14 @@ class BlockQueue(wiring.Component):
     -------
     i, o : streams of ``shape``
         In and out, one a cycle.
+    empty : Out(1)
+        All that was taken has been given.
     """
 
     def __init__(self, shape: Any, depth: int):
         self._shape = shape
         self._depth = depth
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape))})
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -88,11 +88,12 @@ class BlockQueue(wiring.Component):
         m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[], attrs=UNCHECKED)
         write, read = storage.write_port(), storage.read_port()
         bits = log2(self._depth)
-        written, taken = Signal(bits + 1), Signal(bits + 1)
+        written, taken, waits = Signal(bits + 1), Signal(bits + 1), Signal()
         m.d.comb += [
+            waits.eq(written != taken), self.empty.eq(~waits & ~self.o.valid),
             self.i.ready.eq((written ^ taken) != self._depth),
             write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(self.i.valid & self.i.ready),
-            read.addr.eq(taken[:bits]), read.en.eq((written != taken) & (~self.o.valid | self.o.ready)),
+            read.addr.eq(taken[:bits]), read.en.eq(waits & (~self.o.valid | self.o.ready)),
             self.o.payload.eq(read.data),
         ]
         m.d.sync += [written.eq(written + write.en), taken.eq(taken + read.en)]
@@ -114,59 +115,53 @@ class SlotReader(wiring.Component):
     -------
     command : In stream of :func:`run_layout`
         Taken when there is room for all its beats.
+    kept : In(1)
+        The first of them has been read by the command before, which did not let it go.
     port : Out(ReadPort)
-    o : Out stream of ``flit_words`` words
-        Every slot that the run touches, in order.
+    slot : In
+        Which slot of the oldest beat is looked at.
+    o : Out, ``flit_words`` words, valid : Out(1)
+        That slot, and whether it is there.
+    pop : In(1)
+        Lets the oldest beat go.
 
-    Latency: command to request none, data to slot one cycle for each 16 of ``beats``. Throughput: a slot a cycle.
+    Latency: command to request none, data to slot one cycle for each 16 of ``beats``.
     """
 
     def __init__(self, parameters: DieParameters, beats: int):
         self._parameters = parameters
         self._beats = beats
         super().__init__({
-            "command": In(stream.Signature(run_layout(parameters))),
+            "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
             "port": Out(ReadPort(parameters)),
-            "o": Out(stream.Signature(data.ArrayLayout(unsigned(32), parameters.flit_words))),
+            "slot": In(place_bits(parameters.beat_words // parameters.flit_words)),
+            "o": Out(data.ArrayLayout(unsigned(32), parameters.flit_words)), "valid": Out(1), "pop": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
-        slots = beat_words // flit_words
-        address, beats = covered(self.command.payload, beat_words)
-        first, count = covered(self.command.payload, flit_words)
-        run_shape = data.StructLayout({"slot": unsigned(place_bits(slots)), "slots": unsigned(len(count))})
-        m.submodules.runs = runs = Queue(run_shape, RUNS)
+        run, bits = self.command.payload, log2(beat_words)
         m.submodules.beats = queue = Chain(unsigned(32 * beat_words), self._beats)
         room = Signal(range(self._beats + 1), init=self._beats)
-        asks, pops = Signal(), Signal()
+        end, beats = Signal(len(run.words) + 1), Signal(len(run.words) + 1 - bits)
+        takes, fits = Signal(), Signal()
         request = self.port.request
         m.d.comb += [
-            asks.eq(request.valid & request.ready),
-            request.valid.eq(self.command.valid & runs.i.ready & (room >= beats)),
-            request.payload.address.eq(address), request.payload.beats.eq(beats),
-            self.command.ready.eq(asks),
-            runs.i.valid.eq(asks),
-            runs.i.payload.slot.eq(first[:log2(slots)]), runs.i.payload.slots.eq(count),
+            # One beat less where the first is kept.
+            end.eq(run.address[:bits] + run.words + Cat(Const(beat_words - 1, bits),
+                                                        self.kept.replicate(len(beats)))),
+            beats.eq(end[bits:]), fits.eq(room >= beats),
+            request.valid.eq(self.command.valid & fits & beats.any()),
+            request.payload.address.eq(run.address[bits:] + self.kept), request.payload.beats.eq(beats),
+            self.command.ready.eq(fits & (request.ready | ~beats.any())),
+            takes.eq(self.command.valid & self.command.ready),
             queue.i.payload.eq(self.port.data.payload), queue.i.valid.eq(self.port.data.valid),
             self.port.data.ready.eq(1),
+            self.o.as_value().eq(
+                Array(queue.o.payload.word_select(place, 32 * flit_words)
+                      for place in range(beat_words // flit_words))[self.slot]),
+            self.valid.eq(queue.o.valid), queue.o.ready.eq(self.pop),
         ]
-        m.d.sync += room.eq(room + pops - Mux(asks, beats, 0))
-
-        run = runs.o.payload
-        given, slot, last, takes = Signal(len(count)), Signal(place_bits(slots)), Signal(), Signal()
-        m.d.comb += [
-            slot.eq((run.slot + given)[:log2(slots)]),
-            last.eq(given + 1 == run.slots),
-            self.o.valid.eq(runs.o.valid & queue.o.valid),
-            self.o.payload.as_value().eq(
-                Array(queue.o.payload.word_select(place, 32 * flit_words) for place in range(slots))[slot]),
-            takes.eq(self.o.valid & self.o.ready),
-            runs.o.ready.eq(takes & last),
-            pops.eq(takes & (last | (slot == slots - 1))),
-            queue.o.ready.eq(pops),
-        ]
-        with m.If(takes):
-            m.d.sync += given.eq(Mux(last, 0, given + 1))
+        m.d.sync += room.eq(room + self.pop - Mux(takes, beats, 0))
         return m

@@ -6,21 +6,26 @@
             |     (memory)                |       |
             +--> pieces FIFO              +--> slot before
 
-A piece is a run of words that is read in one go and becomes one packet. With s and d the low parts of its source and
-destination addresses, every slot read is rotated by (s - d) mod F, F = ``flit_words``, and a flit takes its lanes
-from two successive ones. Throughput: a flit a cycle, less one a piece where s > d. Latency: first beat of the
-memory to flit 2 cycles.
+A piece is a run of words in both memories; one piece or several whose words follow each other in the destination
+become a packet. With s and d the low parts of its source and destination addresses, every slot read is rotated by
+(s - d) mod F, F = ``flit_words``, and a flit takes its lanes from two successive ones; one that a piece leaves
+unfinished waits for the lanes of the next. A beat in which one piece ends and the next begins is read once.
+
+Throughput: a flit a cycle, and each of a packet's pieces a cycle at least, one more where s > d and the piece lies in
+two slots or more. Latency: first beat of the memory to flit 2 cycles.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import rotate
-from plinth_hw.memory.slots import RUNS, SlotReader, buffer_beats, covered, log2, place_bits, run_layout
+from plinth_hw.memory.slots import BlockQueue, SlotReader, buffer_beats, covered, log2, place_bits, run_layout
+
+#: Pieces asked for but not yet given: more than a memory's latency, as a piece may be a word.
+PIECES = 64
 
 
 class PieceUse(enum.Enum, shape=unsigned(2)):
@@ -35,16 +40,17 @@ class PieceUse(enum.Enum, shape=unsigned(2)):
 
 
 def piece_layout(parameters: DieParameters) -> data.StructLayout:
-    """``source``: first word read; ``run``: where the words go; ``use``; ``last``: last words of its task."""
+    """``source``: first word read; ``run``: where the words go; ``use``; ``last``: last words of its task; ``tail``:
+    the next piece's words are no more of this packet; ``more``: they follow these in the source."""
     return data.StructLayout({
         "source": unsigned(parameters.address_bits), "run": run_layout(parameters), "use": PieceUse,
-        "last": unsigned(1),
+        "last": unsigned(1), "tail": unsigned(1), "more": unsigned(1),
     })
 
 
 def slot_flit_layout(parameters: DieParameters) -> data.StructLayout:
-    """A flit of a piece: ``data``, and in how many lanes (``words``); ``address``, ``use``, ``last`` of the piece;
-    ``tail``: it is the piece's last flit."""
+    """A flit of a packet: ``data``, and in how many lanes (``words``); ``address`` of the packet's first word; ``use``
+    and ``last`` of the piece; ``tail``: it is the packet's last flit."""
     return data.StructLayout({
         "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
         "words": unsigned(parameters.flit_words.bit_length()),
@@ -82,72 +88,89 @@ class TileRead(wiring.Component):
         parameters = self._parameters
         flit_words = parameters.flit_words
         lane_bits, width = log2(flit_words), place_bits(flit_words)
+        beat_bits, slots_log2 = log2(parameters.beat_words), log2(parameters.beat_words // flit_words)
         m.submodules.reader = reader = SlotReader(parameters, 2 * buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         shape = data.StructLayout({
-            "lane": unsigned(width), "run": run_layout(parameters), "use": PieceUse, "last": unsigned(1)})
-        m.submodules.pieces = pieces = Queue(shape, RUNS)
-        has_words = Signal()
+            "place": unsigned(place_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
+            "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
+        m.submodules.pieces = pieces = BlockQueue(shape, PIECES)
+        piece, given = self.piece.payload, pieces.i.payload
+        has_words, kept = Signal(), Signal()
         m.d.comb += [
-            has_words.eq(self.piece.payload.use != PieceUse.ARRIVAL),
+            has_words.eq(piece.use != PieceUse.ARRIVAL),
             reader.command.valid.eq(self.piece.valid & has_words & pieces.i.ready),
-            reader.command.payload.address.eq(self.piece.payload.source),
-            reader.command.payload.words.eq(self.piece.payload.run.words),
-            self.piece.ready.eq(Mux(has_words, reader.command.ready, pieces.i.ready)),
+            reader.command.payload.address.eq(piece.source), reader.command.payload.words.eq(piece.run.words),
+            reader.kept.eq(kept),
+            self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~has_words)),
             pieces.i.valid.eq(self.piece.valid & self.piece.ready),
-            pieces.i.payload.lane.eq(self.piece.payload.source[:lane_bits]),
-            pieces.i.payload.run.eq(self.piece.payload.run),
-            pieces.i.payload.use.eq(self.piece.payload.use), pieces.i.payload.last.eq(self.piece.payload.last),
+            given.place.eq(piece.source[:beat_bits]),
+            *(given[name].eq(piece[name]) for name in ("run", "use", "last", "tail")),
+            # Its last beat is the next one's first.
+            given.keeps.eq(piece.more & (piece.source + piece.run.words)[:beat_bits].any()),
         ]
+        with m.If(pieces.i.valid & pieces.i.ready):
+            m.d.sync += kept.eq(given.keeps)
 
-        # The piece at the head: a slot more is read than flits are made if it begins in a higher lane, and the
-        # last flit may need none.
+        # The piece at the head: where it begins in a higher lane than its destination, a slot is read before the
+        # first flit, unless that is all; the last flit may need none.
         head = pieces.o.payload
-        destination = head.run.address[:lane_bits]
+        origin, destination = Signal(width), Signal(width)
         _, flits = covered(head.run, flit_words)
         source_run = Signal(run_layout(parameters))
-        m.d.comb += [source_run.address.eq(head.lane), source_run.words.eq(head.run.words)]
+        m.d.comb += [
+            origin.eq(head.place[:lane_bits]), destination.eq(head.run.address[:lane_bits]),
+            source_run.address.eq(origin), source_run.words.eq(head.run.words),
+        ]
         _, slots = covered(source_run, flit_words)
-        shift = Signal(width)
-        step, made = Signal(), Signal(len(flits))
-        primed, prime, last, needs = Signal(), Signal(), Signal(), Signal()
+        shift, slot = Signal(width), Signal(place_bits(parameters.beat_words // flit_words))
+        step, made, taken = Signal(), Signal(len(flits)), Signal(len(slots))
+        prime, last, needs, alone, unfinished = Signal(), Signal(), Signal(), Signal(), Signal()
         arrival = head.use == PieceUse.ARRIVAL
         free = ~self.o.valid | self.o.ready
-        m.d.comb += [
-            shift.eq((head.lane - destination)[:lane_bits]),
-            prime.eq(~arrival & (head.lane > destination) & ~primed),
-            last.eq(arrival | (~prime & (made + 1 == flits))),
-            needs.eq(~arrival & ~(last & (made + 1 + primed > slots))),
-            step.eq(pieces.o.valid & (prime | free) & (reader.o.valid | ~needs)),
-            reader.o.ready.eq(pieces.o.valid & (prime | free) & needs),
-            pieces.o.ready.eq(step & last),
-            self.idle.eq(~pieces.o.valid & ~self.o.valid),
-        ]
-        turned = Signal(reader.o.payload.shape())
-        before = Signal.like(turned)
-        m.d.comb += turned.as_value().eq(Cat(*rotate(
-            m, "slot", [reader.o.payload[lane] for lane in range(flit_words)], shift, 0, lane_bits, up=False)))
-        with m.If(step & needs):
-            m.d.sync += before.eq(turned)
-
         begin, end = Signal(width), Signal(width + 1)
         word_end = Signal(width)
         m.d.comb += [
+            shift.eq((origin - destination)[:lane_bits]), alone.eq((slots == 1) & (flits == 1)),
+            prime.eq(~arrival & (origin > destination) & (taken == 0) & ~alone),
+            last.eq(arrival | (~prime & (made + 1 == flits))),
+            needs.eq(~arrival & (taken != slots)),
+            step.eq(pieces.o.valid & (prime | free) & (reader.valid | ~needs)),
+            slot.eq((head.place[lane_bits:] + taken)[:slots_log2]), reader.slot.eq(slot),
+            reader.pop.eq(step & needs & Mux(taken + 1 == slots, ~head.keeps, slot == (1 << slots_log2) - 1)),
+            pieces.o.ready.eq(step & last),
+            self.idle.eq(pieces.empty & ~self.o.valid),
+
             begin.eq(Mux(made == 0, destination, 0)),
             word_end.eq((destination + head.run.words)[:lane_bits]),
             end.eq(Mux(last & (word_end != 0), word_end, flit_words)),
+            unfinished.eq(last & ~head.tail & (word_end != 0)),
         ]
+        turned = Signal(reader.o.shape())
+        before = Signal.like(turned)
+        m.d.comb += turned.as_value().eq(Cat(*rotate(
+            m, "slot", [reader.o[lane] for lane in range(flit_words)], shift, 0, lane_bits, up=False)))
+        with m.If(step & needs):
+            m.d.sync += before.eq(turned)
+
+        #: A packet goes on from the piece before; a flit does.
+        inside, begun = Signal(), Signal()
         with m.If(step):
-            m.d.sync += [made.eq(Mux(last, 0, made + ~prime)), primed.eq((primed | prime) & ~last)]
+            m.d.sync += [made.eq(Mux(last, 0, made + ~prime)), taken.eq(Mux(last, 0, taken + needs))]
         with m.If(free):
-            m.d.sync += self.o.valid.eq(step & ~prime)
+            m.d.sync += self.o.valid.eq(step & ~prime & ~unfinished)
         with m.If(step & ~prime):
             payload = self.o.payload
             m.d.sync += [
-                payload.words.eq(end - begin), payload.address.eq(head.run.address), payload.use.eq(head.use),
-                payload.last.eq(head.last), payload.tail.eq(last),
+                begun.eq(unfinished), payload.words.eq(Mux(begun, payload.words, 0) + end - begin),
+                payload.use.eq(head.use), payload.last.eq(head.last), payload.tail.eq(last & head.tail),
             ]
+            with m.If(last):
+                m.d.sync += inside.eq(~head.tail)
+            with m.If(~inside):
+                m.d.sync += payload.address.eq(head.run.address)
             for lane in range(flit_words):
-                from_before = (shift != 0) & (shift + lane < flit_words)
-                m.d.sync += payload.data[lane].eq(Mux(from_before, before[lane], turned[lane]))
+                from_before = ~alone & (shift != 0) & (shift + lane < flit_words)
+                with m.If(lane >= begin):
+                    m.d.sync += payload.data[lane].eq(Mux(from_before, before[lane], turned[lane]))
         return m

@@ -241,7 +241,9 @@ class TileWalk(wiring.Component):
         source_plane, source_row, source = Signal(bits), Signal(bits), Signal(bits)
         target_plane, target_row, target = Signal(bits), Signal(bits), Signal(bits)
         column, left, rows, planes = Signal(32), Signal(32), Signal(32), Signal(32)
-        list_address, list_rows, listed = Signal(bits), Signal(32), Signal()
+        list_address, list_rows, listed, row_last = Signal(bits), Signal(32), Signal(), Signal()
+        # The next row's words follow a row's.
+        source_goes_on, target_goes_on = Signal(), Signal()
         m.submodules.numbers = numbers = _RowNumbers(self.parameters)
         wiring.connect(m, wiring.flipped(self.index), numbers.flit)
         product = Signal(bits)
@@ -249,14 +251,25 @@ class TileWalk(wiring.Component):
         room, words, row_ends = Signal(range(reach + 1)), Signal(range(reach + 1)), Signal()
         list_words = Signal(range(INDEX_WORDS + 1))
         m.d.comb += [
-            listed.eq(body.gather | body.scatter),
+            listed.eq(body.gather | body.scatter), row_last.eq(rows == 1),
             room.eq(reach - target[:log2(reach)]),
             source.eq(source_row + column), target.eq(target_row + column), left.eq(body.columns - column),
             row_ends.eq(left <= room), words.eq(Mux(row_ends, left, room)),
             list_words.eq(Mux(list_rows < INDEX_WORDS, list_rows, INDEX_WORDS)),
             piece.source.eq(source), piece.run.address.eq(target), piece.run.words.eq(words),
-            piece.use.eq(PieceUse.TILE), piece.last.eq(row_ends & (rows == 1) & (planes == 1)),
+            piece.use.eq(PieceUse.TILE), piece.last.eq(row_ends & row_last & (planes == 1)),
+            piece.tail.eq((words == room) | ~target_goes_on | row_last),
+            piece.more.eq(~row_ends | (source_goes_on & ~row_last)),
         ]
+        m.d.sync += [source_goes_on.eq(~listed & (body.source_row_stride == body.columns)),
+                     target_goes_on.eq(~listed & (body.destination_row_stride == body.columns))]
+
+        def begin_plane() -> None:
+            m.d.sync += [list_address.eq(body.index), list_rows.eq(body.rows), rows.eq(body.rows)]
+            m.next = "PIECES"
+            with m.If(listed):
+                m.next = "ROW"
+
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.done.eq(1)
@@ -265,21 +278,15 @@ class TileWalk(wiring.Component):
                     m.next = "TARGET"
             with m.State("TARGET"):
                 m.d.sync += [target_plane.eq(body.destination), target_row.eq(body.destination)]
-                m.next = "PLANE"
-            with m.State("PLANE"):
-                m.d.sync += [list_address.eq(body.index), list_rows.eq(Mux(listed, body.rows, 0)),
-                             rows.eq(body.rows)]
-                m.next = "ROW"
+                begin_plane()
             with m.State("ROW"):
                 m.d.comb += [piece.source.eq(list_address), piece.run.address.eq(0), piece.run.words.eq(list_words),
-                             piece.use.eq(PieceUse.INDEX)]
+                             piece.use.eq(PieceUse.INDEX), piece.tail.eq(1), piece.more.eq(0)]
                 with m.If((list_rows != 0) & numbers.room):
                     m.d.comb += [self.piece.valid.eq(1), numbers.asked.eq(self.piece.ready)]
                     with m.If(self.piece.ready):
                         m.d.sync += [list_address.eq(list_address + INDEX_WORDS),
                                      list_rows.eq(list_rows - list_words)]
-                with m.Elif(~listed):
-                    m.next = "PIECES"
                 with m.Elif(numbers.o.valid):
                     m.next = "PRODUCT"
             with m.State("PRODUCT"):
@@ -300,21 +307,22 @@ class TileWalk(wiring.Component):
                     with m.If(row_ends):
                         m.d.sync += [column.eq(0), source_row.eq(source_row + body.source_row_stride),
                                      target_row.eq(target_row + body.destination_row_stride), rows.eq(rows - 1)]
-                        m.next = "ROW"
-                        with m.If(rows == 1):
+                        with m.If(row_last):
                             m.next = "NEXT"
+                        with m.Elif(listed):
+                            m.next = "ROW"
             with m.State("NEXT"):
                 following_source = source_plane + body.source_plane_stride
                 following_target = target_plane + body.destination_plane_stride
                 m.d.sync += [source_plane.eq(following_source), source_row.eq(following_source),
                              target_plane.eq(following_target), target_row.eq(following_target),
                              planes.eq(planes - 1)]
-                m.next = "PLANE"
+                begin_plane()
                 with m.If(planes == 1):
                     m.next = "ARRIVAL"
             with m.State("ARRIVAL"):
                 m.d.comb += [self.piece.valid.eq(body.arrival_enable), piece.use.eq(PieceUse.ARRIVAL),
-                             piece.run.address.eq(body.arrival)]
+                             piece.run.address.eq(body.arrival), piece.tail.eq(1), piece.more.eq(0)]
                 with m.If(self.piece.ready | ~body.arrival_enable):
                     m.next = "IDLE"
         return m
