@@ -4,6 +4,7 @@ from plinth.lower import activation, pooling
 from plinth.lower.convolution import images_of
 from plinth.lower.forward import Flow, Forward, LoweredStage, column_sum
 from plinth.lower.places import Tensor
+from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower
 from plinth.lower.step import folded
 from plinth.lower.vector import VectorProgram
@@ -125,11 +126,13 @@ class Backward:
         stage, output = made.stage, made.output
         assert output is not None
         bias = stage.node.bias > 0 and not self.flow.plan.layouts[stage.number].mp
-        if made.activation is None and not bias:
+        # What the matrix engine reads is FP16 then.
+        narrow = self.step.half and stage.node.weighted
+        if made.activation is None and not bias and not narrow:
             return error
         found = None
-        if made.activation is not None:
-            found = self.step.like(f"{stage.name}.error", output, packed=self.step.half)
+        if made.activation is not None or narrow:
+            found = self.step.like(f"{stage.name}.error", output, packed=narrow)
         self._activate(f"{stage.name}.backward", made.activation, error, output, found, made, bias=bias)
         return error if found is None else found
 
@@ -164,8 +167,9 @@ class Backward:
             found = self.step.like(f"{stage.name}.input_error", x)
             self._errors[stage.number, 0] = found
             for die in range(self.step.dies):
-                flow.products(stage, die, x, z).bprop(error.buffers[die], self.forward.operand(stage, die),
-                                                      found.buffers[die])
+                products = flow.products(stage, die, x, z)
+                assert isinstance(products, Products), "an embedding reads the network's input"
+                products.bprop(error.buffers[die], self.forward.operand(stage, die), found.buffers[die])
         for die in range(self.step.dies):
             flow.products(stage, die, x, z).update(x.buffers[die], error.buffers[die],
                                                    flow.weight_matrix(stage, die, "gradients"))

@@ -7,8 +7,8 @@
             row of dW = row of dW + row of dZ        transfer, ADD with ``scatter``, samples and positions ascending
 
 Row numbers lie in die memory as the network's input. Where rows of the table are split over dies, the numbers of what
-others hold are those of spare rows behind the slice (:class:`~plinth.lower.places.RowNumbers`): they hold zeros, so that
-the sum of the dies' Z has each row once, and take what has no place in the slice's gradient.
+others hold are those of spare rows behind the slice (:class:`~plinth.lower.places.RowNumbers`): they hold zeros, so
+that the sum of the dies' Z has each row once, and take what has no place in the slice's gradient.
 """
 
 from dataclasses import dataclass

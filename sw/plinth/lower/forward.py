@@ -12,7 +12,7 @@ from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
 from plinth.lower.step import Piece, StepBuilder, add_sources
 from plinth.lower.vector import VectorProgram
-from plinth.model.layers import Embedding, Join, SoftmaxCrossEntropy
+from plinth.model.layers import Embedding, Join, MaxPool, SoftmaxCrossEntropy
 from plinth.plan.cost import cuts
 from plinth.plan.partition import Region
 from plinth.plan.plan import Plan
@@ -278,7 +278,7 @@ class Forward:
         flow, layer, source = self.flow, follower.layer, made.map
         name = f"{layer.name}.output"
         if isinstance(layer, ACTIVATIONS):
-            target = self.step.like(name, source)
+            target = self.step.like(name, source, packed=self.step.half)
             for die, (part, x, y) in enumerate(zip(source.parts, source.buffers, target.buffers, strict=True)):
                 for strip, piece in self.flow.strips(made.stage, part, 1):
                     program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
@@ -291,8 +291,10 @@ class Forward:
             _, down, across = layer.output([follower.shape])
             sized = [[Part(part.first_sample, part.samples, part.first_channel, part.channels, positions)
                       for part in source.parts] for positions in (down * width, down * across)]
-            middle = self.step.tensor(f"{layer.name}.middle", sized[0], flow.plan.batch, source.channels)
-            target = self.step.tensor(name, sized[1], flow.plan.batch, source.channels)
+            # Sums of means stay FP32.
+            middle = self.step.tensor(f"{layer.name}.middle", sized[0], flow.plan.batch, source.channels,
+                                      packed=self.step.half and isinstance(layer, MaxPool))
+            target = self.step.tensor(name, sized[1], flow.plan.batch, source.channels, packed=self.step.half)
             made.middles[layer.name] = middle
             for die, part in enumerate(source.parts):
                 for strip, (start, count) in enumerate(self.step.stage_strips(made.stage, part.samples)

@@ -243,10 +243,7 @@ def _backward(direction: _Direction, dy: _View, dx: _View, kept: list[Buffer], g
     for gap in direction.gaps():
         for tile in direction.single().tiles(gap, 2):
             program = direction.program(tile)
-            program.load("any", dy.buffer.part(dy.buffer.name, 0, 1, 1), "element")
-            # any - any is 0 or NaN, of which neither is positive.
-            program.run(VectorOp.SUB, "any", "any", "any")
-            program.run(VectorOp.RELU_MASK, "zero", "any", "any")
+            program.clear("zero", dy.buffer)
             program.store("zero", dx.region(tile))
             programs.append(program)
     for group in groups:

@@ -63,7 +63,8 @@ class Products:
         """A part as a matrix: a row is a sample."""
         if part.positions == 1:
             return buffer
-        return buffer.part(buffer.name, 0, part.samples, part.positions * part.channels)
+        return buffer.part(buffer.name, 0, part.samples, part.positions * part.channels,
+                           part.positions * buffer.stride)
 
     def _strips(self, rows: int) -> Iterator[tuple[int, int]]:
         step = sample_step(self.parameters)

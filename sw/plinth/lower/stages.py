@@ -3,19 +3,7 @@
 from dataclasses import dataclass
 
 from plinth.errors import UserError
-from plinth.model.layers import (
-    Convolution,
-    Dense,
-    Embedding,
-    Flatten,
-    Layer,
-    MaxPool,
-    MeanPool,
-    Relu,
-    Shape,
-    Sigmoid,
-    Tanh,
-)
+from plinth.model.layers import Flatten, Layer, MaxPool, MeanPool, Relu, Shape, Sigmoid, Tanh
 from plinth.model.network import INPUT, Network
 from plinth.plan.graph import Edge, Node, from_network
 

@@ -178,11 +178,7 @@ class StepBuilder:
         for start in range(0, place.rows * place.columns, size):
             columns = min(size, place.rows * place.columns - start)
             program = VectorProgram(self.parameters, 1, columns)
-            # Neither a number that is not positive nor what is none is above 0.
-            program.load("a", self.builders[0].buffers["join"].part("join", 0, 1, 1), "element")
-            program.run(VectorOp.RELU, "a", "a")
-            program.run(VectorOp.SCALE, "b", "a", shape="element", immediate=-1)
-            program.run(VectorOp.RELU_MASK, "z", "a", "b")
+            program.clear("z", self.builders[0].buffers["join"])
             program.store("z", place.part(f"{place.name}[{start}]", start, 1, columns))
             builder.add(f"{name}[{start}]", Engine.VECTOR, VectorOperation.PROGRAM, program.body(),
                         reads=program.reads, writes=program.writes)

@@ -21,9 +21,10 @@ Sums over members run in ascending die order, sums over readers in the order of 
 strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
 die has at home, nothing is copied.
 
-With FP16 operands (a mixed-precision die, data-parallel plans of fully connected layers only) the matrix engine reads
-X, M, dZ and a copy of W in FP16; weights and gradients stay FP32, and errors are scaled up by :data:`LOSS_SCALE`,
-which the learning rate takes back::
+With FP16 operands (a mixed-precision die, data-parallel plans of convolutions and fully connected layers only) the
+matrix engine reads X, M, dZ and a copy of W in FP16; weights and gradients stay FP32, and errors are scaled up by
+:data:`LOSS_SCALE`, which the learning rate takes back. Maps that are pooled or flattened have an even number of
+channels, for positions are whole words::
 
     copy    H = FP16(W)                              vector, before fprop
 
@@ -41,10 +42,10 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.forward import Flow, Forward, LoweredStage
 from plinth.lower.places import LayerWeights, Tensor, WeightSlice
 from plinth.lower.program import Program, assemble, ring_setup
-from plinth.lower.stages import Stage, stages
+from plinth.lower.stages import POOLS, Stage, stages
 from plinth.lower.step import StepBuilder
 from plinth.model.array import Array
-from plinth.model.layers import Dense, Embedding, MaxPool, Relu
+from plinth.model.layers import Convolution, Dense, Embedding, MaxPool, Relu
 from plinth.model.network import Network
 from plinth.plan.graph import DP
 from plinth.plan.partition import Halvings, bounds, members
@@ -142,9 +143,15 @@ def _check(plan: Plan, found: Sequence[Stage], half: bool) -> None:
     if not half:
         return
     for stage, splits in zip(found, plan.splits, strict=True):
-        if set(splits) - {DP} or not (isinstance(stage.layer, Dense) or stage.layer.is_loss):
-            raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: it is no fully connected "
-                            "layer, or its batch is not split; choose --format fp32 or planner data")
+        if set(splits) - {DP} or not (isinstance(stage.layer, (Convolution, Dense)) or stage.layer.is_loss):
+            raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: it is neither convolution nor "
+                            "fully connected layer, or its batch is not split; choose --format fp32 or planner data")
+        node = stage.node
+        pooled = any(isinstance(follower.layer, POOLS) for follower in stage.followers)
+        flattened = isinstance(stage.layer, Dense) and node.input_elements > node.input_channels
+        if (pooled and node.output_channels % 2) or (flattened and node.input_channels % 2):
+            raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: a map that is pooled or "
+                            "flattened needs an even number of channels; choose --format fp32")
 
 
 def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWeights:

@@ -90,6 +90,13 @@ class VectorProgram:
         number["lanes_along_rows"] = int(along_rows)
         self.instructions.append(number)
 
+    def clear(self, name: str, any_place: Buffer) -> None:
+        """A full region of +0, whatever lies in the place, of which a word is loaded."""
+        self.load("any", any_place.part(any_place.name, 0, 1, 1), "element")
+        # any - any is 0 or NaN, of which neither is positive.
+        self.run(VectorOp.SUB, "any", "any", "any")
+        self.run(VectorOp.RELU_MASK, name, "any", "any")
+
     def body(self) -> dict[str, Any]:
         """The fields of a VectorBody."""
         for what, count, limit in (("regions", len(self.regions), VECTOR_REGIONS),

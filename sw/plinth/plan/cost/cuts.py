@@ -30,8 +30,8 @@ def column_step(parameters: DieParameters, rows: int, columns: int, regions: int
 
 
 def zero_step(parameters: DieParameters) -> int:
-    """Words that a vector task fills with zeros: what fits its scratchpad beside two words, and its fields."""
-    lines = parameters.vector_buffer_words // parameters.beat_words - 2
+    """Words that a vector task fills with zeros: what fits its scratchpad beside a word, and its fields."""
+    lines = parameters.vector_buffer_words // parameters.beat_words - 1
     return min(lines, (1 << 16) // parameters.beat_words - 1) * parameters.beat_words
 
 
