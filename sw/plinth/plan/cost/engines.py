@@ -33,8 +33,8 @@ class Die:
         self.period, self.issue, self.body = control["fetch"], control["issue"], 2 * BODY_WORDS
         self.fetched = 0.0
         self.shares = shares
-        self.starts: dict[str, deque[float]] = {}
-        self.ends: dict[str, deque[float]] = {}
+        self.starts: dict[str, deque[float]] = {engine: deque(maxlen=BODIES) for engine in ENGINES}
+        self.ends: dict[str, deque[float]] = {engine: deque(maxlen=HEADERS) for engine in ENGINES}
         #: End of each engine's last task.
         self.last = dict.fromkeys(ENGINES, 0.0)
         #: Engine, start, end and words in memory of each task.
@@ -46,8 +46,7 @@ class Die:
 
     def _start(self, engine: str, ready: float, count: int) -> tuple[float, float]:
         """When tasks may start, and how much longer memory takes for them."""
-        starts, ends = self.starts.setdefault(engine, deque(maxlen=BODIES)), self.ends.setdefault(
-            engine, deque(maxlen=HEADERS))
+        starts, ends = self.starts[engine], self.ends[engine]
         free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
         self.fetched = max(self.fetched, free) + self.period
         start = max(ready + self.issue, self.fetched + self.body)
