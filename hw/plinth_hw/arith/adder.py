@@ -25,6 +25,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import Place, table_sum
 from plinth_hw.arith.common import empty_groups, leading_groups, select, shift_right_sticky, special_or
 from plinth_hw.isa.formats import Float
 
@@ -203,27 +204,33 @@ class FloatAdder(wiring.Component):
             sum_4.eq(coarse_sum),
         ]
 
-        # Stage 5: normalise by the rest.
+        # Stage 5: normalise by the rest, with a register for each number of places, zero but for the one wanted.
         places = leading_groups(m, "places", [~bit for bit in reversed(sum_4[-1 << _GROUP_LOG2:])], limit_4)
-        fine_sum = Signal(total)
-        m.d.comb += fine_sum.eq(sum_4 << places)
         sign_5 = register(1, "sign_5")
         nan_5, infinite_5 = register(1, "nan_5"), register(1, "infinite_5")
         exponent_5 = register(exponent, "exponent_5")
-        sum_5, sticky_5 = register(total - 3, "sum_5"), register(1, "sticky_5")
+        sums_5 = [register(total - 3, f"sum_5_{number}") for number in range(1 << _GROUP_LOG2)]
+        sticky_5 = register(1, "sticky_5")
         m.d.sync += [
             sign_5.eq(sign_4), nan_5.eq(nan_4), infinite_5.eq(infinite_4),
             exponent_5.eq(exponent_4 - places),
-            sum_5.eq(fine_sum[3:]),
-            sticky_5.eq(fine_sum[:3].any()),
+            *(moved.eq(Mux(places == number, sum_4[3 - number:total - number], 0))
+              for number, moved in enumerate(sums_5)),
+            sticky_5.eq(select([sum_4[:3 - number].any() for number in range(1 << _GROUP_LOG2)], places)),
         ]
 
         # Stage 6: round and pack. exponent_5 is one less than the field when the leading bit is set.
-        magnitude, overflow, carry = Signal(fmt.bits - 1), Signal(), Signal()
+        overflow, carry = Signal(), Signal()
+        low, guard, leading = (Cat(moved[bit] for moved in sums_5).any() for bit in (1, 0, -1))
         m.d.comb += [
-            carry.eq(sum_5[0] & (sum_5[1] | sticky_5)),
-            magnitude.eq(Cat(sum_5[1:-1], exponent_5) + Cat(carry, Const(0, fraction - 1), sum_5[-1])),
+            carry.eq(guard & (low | sticky_5)),
             overflow.eq(exponent_5 == fmt.exponent_maximum - 1),
         ]
+        magnitude = table_sum(m, platform, "magnitude", [
+            *(Place(tuple(moved[1 + bit] for moved in sums_5), lambda a, b, c, d: a | b | c | d)
+              for bit in range(fraction)),
+            Place((exponent_5[0], leading), lambda a, b: a, lambda a, b: b),
+            *(Place((bit,), lambda a: a) for bit in exponent_5[1:]),
+        ], carry)
         m.d.sync += self.o.eq(special_or(fmt, nan_5, infinite_5 | overflow, sign_5, magnitude))
         return m

@@ -21,16 +21,19 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import leading_zeros, shift_right_sticky, special_or
+from plinth_hw.arith.carry import Place, table_sum
+from plinth_hw.arith.common import leading_zeros, select, shift_right_sticky, special_or
 from plinth_hw.arith.significand import SignificandMultiplier
 from plinth_hw.isa.formats import Float
 
 #: High bits of the shift amount that are used as soon as they are known.
 _HIGH_BITS = 2
+#: Low bits of the shift amount, which are used last.
+_FINE_BITS = 2
 
 
 class FloatMultiplier(wiring.Component):
@@ -129,7 +132,11 @@ class FloatMultiplier(wiring.Component):
         b_significand, b_exponent, b_normal, b_special, b_nonzero = fields["b"]
         sign_1, nan_1, infinite_1 = (register(1, f"{name}_1") for name in ("sign", "nan", "infinite"))
         a_exponent_1 = register(operand.exponent_bits, "a_exponent_1")
-        b_exponent_1 = register(operand.exponent_bits, "b_exponent_1")
+        # The constant of q is a multiple of a power of two, below which it costs nothing.
+        offset = self._least_q - 2
+        free = max(0, (offset & -offset).bit_length() - 1)
+        offset_bits = 1 + max(-offset, offset + (1 << operand.exponent_bits)).bit_length()
+        b_offset_1 = register(signed(offset_bits), "b_offset_1")
         m.d.comb += [significands.a.eq(a_significand), significands.b.eq(b_significand)]
         m.d.sync += [
             sign_1.eq(self.a[-1] ^ self.b[-1]),
@@ -137,7 +144,7 @@ class FloatMultiplier(wiring.Component):
                      | (b_special & (b_nonzero | ~(a_normal | a_nonzero)))),
             infinite_1.eq(a_special | b_special),
             a_exponent_1.eq(a_exponent),
-            b_exponent_1.eq(b_exponent),
+            b_offset_1.eq(((b_exponent[free:] + (offset >> free)) << free) | b_exponent[:free]),
         ]
         # Of two subnormals one count will do where their product vanishes anyhow.
         counted_1 = []
@@ -155,7 +162,7 @@ class FloatMultiplier(wiring.Component):
         counts = [leading_zeros(m, f"zeros_{i}", value) for i, value in enumerate(counted_1)]
         m.d.sync += [
             sign_2.eq(sign_1), nan_2.eq(nan_1), infinite_2.eq(infinite_1),
-            q_2.eq(a_exponent_1 + b_exponent_1 + (self._least_q - 2)),
+            q_2.eq(a_exponent_1 + b_offset_1),
             zeros_2.eq(sum(counts[1:], start=counts[0])),
         ]
 
@@ -193,32 +200,46 @@ class FloatMultiplier(wiring.Component):
             coarse.eq(reduce(or_, (product[below + i * unit:] for i, product in enumerate(placed)))),
             lost_3.eq(Cat(product[:below + i * unit] for i, product in enumerate(placed)).any()),
         ]
-        shifted, lost = shift_right_sticky(m, "shift", coarse, amount_3, window)
+        # The amount's low bits are used like its high ones.
+        fine = amount_3[:_FINE_BITS]
+        fines = range(1 << len(fine))
+        middle, lost = shift_right_sticky(m, "shift", coarse, amount_3[len(fine):], window + fines[-1], len(fine))
         sign_4, nan_4, infinite_4 = (register(1, f"{name}_4") for name in ("sign", "nan", "infinite"))
-        product_4, sticky_4 = register(window, "product_4"), register(1, "sticky_4")
+        products_4 = [register(window, f"product_4_{i}") for i in fines]
+        sticky_4 = register(1, "sticky_4")
         exponent_4 = register(len(exponent_3), "exponent_4")
         overflow_4, overflow_high_4 = register(1, "overflow_4"), register(1, "overflow_high_4")
         m.d.sync += [
             sign_4.eq(sign_3), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
-            product_4.eq(shifted),
-            sticky_4.eq(lost | lost_3),
+            *(product.eq(Mux(fine == i, middle[i:i + window], 0)) for i, product in enumerate(products_4)),
+            sticky_4.eq(lost | lost_3 | select([middle[:i].any() for i in fines], fine)),
             exponent_4.eq(exponent_3),
             overflow_4.eq(exponent_3 >= result.exponent_maximum - 1),
             overflow_high_4.eq(exponent_3 == result.exponent_maximum - 2),
         ]
 
         # Stage 5: round and pack. The field is exponent_4 plus the two leading places.
+        product_4 = Signal(window)
+        m.d.comb += product_4.eq(reduce(or_, products_4))
         high, some = product_4[-1], product_4[-2:].any()
-        fraction = Mux(high, product_4[2:-1], product_4[1:-2])
         carry, overflow = Signal(), Signal()
-        magnitude = Signal(result.bits - 1)
-        places = Cat(some & ~high, high)
         m.d.comb += [
             carry.eq(Mux(high, product_4[1] & (product_4[2] | product_4[0] | sticky_4),
                          product_4[0] & (product_4[1] | sticky_4))),
-            magnitude.eq((Mux(some, exponent_4, 0) << result.fraction_bits)
-                         + (Cat(fraction, places)) + carry),
             overflow.eq((some & overflow_4) | (high & overflow_high_4)),
         ]
+        if padding:
+            magnitude: Value = Signal(result.bits - 1)
+            fraction = Mux(high, product_4[2:-1], product_4[1:-2])
+            m.d.comb += magnitude.eq((Mux(some, exponent_4, 0) << result.fraction_bits)
+                                     + Cat(fraction, some & ~high, high) + carry)
+        else:
+            magnitude = table_sum(m, platform, "magnitude", [
+                *(Place((product_4[1 + bit], product_4[2 + bit], high), lambda a, b, c: a ^ ((a ^ b) & c))
+                  for bit in range(result.fraction_bits)),
+                Place((exponent_4[0], some, high), lambda a, b, c: a & b, lambda a, b, c: b & (c ^ 1)),
+                Place((exponent_4[1], some, high), lambda a, b, c: a & b, lambda a, b, c: c),
+                *(Place((bit, some), lambda a, b: a & b) for bit in exponent_4[2:result.exponent_bits]),
+            ], carry)
         m.d.sync += self.o.eq(special_or(result, nan_4, infinite_4 | overflow, sign_4, magnitude))
         return m

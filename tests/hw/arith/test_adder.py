@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.support.arith import OPERATIONS, check, check_exhaustively, directed, random
 from tests.support.batch import Batch
+from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
 from plinth_hw.arith.adder import FloatAdder
@@ -13,18 +14,23 @@ from plinth_sim.golden.vector import maximum
 
 OPERATION = OPERATIONS["add"]
 UNITS = pytest.mark.parametrize("unit", [FloatAdder, ReferenceAdder])
+BATCHES = {
+    "adder": lambda: Batch(FloatAdder(FP32)),
+    "adder-ecp5": lambda: Batch(FloatAdder(FP32), Ecp5(), MODELS),
+    "reference": lambda: Batch(ReferenceAdder(FP32)),
+}
 
 
-@UNITS
-def test_special_numbers(unit) -> None:
+@pytest.mark.parametrize("name", BATCHES)
+def test_special_numbers(name) -> None:
     operands = directed(OPERATION)
     assert len(operands[0]) >= 46_000
-    check(Batch(unit(FP32)), OPERATION, operands)
+    check(BATCHES[name](), OPERATION, operands)
 
 
-@UNITS
-def test_random_numbers(unit, arith_cases) -> None:
-    batch = Batch(unit(FP32))
+@pytest.mark.parametrize("name", BATCHES)
+def test_random_numbers(name, arith_cases) -> None:
+    batch = BATCHES[name]()
     for operands in random(OPERATION, 1, arith_cases):
         check(batch, OPERATION, operands)
 
