@@ -47,6 +47,7 @@ from plinth.lower.step import StepBuilder
 from plinth.model.array import Array
 from plinth.model.layers import Convolution, Dense, Embedding, MaxPool, Relu
 from plinth.model.network import Network
+from plinth.plan.cost import cuts
 from plinth.plan.graph import DP
 from plinth.plan.partition import Halvings, bounds, members
 from plinth.plan.plan import Plan
@@ -58,8 +59,6 @@ from plinth_hw.isa.tasks import CollectiveOperation, Engine, UpdateOperation
 LOSS_SCALE = 1024.0
 #: Rows of a die's group table.
 GROUPS = 16
-#: Rows behind a slice of an embedding whose rows are split: as many as adds to them are under way at a time, about.
-SPARE_ROWS = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +159,7 @@ def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWei
     first_input, last_input = bounds(node.input_channels, here.mp, plan.levels)
     first_output, last_output = bounds(node.output_channels, here.op, plan.levels)
     taps = node.weights // (node.input_channels * node.output_channels)
-    spare = SPARE_ROWS if here.mp and isinstance(stage.layer, Embedding) else 0
+    spare = cuts.SPARE_ROWS if here.mp and isinstance(stage.layer, Embedding) else 0
     slices = [WeightSlice(taps, int(first_input[die]), int(last_input[die] - first_input[die]),
                           int(first_output[die]), int(last_output[die] - first_output[die]), node.bias > 0, spare)
               for die in range(plan.dies)]

@@ -97,6 +97,11 @@ class Node:
         return self.weights > 0
 
     @property
+    def gathers(self) -> bool:
+        """Whether it is an embedding, whose rows are moved, not multiplied."""
+        return self.kind == Embedding.kind
+
+    @property
     def kernel_columns(self) -> int:
         """Columns of a convolution's kernel."""
         return self.window.kernel[1] if self.window else 1

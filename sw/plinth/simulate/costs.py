@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
-from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step
+from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.machine import (
     COPIES,
     Machine,
@@ -20,7 +20,7 @@ from plinth.plan.cost.machine import (
     moved_words,
 )
 from plinth.plan.cost.products import UPDATE, Product
-from plinth.plan.cost.stages import Stage, pool_tasks
+from plinth.plan.cost.stages import CLEARED, Stage, pool_tasks
 from plinth.plan.graph import Node
 from plinth_hw.isa.formats import FP16
 
@@ -89,6 +89,14 @@ class Costs(Protocol):
 
     def stages(self, stages: Sequence[Stage], samples: int, channels: int, pieces: int) -> list[Cost]:
         """Vector work one after the other, in pieces by samples."""
+        ...
+
+    def rows(self, rows: int, width: int, added: bool) -> Cost:
+        """Rows of an embedding, copied, or added to those of its gradient."""
+        ...
+
+    def cleared(self, words: int) -> Cost:
+        """Words filled with zeros."""
         ...
 
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
@@ -224,6 +232,22 @@ class Calibrated:
 
     # Transfers.
 
+    def rows(self, rows: int, width: int, added: bool) -> Cost:
+        """As :class:`Costs`."""
+        alone, row = self.machine.rows(rows, width, added=added)
+        return Cost(row * self.second, (alone - row) * self.second,
+                    (2 + added) * moved_words(self.parameters, rows, width), float(added * rows * width))
+
+    def cleared(self, words: int) -> Cost:
+        """As :class:`Costs`."""
+        size, found = zero_step(self.parameters), Cost()
+        for columns, count in ((size, words // size), (words % size, 1)):
+            if columns and count:
+                stages = self.machine.vector("forward", 1, columns, CLEARED)
+                cycles = sum(stages) + (count - 1) * max(sum(stages) / 2, self.fetch)
+                found = found.then(Cost(cycles * self.second, 0.0, float(count * columns)))
+        return found
+
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
         """As :class:`Costs`; packets have a flit of their own."""
         kind = COPIES[min(2, max(1, hops))]
@@ -275,6 +299,14 @@ class Paper:
     def stages(self, stages: Sequence[Stage], samples: int, channels: int, pieces: int) -> list[Cost]:
         """Nothing."""
         return [Cost()]
+
+    def rows(self, rows: int, width: int, added: bool) -> Cost:
+        """Memory's time for the words."""
+        return Cost(words=(2.0 + added) * rows * width, adds=float(added * rows * width))
+
+    def cleared(self, words: int) -> Cost:
+        """Nothing."""
+        return Cost()
 
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
         """Nothing beside the words."""

@@ -36,6 +36,7 @@ from plinth_hw.isa.tasks import (
     Engine,
     MatrixOperation,
     TaskHeader,
+    TransferOperation,
     VectorOp,
 )
 from plinth_sim.array import machine as simulated
@@ -244,17 +245,23 @@ class TaskGraphs:
         path = self._path(die, other)
         rows, columns = int(body.rows * body.planes), int(body.columns)
         # What meets on the way is simulated: longer ways cost what one link does.
-        alone, row = self.machine.copy(COPIES[min(len(path), 1)], rows, columns)
+        indexed, added = bool(body.gather or body.scatter), task.operation is TransferOperation.ADD
+        alone, row = (self.machine.rows(rows, columns, added=added) if indexed else
+                      self.machine.copy(COPIES[min(len(path), 1)], rows, columns))
         carried = float(flit * rows * (-(-columns // self.parameters.chunk_words) + -(-columns // flit)))
         landing = float(copy_flits(self.parameters, rows, columns))
         moved = moved_words(self.parameters, rows, columns)
         way = [place for link in path for place in (link, self._queues + link)]
-        links = [self._reads + die, *way, self._landings + other, self._writes + other]
-        loads = [moved, *[carried] * len(way), landing, moved]
-        places, amounts = ([die], [2 * moved]) if other == die else ([die, other], [moved, moved])
-        yield Flow(name=key, links=np.array(links), words=np.array(loads), seconds=row, latency=max(0.0, alone - row),
-                   dies=np.array(places), die_words=np.array(amounts), die=die, engine="transfer", waits=waits,
-                   signals=signals)
+        loads = {self._reads + die: moved, **dict.fromkeys(way, carried), self._landings + other: landing,
+                 self._writes + other: moved}
+        if added:
+            # What is added to is read.
+            loads[self._reads + other] = loads.get(self._reads + other, 0.0) + moved
+        stored = moved * (1 + added)
+        places, amounts = ([die], [moved + stored]) if other == die else ([die, other], [moved, stored])
+        yield Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row,
+                   latency=max(0.0, alone - row), dies=np.array(places), die_words=np.array(amounts), die=die,
+                   engine="transfer", waits=waits, signals=signals)
         if body.arrival_enable:
             yield self._arrival(key, die, other, int(body.arrival))
 

@@ -111,6 +111,8 @@ class Step:
         self.activities: list[Activity] = []
         self.maps: dict[int, Ready] = {}
         self.errors: dict[int, Ready] = {}
+        #: When the gradients of embeddings have been filled with zeros.
+        self.cleared: dict[str, Ready] = {}
 
     def run(self) -> None:
         """All of a step."""
@@ -139,7 +141,8 @@ class Step:
             if node.weighted:
                 weights, bias = partition.weight_words(node, here, self.levels)
                 words += 2 * (weights + bias)
-            for region, channels, elements in ((here.input, node.input_channels, node.input_elements),
+            read = ((Region(here.input.batch, ()), 1) if node.gathers else (here.input, node.input_channels))
+            for region, channels, elements in ((*read, node.input_elements),
                                                (here.output, node.output_channels, node.raw_elements)):
                 samples, width = self._size(region, channels)
                 words += 2 * samples * width * (elements // channels)
@@ -167,6 +170,23 @@ class Step:
         name = f"{node.name} {direction}"
         return [self._tasks(name, die, "matrix", self.costs.products(direction, node, part, self.pieces), ready[die])
                 for die, part in enumerate(parts)]
+
+    def _rows(self, name: str, node: Node, parts: Sequence[Part], ready: Ready, *, added: bool) -> Ready:
+        """Rows of an embedding on every die."""
+        return [self._tasks(name, die, "transfer", [self.costs.rows(part.samples * node.output_positions, part.outputs,
+                                                                    added)], ready[die])
+                for die, part in enumerate(parts)]
+
+    def _gather(self, node: Node, parts: Sequence[Part]) -> Ready:
+        """fprop of an embedding; beside it zeros fill the gradient."""
+        self.cleared[node.name] = [
+            self._tasks(f"{node.name} zeros", die, "vector", [self.costs.cleared(part.inputs * part.outputs)], [()])
+            for die, part in enumerate(parts)]
+        return self._rows(f"{node.name} {FPROP}", node, parts, self._start(), added=False)
+
+    def _scatter(self, node: Node, parts: Sequence[Part], error: Ready) -> Ready:
+        """updateGrad of an embedding."""
+        return self._rows(f"{node.name} {UPDATE}", node, parts, _both(error, self.cleared[node.name]), added=True)
 
     def _vector(self, name: str, stages: Sequence[Stage], region: Region, channels: int, ready: Ready) -> Ready:
         """Vector work on every die's part of a region."""
@@ -250,7 +270,9 @@ class Step:
             return
         sources = max(1, len(self.graph.inputs[number]))
         if node.weighted:
-            ready, sources = self._matrix(node, FPROP, self._parts(node, here), ready), 1
+            parts = self._parts(node, here)
+            ready = self._gather(node, parts) if node.gathers else self._matrix(node, FPROP, parts, ready)
+            sources = 1
             if here.mp:
                 ready = self._to_home(number, f"{node.name} sums", ready)
                 sources = 1 << len(here.mp)
@@ -295,7 +317,8 @@ class Step:
                 biased = self._vector(f"{node.name} bias", [bias_stage(node)], here.output, channels, error)
         parts = self._parts(node, here)
         self._input_error(number, parts, error)
-        done = self._matrix(node, UPDATE, parts, [[pieces[-1]] for pieces in error])
+        whole: Ready = [[pieces[-1]] for pieces in error]
+        done = self._scatter(node, parts, whole) if node.gathers else self._matrix(node, UPDATE, parts, whole)
         reduced = self._reduce(number, f"{node.name} gradient", _both(done, biased))
         if not self.overlap:
             for edge in self.graph.inputs[number]:

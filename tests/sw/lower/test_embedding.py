@@ -9,7 +9,7 @@ from tests.support.networks import random_data, random_plan
 from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.errors import UserError
-from plinth.lower.training import SPARE_ROWS, TrainingProgram, lower_training
+from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import (
     Add,
     Dense,
@@ -24,6 +24,7 @@ from plinth.model.layers import (
     Tanh,
 )
 from plinth.model.network import Network
+from plinth.plan.cost.cuts import SPARE_ROWS
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
 from plinth.training.session import Session, initial_parameters

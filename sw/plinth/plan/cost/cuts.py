@@ -6,6 +6,8 @@ from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 STRIPS = 8
 #: Groups of a row from which on the sum of columns takes no more cycles a row.
 SUMMED_GROUPS = 4
+#: Rows behind a slice of an embedding whose rows are split, about as many as adds to them are under way at a time.
+SPARE_ROWS = 16
 #: Strips that images are cut into at least, if there are as many, and positions of a strip of more.
 IMAGE_STRIPS = 4
 STRIP_POSITIONS = 512

@@ -356,6 +356,14 @@ class Machine:
             self._cycles[key] = found
         return self._cycles[key]
 
+    def rows(self, rows: int, columns: int, *, added: bool) -> Cycles:
+        """Of rows of an embedding: copied to those of its output or, with ``added``, errors added to those of the
+        gradient. Their numbers are read before that, and what is added to; adds to one row that follow each other are
+        taken to be few."""
+        alone, row = self.copy("local", rows, columns)
+        more = (1 + added) * MEMORY_LATENCY if alone else 0
+        return alone + more, row + more
+
 
 def _near(shape: Sequence[int]) -> tuple[int, int]:
     """A copy's shape as its neighbours are found by: its columns count more than its rows."""

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
-from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step
+from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, moved_words
 from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
 from plinth.plan.cost.stages import (
+    CLEARED,
     Stage,
     backward_stages,
     bias_stage,
@@ -122,6 +123,8 @@ class _Walk:
         #: Errors of what a node reads, by edge.
         self.errors: dict[int, Ready] = {}
         self.fused_error = Ready()
+        #: When the gradients of embeddings have been filled with zeros.
+        self.cleared: dict[str, float] = {}
         #: End of the last strip of a sum over rows.
         self._chain = 0.0
         self.lines = self.parameters.vector_buffer_words // self.parameters.beat_words
@@ -291,6 +294,26 @@ class _Walk:
             found.add(share, self._product(replace(part, samples=count), ready.until(share), strips))
         return found
 
+    def _indexed(self, node: Node, here: Layout, ready: float, *, added: bool) -> float:
+        """Rows of an embedding; the end of them."""
+        samples, channels = self.size(here.output, node.output_channels)
+        rows = samples * node.output_positions
+        if not (rows and channels):
+            return ready
+        cycles = self.machine.rows(rows, channels, added=added)
+        words = (2 + added) * moved_words(self.parameters, rows, channels)
+        return self.die.task("transfer", ready, cycles, words, words / cycles[1] / self.die.rate)
+
+    def _gather(self, node: Node, here: Layout) -> Ready:
+        """fprop of an embedding; beside it zeros fill the gradient."""
+        found = Ready(self._indexed(node, here, 0.0, added=False))
+        part = self._part(node, here, UPDATE)
+        cleared = part.weights + (SPARE_ROWS * part.outputs if here.mp else 0)
+        for words, tasks, _ in self._pieces(cleared, zero_step(self.parameters)):
+            end = self.die.vector(0.0, self.machine.vector("forward", 1, words, CLEARED), tasks * words, tasks)
+            self.cleared[node.name] = end
+        return found
+
     def _product(self, product: Product, ready: float, count: int = 1) -> float:
         """End of products."""
         cycles, words, memory = self.machine.product(product)
@@ -305,7 +328,7 @@ class _Walk:
         samples, channels = self.size(here.home, node.output_channels)
         rows, sources = samples * positions, max(1, len(self.graph.inputs[number]))
         if node.weighted:
-            ready, sources = self._matrix(node, here, FPROP, ready), 1
+            ready, sources = self._gather(node, here) if node.gathers else self._matrix(node, here, FPROP, ready), 1
             if here.mp:
                 members = 1 << len(here.mp)
                 ready = self.exchange(here.output, here.home, node.output_channels, positions, ready, own=False)
@@ -400,6 +423,8 @@ class _Walk:
         part, done = self._part(node, here, UPDATE), error.whole
         if node.macs and not part.empty:
             done = self._product(part, done)
+        elif node.gathers:
+            done = self._indexed(node, here, max(done, self.cleared.get(node.name, 0.0)), added=True)
         words = part.weights + (part.outputs if node.bias else 0)
         control, size = self.machine.control, 1 << len(here.dp)
         if size == 1:

@@ -10,6 +10,8 @@ from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES
 
 #: Beats that a pooling task counts for, as lowering cuts.
 TASK_BEATS = 64
+#: Vector work of filling words with zeros.
+CLEARED = Work(0, 1, wise=1)
 #: Vector work of an activation: element-wise instructions and functions, forwards and backwards.
 ACTIVATIONS = {"relu": ((1, 0), (1, 0)), "tanh": ((0, 1), (4, 0)), "sigmoid": ((2, 2), (4, 0))}
 

@@ -126,6 +126,8 @@ class StepTime:
             if node.weighted and node.macs:
                 fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
                                         for direction in DIRECTIONS)
+            elif node.gathers:
+                fprop, update = (die.rows(samples * raw, outputs, added=added)[0] for added in (False, True))
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
             times = max(1, 0 if node.weighted else each)
             forward = max(fprop, times * sum(die.vector("forward", home * raw, outputs)))
