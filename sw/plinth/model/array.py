@@ -279,9 +279,8 @@ def _torus(rows: int, columns: int) -> Array:
                  preset="ndp-demo")
 
 
-#: HyPar, section 6.1: links of 1600 Mb/s (50 million words a second) at 250 MHz. Its row-stationary dies of 12x14
-#: are taken as the nearest preset, 16x16.
-_HYPAR = {"dies": 16, "preset": "ndp-bench", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
+#: HyPar, section 6.1: row-stationary dies of 12x14, links of 1600 Mb/s (50 million words a second) at 250 MHz.
+_HYPAR = {"dies": 16, "preset": "hypar-paper", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
 
 #: Arrays by name.
 ARRAYS: dict[str, Array] = {

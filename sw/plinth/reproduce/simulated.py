@@ -60,8 +60,8 @@ TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
 #: 25.6 Gb/s, as the H-tree has, over the torus' 32 links instead of 16.
 HALF_TORUS = Setting(array=replace(TORUS.array, link_rate=TORUS.array.rate / 2))
 #: The row-stationary dies of this project, in the paper's size.
-OUR_DIES = Setting(array=replace(ARRAYS["hypar-16"], preset="hypar-paper"), paper=False, overlap=True)
-OUR_TORUS = replace(OUR_DIES, array=replace(ARRAYS["torus-16"], preset="hypar-paper"))
+OUR_DIES = Setting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
+OUR_TORUS = replace(OUR_DIES, array=ARRAYS["torus-16"])
 
 
 def tree(dies: int, *, whole: bool) -> Setting:
