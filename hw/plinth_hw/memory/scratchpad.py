@@ -23,6 +23,7 @@ and one write of B words a cycle, at any alignment. Source: MPT section VI.A (op
 serve the untransposed and the transposed operand).
 """
 
+from collections.abc import Callable
 from functools import reduce
 from itertools import pairwise
 from operator import or_
@@ -388,6 +389,50 @@ class ReadTurn(wiring.Component):
         return m
 
 
+class SharedReadTurn(wiring.Component):
+    """Turns data of reads of vectors from banks to lanes, as :class:`ReadTurn` does, for one client of two arrays.
+
+    Parameters
+    ----------
+    banks, width : int
+        As of :class:`VectorMemory`.
+
+    Members
+    -------
+    skew : In
+        As of :class:`VectorReadPort`.
+    half : In(1)
+        Array that is read; stable from a command until its data have come.
+    data_0, data_1 : In
+        Of each bank of both arrays, two cycles later.
+    o : Out
+        Of each lane, ``latency`` cycles after the command.
+    """
+
+    #: Cycles from a command to its data.
+    latency = ReadTurn.latency + 1
+
+    def __init__(self, banks: int, width: int = 32):
+        self.banks = banks
+        self.width = width
+        words = data.ArrayLayout(unsigned(width), banks)
+        super().__init__({"skew": In((banks - 1).bit_length()), "half": In(1), "data_0": In(words),
+                          "data_1": In(words), "o": Out(words)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = (self.banks - 1).bit_length()
+        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
+        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
+        chosen = turned_registers(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
+                                  lambda array, value, lane: (self.half == array) & (skews[-2][0] == value), up=False)
+        last = max(1, bits - 2)
+        turned = rotate(m, "data", chosen, skews[-1], 1, last, up=False)
+        m.d.comb += self.o.as_value().eq(Cat(*turned_registers(
+            m, "turned", [turned], last, bits, lambda array, value, lane: skews[-1][last:] == value, up=False)))
+        return m
+
+
 class VectorReader(wiring.Component):
     """Turns reads of vectors into reads of banks, one cycle later, and their data back.
 
@@ -535,6 +580,23 @@ def rotate(m: Module, name: str, lanes: list[Value], amount: Value, first_bit: i
     return [turned[lane * width:(lane + 1) * width] for lane in range(len(lanes))]
 
 
+def turned_registers(m: Module, name: str, sources: list[list[Value]], first_bit: int, end_bit: int,
+                     wanted: Callable[[int, int, int], Value], *, up: bool) -> list[Value]:
+    """The lanes of one of ``sources``, rotated by the bits ``first_bit`` to ``end_bit - 1`` of an amount, as
+    :func:`rotate` does, from registers: for each source and value of those bits there is one, zero in all lanes but
+    those for which ``wanted(source, value, lane)`` holds. What comes out is the OR of all."""
+    lanes = range(len(sources[0]))
+    words: list[list[Value]] = [[] for _ in lanes]
+    for index, source in enumerate(sources):
+        for value in range(1 << (end_bit - first_bit)):
+            places = (-value if up else value) << first_bit
+            for lane, choices in enumerate(words):
+                held = Signal(len(source[lane]), name=f"{name}_{index}_{value}_{lane}", reset_less=True)
+                m.d.sync += held.eq(Mux(wanted(index, value, lane), source[(lane + places) % len(lanes)], 0))
+                choices.append(held)
+    return [reduce(or_, choices) for choices in words]
+
+
 def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool) -> list[Value]:
     """Rotate ``lanes``, of which there are a power of two, by ``amount``, as :func:`rotate` does, into registers that
     take new words with ``enable``. For each value of the amount's two high bits there is a register, zero but for the
@@ -635,6 +697,6 @@ class LineTracker(wiring.Component):
         return m
 
 
-__all__ = ["BankArray", "BankReadPort", "LineTracker", "ReadTurn", "SharedArray", "VectorMemory", "VectorReadPort",
-           "VectorReader", "VectorWritePort", "VectorWriter", "WriteTurn", "bank_lines", "check_sizes", "line_bits",
-           "rotate", "rotate_registered", "vector_command"]
+__all__ = ["BankArray", "BankReadPort", "LineTracker", "ReadTurn", "SharedArray", "SharedReadTurn", "VectorMemory",
+           "VectorReadPort", "VectorReader", "VectorWritePort", "VectorWriter", "WriteTurn", "bank_lines",
+           "check_sizes", "line_bits", "rotate", "rotate_registered", "turned_registers", "vector_command"]

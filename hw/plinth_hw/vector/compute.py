@@ -4,7 +4,7 @@
 ::
 
     InstructionFetch --> GroupWalk --> read command --> group of a, then of b --> half a group, twice
-                             |  0           2                  5                       7
+                             |  0           2                  6                       7
                              |                                        lanes, or on lane 0 the function unit
                              |                                                       7 + L
                              +--> write command, as late as its result ----------------> reg --> scratchpad
@@ -62,8 +62,8 @@ class ComputeStage(wiring.Component):
     half : Out(1), write : Out(VectorWritePort)
         Which half is used, and how.
     read : Out of :func:`~plinth_hw.memory.scratchpad.vector_command`
-    read_data : In
-        Of each bank, two cycles after the command.
+    data_0, data_1 : In
+        Of each bank of both halves, two cycles after the command.
     busy : Out(1)
         A program runs.
     """
@@ -75,7 +75,7 @@ class ComputeStage(wiring.Component):
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "half": Out(1),
             "read": Out(wiring.Signature(vector_command(banks, lines))),
-            "read_data": In(data.ArrayLayout(unsigned(32), banks)),
+            **{f"data_{half}": In(data.ArrayLayout(unsigned(32), banks)) for half in range(2)},
             "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
             "busy": Out(1),
         })
@@ -88,7 +88,7 @@ class ComputeStage(wiring.Component):
         m.submodules.walk = walk = GroupWalk(banks, lines)
         m.submodules.reader = reader = PairReader(banks, lines)
         wiring.connect(m, fetch.body, wiring.flipped(self.body))
-        m.d.comb += reader.data.eq(self.read_data)
+        m.d.comb += [reader.data_0.eq(self.data_0), reader.data_1.eq(self.data_1), reader.half.eq(self.half)]
         m.d.comb += [getattr(self.read, name).eq(getattr(reader.command, name)) for name in self.read.signature.members]
         task = self.o.payload
         summary = task.summary

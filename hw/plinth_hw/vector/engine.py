@@ -22,7 +22,7 @@ from amaranth.lib.wiring import Out
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.scratchpad import ReadTurn, SharedArray, VectorWriter, WriteTurn, check_sizes
+from plinth_hw.memory.scratchpad import SharedArray, SharedReadTurn, VectorWriter, WriteTurn, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
 from plinth_hw.vector.compute import ComputeStage
 from plinth_hw.vector.load import LoadStage
@@ -103,17 +103,17 @@ class VectorEngine(wiring.Component):
         choose between their commands, the results by the other."""
         banks, lines = self._sizes
         m.submodules.load_turn = load_turn = WriteTurn(banks)
-        m.submodules.store_turn = store_turn = ReadTurn(banks)
+        m.submodules.store_turn = store_turn = SharedReadTurn(banks)
         m.submodules.compute_write = compute_write = VectorWriter(banks, lines, words=banks // 2)
         wiring.connect(m, compute.write, compute_write.i)
         m.d.comb += [
             load_turn.enable.eq(load.write.enable), load_turn.skew.eq(load.write.skew),
             load_turn.mask.eq(load.write.mask), load_turn.data.eq(load.write.data),
-            store_turn.enable.eq(store.read.enable), store_turn.skew.eq(store.read.skew),
+            store_turn.half.eq(store.half), store_turn.skew.eq(store.read.skew),
             store.read.data.eq(store_turn.o),
         ]
-        halves = [SharedArray(banks, lines) for _ in range(2)]
-        for number, array in enumerate(halves):
+        for number in range(2):
+            array = SharedArray(banks, lines)
             m.submodules[f"half_{number}"] = array
             loads, stores, computes, results = (Signal(name=f"{name}_{number}")
                                                 for name in ("loads", "stores", "computes", "results"))
@@ -130,8 +130,7 @@ class VectorEngine(wiring.Component):
             for name in ("line", "capacity", "skew", "column_low", "along_rows"):
                 m.d.comb += getattr(array.command, name).eq(Mux(computes, getattr(compute.read, name), Mux(
                     loads, getattr(load.write, name), getattr(store.read, name))))
-        for data, half in ((store_turn.data, store.half), (compute.read_data, compute.half)):
-            m.d.comb += data.as_value().eq(Mux(half, *(array.read_data.as_value() for array in reversed(halves))))
+            m.d.comb += [getattr(client, f"data_{number}").eq(array.read_data) for client in (store_turn, compute)]
 
     def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
                 store: StoreStage) -> None:

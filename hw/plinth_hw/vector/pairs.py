@@ -2,22 +2,23 @@
 
 ::
 
-    command --> SharedArray --> turn --> a, held --> half --> reg --> reg --> a
-         0          2       but by W/2    3               4       5
-                                   \\--> b, held -----> half ---> reg --> b
-                                            4                      5
+    command --> SharedArray --> reg --> turn --> a, held --> half --> reg --> a
+         0          2            3   but by W/2    4                   5
+                                        turn --> b ---------> half --> reg --> b
+                                          4      \\--> held -> half      5
 
 A group of a and one of b are read in turn and used in the two cycles in which the next two are, so what is held
-need not be turned by half of the lanes: one chooses the other half instead.
+need not be turned by half of the lanes: one chooses the other half instead. Registers whose names say for what half,
+turn or cycle they are wanted are zero otherwise: their OR is chosen.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.memory.scratchpad import rotate, vector_command
+from plinth_hw.memory.scratchpad import rotate, turned_registers, vector_command
 
 
 class PairReader(wiring.Component):
@@ -35,8 +36,10 @@ class PairReader(wiring.Component):
         0's word is that of all lanes.
     no_b : In(1)
         Zeros come in place of b.
-    data : In
-        Of each bank, two cycles after the command.
+    half : In(1)
+        Array that is read; stable from a command until its data have come.
+    data_0, data_1 : In
+        Of each bank of both arrays, two cycles after the command.
     a, b : Out, W/2 words
         Lower lanes ``latency`` cycles after a's command, upper lanes a cycle later.
     """
@@ -49,35 +52,48 @@ class PairReader(wiring.Component):
         words = data.ArrayLayout(unsigned(32), banks // 2)
         super().__init__({
             "command": In(wiring.Signature({**vector_command(banks, lines), "second": Out(1), "broadcast": Out(1)})),
-            "no_b": In(1), "data": In(data.ArrayLayout(unsigned(32), banks)), "a": Out(words), "b": Out(words),
+            "no_b": In(1), "half": In(1),
+            **{f"data_{half}": In(data.ArrayLayout(unsigned(32), banks)) for half in range(2)},
+            "a": Out(words), "b": Out(words),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         half_bits = (self.banks // 2 - 1).bit_length()
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
-        turn_1, turn_2, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in ("1", "2", "a", "b"))
+        turn_1, turn_2, turn_3, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "123ab")
         held_a, held_b = (Signal(32 * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
-        second_3, valid_1, valid_2 = Signal(), Signal(), Signal()
-        turned = Cat(rotate(m, "data", [self.data[bank] for bank in range(self.banks)], turn_2.skew, 0, half_bits,
-                            up=False, broadcast=turn_2.broadcast))
+        second_4, valid_1, valid_2, valid_3 = Signal(), Signal(), Signal(), Signal()
         m.d.sync += [
-            valid_1.eq(self.command.enable), valid_2.eq(valid_1), second_3.eq(turn_2.second),
+            valid_1.eq(self.command.enable), valid_2.eq(valid_1), valid_3.eq(valid_2), second_4.eq(turn_3.second),
             turn_1.eq(Cat(self.command.skew, self.command.broadcast, self.command.second)), turn_2.eq(turn_1),
+            turn_3.eq(turn_2),
         ]
-        with m.If(valid_2 & ~turn_2.second):
-            m.d.sync += [held_a.eq(turned), turn_a.eq(turn_2)]
-        with m.If(valid_2 & turn_2.second):
-            m.d.sync += [held_b.eq(turned), turn_b.eq(turn_2)]
+        first = min(1, half_bits)
 
-        def half(held: Any, turn: Any, upper: Any) -> Any:
-            return Cat(Mux(Mux(turn.broadcast, (turn.skew - lane)[half_bits], turn.skew[half_bits] ^ upper),
-                           held.word_select(lane + self.banks // 2, 32), held.word_select(lane, 32))
-                       for lane in range(self.banks // 2))
+        def low(lane: int) -> Value:
+            return Mux(turn_2.broadcast, (turn_2.skew - lane)[:first], turn_2.skew[:first])
 
-        half_a = Signal(16 * self.banks, reset_less=True)
-        m.d.sync += [
-            half_a.eq(half(held_a, turn_a, second_3)), self.a.as_value().eq(half_a),
-            self.b.as_value().eq(Mux(self.no_b, 0, half(held_b, turn_b, ~second_3))),
-        ]
+        chosen = turned_registers(m, "chosen", [list(self.data_0), list(self.data_1)], 0, first,
+                                  lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
+        turned = Cat(rotate(m, "data", chosen, turn_3.skew, first, half_bits, up=False, broadcast=turn_3.broadcast))
+        with m.If(valid_3 & ~turn_3.second):
+            m.d.sync += [held_a.eq(turned), turn_a.eq(turn_3)]
+        with m.If(valid_3 & turn_3.second):
+            m.d.sync += [held_b.eq(turned), turn_b.eq(turn_3)]
+
+        def other(turn: Any, lane: int, upper: Any) -> Value:
+            return Mux(turn.broadcast, (turn.skew - lane)[half_bits], turn.skew[half_bits] ^ upper)
+
+        for lane in range(self.banks // 2):
+            lower, upper = (held_a.word_select(lane + side * self.banks // 2, 32) for side in range(2))
+            m.d.sync += self.a[lane].eq(Mux(other(turn_a, lane, second_4), upper, lower))
+            words: Value = Const(0, 32)
+            for at, group, turn, wanted in ((0, turned, turn_3, turn_3.second), (1, held_b, turn_b, second_4)):
+                for side in range(2):
+                    word = Signal(32, name=f"b_{at}_{side}_{lane}", reset_less=True)
+                    m.d.sync += word.eq(Mux((other(turn, lane, at) == side) & wanted & ~self.no_b,
+                                            group.word_select(lane + side * self.banks // 2, 32), 0))
+                    words |= word
+            m.d.comb += self.b[lane].eq(words)
         return m

@@ -13,17 +13,17 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.channel import StridedStore
 from plinth_hw.memory.port import WritePort
-from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
+from plinth_hw.memory.scratchpad import SharedReadTurn, VectorReadPort
 from plinth_hw.vector.body import STORE_BASE, BodyReadPort
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 
-#: Beats between the walk and memory.
+#: Beats between the walk and memory; a power of two.
 DEPTH = 16
 
 
@@ -39,7 +39,7 @@ class StoreStage(wiring.Component):
     body : Out(BodyReadPort)
     port : Out(WritePort)
     half : Out(1), read : Out(VectorReadPort)
-        Which half is read, and how.
+        Which half is read, and how; data come ``SharedReadTurn.latency`` cycles later.
     free : Out(1)
         Pulse: the half has been read.
     words : Out
@@ -119,9 +119,8 @@ class StoreStage(wiring.Component):
     def _pack(self, m: Module, store: StridedStore, given: Any) -> Signal:
         """From scratchpad groups to beats; returns a pulse at the end of each move."""
         banks = self.parameters.beat_words
-        m.submodules.beats = beats = SyncFIFO(width=32 * banks, depth=DEPTH)
         steps = [given]
-        for stage in range(1 + VectorMemory.read_latency):
+        for stage in range(1 + SharedReadTurn.latency):
             following = Signal(_Step(banks), name=f"step_{stage}")
             m.d.sync += following.eq(steps[-1])
             steps.append(following)
@@ -129,15 +128,20 @@ class StoreStage(wiring.Component):
         group = [self.read.data[lane] for lane in range(banks)]
         # Where an even lane is not inside, its word is not written.
         packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:16], 0) for lane in range(banks))
-        lower = Signal(16 * banks)
-        with m.If(step.valid & ~step.upper):
-            m.d.sync += lower.eq(packed)
-        m.d.comb += [
-            beats.w_data.eq(Mux(step.packed, Cat(lower, packed), Cat(group))),
-            beats.w_en.eq(step.valid & step.final),
-            Cat(store.i.payload[lane] for lane in range(banks)).eq(beats.r_data),
-            store.i.valid.eq(beats.r_rdy), beats.r_en.eq(store.i.ready),
-        ]
+        # A packed beat comes in halves: there is a memory for each.
+        put, taken = Signal(range(2 * DEPTH)), Signal(range(2 * DEPTH))
+        words = []
+        for side, name in enumerate(("lower", "upper")):
+            m.submodules[name] = memory = Memory(shape=16 * banks, depth=DEPTH, init=[])
+            write, read = memory.write_port(), memory.read_port(domain="comb")
+            whole = Cat(group[side * banks // 2:(side + 1) * banks // 2])
+            m.d.comb += [
+                write.addr.eq(put), write.en.eq(step.valid & (~step.packed | (step.upper == side))),
+                write.data.eq(Mux(step.packed, packed, whole)), read.addr.eq(taken),
+            ]
+            words.append(read.data)
+        m.d.sync += [put.eq(put + (step.valid & step.final)), taken.eq(taken + (store.i.valid & store.i.ready))]
+        m.d.comb += [store.i.valid.eq(put != taken), store.i.payload.as_value().eq(Cat(words))]
         finished = Signal()
         m.d.comb += finished.eq(step.valid & step.last)
         return finished
