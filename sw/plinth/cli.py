@@ -409,6 +409,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
                              batch=batch or 256)
     if cost == "calibrated":
         step.check_calibration(machine(array.die_parameters()))
+    step.check_memory(plan_, array)
     console = Console(stderr=as_json)
     with Progress(TextColumn("simulating {task.completed:,.0f}/{task.total:,.0f} tasks"), BarColumn(bar_width=20),
                   TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True,

@@ -24,6 +24,8 @@ MAXIMUM_DIES = 1024
 MAXIMUM_PORTS = 16
 #: Longest latency of a link in cycles.
 MAXIMUM_LATENCY = 1 << 20
+#: Most bytes of memory of a die.
+MAXIMUM_MEMORY = 1 << 40
 #: Largest of rates, speeds and clocks; also the largest numerator and denominator.
 MAXIMUM_RATE = 1 << 20
 #: Topologies: the named ones derive their links, "links" lists them.
@@ -71,6 +73,8 @@ class Array:
         Speed of each die relative to the others; empty: all 1.
     clock_mhz : Fraction
         Clock of dies and links.
+    memory_bytes : int
+        Memory of each die that plans and simulated steps may fill.
 
     Raises
     ------
@@ -89,6 +93,7 @@ class Array:
     link_latency: int = 5
     speeds: tuple[Fraction, ...] = ()
     clock_mhz: Fraction = Fraction(1000)
+    memory_bytes: int = 8_000_000_000
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
@@ -103,6 +108,9 @@ class Array:
         if not is_integer(self.link_latency, 1, MAXIMUM_LATENCY):
             raise ValueError(f"link_latency must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
                              f"{described(self.link_latency)}")
+        if not is_integer(self.memory_bytes, 1, MAXIMUM_MEMORY):
+            raise ValueError(f"memory_bytes must be an integer from 1 to {MAXIMUM_MEMORY}, not "
+                             f"{described(self.memory_bytes)}")
         self._check_rates()
         self._check_topology()
         self._check_links()
@@ -279,7 +287,8 @@ def _torus(rows: int, columns: int) -> Array:
                  preset="ndp-demo")
 
 
-#: HyPar, section 6.1: row-stationary dies of 12x14, links of 1600 Mb/s (50 million words a second) at 250 MHz.
+#: HyPar, section 6.1: row-stationary dies of 12x14 with 8 GB each, links of 1600 Mb/s (50 million words a second) at
+#: 250 MHz.
 _HYPAR = {"dies": 16, "preset": "hypar-paper", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
 
 #: Arrays by name.

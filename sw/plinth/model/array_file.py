@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, MAXIMUM_DIES, MAXIMUM_LATENCY, MAXIMUM_PORTS, TOPOLOGIES, Array
+from plinth.model.array import ARRAYS, MAXIMUM_DIES, MAXIMUM_LATENCY, MAXIMUM_MEMORY, MAXIMUM_PORTS, TOPOLOGIES, Array
 from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import NAME_PATTERN, described
 from plinth_hw.isa.parameters import PRESETS
@@ -15,7 +15,7 @@ from plinth_hw.isa.parameters import PRESETS
 ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
-_OPTIONAL = ("dimensions", "links", "link_rate", "link_latency", "speeds", "clock_mhz")
+_OPTIONAL = ("dimensions", "links", "link_rate", "link_latency", "speeds", "clock_mhz", "memory_bytes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -57,7 +57,8 @@ def array_from_data(data: Any, where: str) -> Array:
     """
     check_version(data, where, "an array", ARRAY_VERSION, "write the file as `plinth schema array` says")
     check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
-    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency") if key in data}
+    settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes")
+                if key in data}
     for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS))):
         if settings[key] not in known:
             raise UserError(f"{where}: unknown {key} {described(settings[key])}; "
@@ -98,6 +99,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
         data["speeds"] = [_rate_to_data(speed) for speed in array.speeds]
     if array.clock_mhz != Array.clock_mhz:
         data["clock_mhz"] = _rate_to_data(array.clock_mhz)
+    if array.memory_bytes != Array.memory_bytes:
+        data["memory_bytes"] = array.memory_bytes
     return data
 
 
@@ -134,6 +137,8 @@ def array_schema() -> dict[str, Any]:
                        "items": rate, "minItems": 1, "maxItems": MAXIMUM_DIES},
             "clock_mhz": {**rate, "description": "clock of dies and links",
                           "default": _rate_to_data(Array.clock_mhz)},
+            "memory_bytes": {"description": "memory of each die", "type": "integer", "minimum": 1,
+                             "maximum": MAXIMUM_MEMORY, "default": Array.memory_bytes},
         },
     }
 

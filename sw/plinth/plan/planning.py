@@ -9,6 +9,7 @@ from plinth.model.network import Network
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.graph import PlanGraph, from_network
+from plinth.plan.memory import memory_bytes
 from plinth.plan.partition import Splits
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
 from plinth.plan.planners import simple
@@ -92,6 +93,14 @@ class Planned:
     baselines: dict[str, Outcome]
     #: Where the cycles of tasks come from.
     cycles_from: str
+    #: Bytes of memory that the fullest die needs, and that a die has.
+    memory_bytes: int
+    die_memory_bytes: int
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether every die has the memory that the plan needs."""
+        return self.memory_bytes <= self.die_memory_bytes
 
 
 def outcome(given: Task, splits: Splits) -> Outcome:
@@ -115,7 +124,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                 chunk_words=array.die_parameters().chunk_words, splits=splits,
                 predicted_seconds=found.predicted_seconds)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source)
+    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(plan), array.memory_bytes)
 
 
 def levels_of(dies: int) -> int:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from plinth.output import write_whole
 from plinth.plan.planning import Outcome, Planned
+from plinth.report.units import duration, size
 
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
@@ -41,26 +42,10 @@ def plan_report(planned: Planned) -> dict[str, Any]:
         **costs(planned.outcome),
         "predicted_cycles": {"compute": step.compute, "transfers": step.transfers,
                              "exposed_reductions": step.exposed, "reductions": step.reductions},
-        "cycles_from": planned.cycles_from,
+        "cycles_from": planned.cycles_from, "memory_bytes": planned.memory_bytes,
+        "die_memory_bytes": planned.die_memory_bytes, "fits_memory": planned.fits_memory,
         "baselines": {name: costs(outcome) for name, outcome in planned.baselines.items()},
     }
-
-
-def size(count: float) -> str:
-    """Bytes for people, in powers of 1,000."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            return f"{count:.3g} {unit}"
-        count /= 1000
-    return f"{count:,.3g} TB" if count < 999.5 else f"{count:,.0f} TB"
-
-
-def duration(seconds: float) -> str:
-    """Seconds for people."""
-    for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
-        if seconds * factor >= 1:
-            return f"{seconds * factor:,.3g} {unit}" if seconds * factor < 999.5 else f"{seconds * factor:,.0f} {unit}"
-    return f"{seconds * 1e9:.3g} ns"
 
 
 def show_plan(console: Console, planned: Planned) -> None:
@@ -105,6 +90,9 @@ def show_plan(console: Console, planned: Planned) -> None:
     console.print(f"the step: {step.compute / cycles:.1%} compute, {step.transfers / cycles:.1%} transfers between "
                   f"layers, {step.exposed / cycles:.1%} weight reductions that nothing hides", highlight=False)
     console.print(f"cycles from {planned.cycles_from}", style="dim", highlight=False)
+    if not planned.fits_memory:
+        console.print(f"[bold]warning:[/bold] the fullest die needs {size(planned.memory_bytes)} of memory, a die of "
+                      f"{plan.array} has {size(planned.die_memory_bytes)}", highlight=False, soft_wrap=True)
 
 
 def draw_plan(path: Path, planned: Planned) -> None:

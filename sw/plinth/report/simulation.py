@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from plinth.output import write_whole
-from plinth.report.plan import duration, size
-from plinth.simulate.step import MEMORY_BYTES, Simulated
+from plinth.plan.memory import memory_bytes
+from plinth.report.units import duration, size
+from plinth.simulate.step import Simulated
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
 
@@ -37,7 +38,8 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "dies": plan.dies, "batch": plan.batch, "cost": found.cost, "cycles_from": found.source,
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
-        "memory_bytes": found.work.memory_bytes, "moved_words": found.work.moved_words,
+        "memory_bytes": memory_bytes(found.plan), "die_memory_bytes": found.array.memory_bytes,
+        "moved_words": found.work.moved_words,
         "counts": {key: getattr(result.counts, key) for key in
                    ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
         "tasks": len(found.work.activities), "events": result.events, "engines": dies,
@@ -114,9 +116,8 @@ def show_simulation(console: Console, found: Simulated) -> None:
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
     words = f"{size(4 * found.work.moved_words)} moved between dies, {size(4 * result.counts.dram_words)} in memories"
-    need = found.work.memory_bytes
-    over = "" if need <= MEMORY_BYTES else f": more than the {size(MEMORY_BYTES)} that a die has"
-    console.print(f"{words}; the fullest memory needs {size(need)}{over}", highlight=False)
+    console.print(f"{words}; the fullest memory needs {size(memory_bytes(plan))} of {size(found.array.memory_bytes)}",
+                  highlight=False)
     console.print(f"cycles from {found.source}", style="dim", highlight=False)
 
 

@@ -14,8 +14,10 @@ from plinth.model.zoo import NETWORKS
 from plinth.output import write_whole
 from plinth.plan.cost.machine import Machine
 from plinth.plan.graph import PlanGraph, from_network
+from plinth.plan.memory import memory_bytes
 from plinth.plan.plan import MAXIMUM_FILE_BYTES, Plan, plan_from_data
 from plinth.plan.planning import PLANNERS, task
+from plinth.report.units import size
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
@@ -23,9 +25,6 @@ from plinth_hw.isa.parameters import PRESETS
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
 from plinth_sim.array.simulate import Result, simulate
-
-#: Memory of a die in bytes (HyPar, section 6.1).
-MEMORY_BYTES = 8_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +90,21 @@ def load(path: Path, network: str | None) -> Plan:
                         "its file as NETWORK")
     graph: PlanGraph = from_network(load_network(network or (name if isinstance(name, str) else "digits-mlp")))
     return plan_from_data(data, graph, str(path))
+
+
+def check_memory(plan: Plan, array: Array) -> None:
+    """Compare what a plan needs of its fullest die's memory with what a die of the array has.
+
+    Raises
+    ------
+    UserError
+        If it does not fit.
+    """
+    need = memory_bytes(plan)
+    if need > array.memory_bytes:
+        raise UserError(f"the plan does not fit the dies' memory: the fullest die needs {size(need)}, a die of array "
+                        f"{array.name!r} has {size(array.memory_bytes)}; choose another planner, a smaller batch or "
+                        f"more dies, or an array file with memory_bytes of at least {need}")
 
 
 def check_calibration(machine: Machine) -> None:

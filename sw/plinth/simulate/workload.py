@@ -47,8 +47,6 @@ class Workload:
 
     machine: Machine
     activities: list[Activity]
-    #: Bytes of memory that the fullest die needs for weights, gradients, maps and errors.
-    memory_bytes: int
     #: Words of transfers and reductions, as the Plan counts them.
     moved_words: int
 
@@ -94,7 +92,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
     made = (PublishedStep if form == "published" else Step)(plan, array, costs, ways, overlap)
     made.run()
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
-    return Workload(machine, made.activities, made.memory_bytes(), words)
+    return Workload(machine, made.activities, words)
 
 
 class Step:
@@ -133,20 +131,6 @@ class Step:
         samples, outputs = self._size(here.output, node.output_channels)
         _, inputs = self._size(here.input, node.input_channels)
         return [Part(*one) for one in zip(samples.tolist(), inputs.tolist(), outputs.tolist(), strict=True)]
-
-    def memory_bytes(self) -> int:
-        """Bytes of the fullest die: weights and their gradients; inputs, sums and maps, and the errors of each."""
-        words = np.zeros(self.dies, dtype=np.int64)
-        for node, here in zip(self.graph.nodes, self.layouts, strict=True):
-            if node.weighted:
-                weights, bias = partition.weight_words(node, here, self.levels)
-                words += 2 * (weights + bias)
-            read = ((Region(here.input.batch, ()), 1) if node.gathers else (here.input, node.input_channels))
-            for region, channels, elements in ((*read, node.input_elements),
-                                               (here.output, node.output_channels, node.raw_elements)):
-                samples, width = self._size(region, channels)
-                words += 2 * samples * width * (elements // channels)
-        return 4 * int(words.max())
 
     # Tasks.
 

@@ -91,8 +91,10 @@ link_rate: 1/8
 link_latency: 9
 speeds: [1, 1/2, 0.25]
 clock_mhz: 500
+memory_bytes: 4000000
 """)
     array = load_array(str(path))
+    assert array.memory_bytes == 4_000_000 and ARRAYS["hypar-16"].memory_bytes == 8 * 10**9
     assert array.speeds == array.relative_speeds == (1, Fraction(1, 2), Fraction(1, 4))
     assert [(link.a, link.b, link.rate, link.latency) for link in array.links] == [
         (0, 1, Fraction(1, 8), 9), (1, 2, Fraction(1, 8), 9)]
@@ -122,6 +124,8 @@ GOOD = {"version": 1, "name": "a", "topology": "ring", "dies": 4, "preset": "ndp
     ({"speeds": [1, 1, 0, 1]}, "speed of die 2"),
     ({"speeds": 1}, "must be a list"),
     ({"clock_mhz": "1/0"}, "clock_mhz must be"),
+    ({"memory_bytes": 0}, "memory_bytes must be an integer from 1"),
+    ({"memory_bytes": 0.5}, "memory_bytes must be an integer from 1"),
     ({"dimensions": [2, 2]}, "topology 'ring' has no dimensions"),
     ({"topology": "torus"}, "topology 'torus' needs dimensions"),
     ({"topology": "torus", "dimensions": [2, 3]}, "has 6 dies, not 4"),

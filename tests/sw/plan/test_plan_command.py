@@ -37,6 +37,23 @@ def test_json_is_one_object_with_the_promised_keys(capsys) -> None:
     assert found["predicted_seconds"] > 0 and set(found["baselines"]) == {"data", "model"}
 
 
+def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> None:
+    array = tmp_path / "array.yaml"
+    arguments = ("digits-mlp", "--planner", "data", "--batch", "32", "--array", str(array))
+    array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo}\n")
+    found = json.loads(run(capsys, *arguments, "--json"))
+    need = found["memory_bytes"]
+    assert found["fits_memory"] and 0 < need <= found["die_memory_bytes"] == 8 * 10**9
+    for have, fits in ((need, True), (need - 1, False)):
+        array.write_text("{version: 1, name: small, topology: ring, dies: 4, preset: ndp-demo, "
+                         f"memory_bytes: {have}}}\n")
+        found = json.loads(run(capsys, *arguments, "--json"))
+        assert (found["memory_bytes"], found["die_memory_bytes"], found["fits_memory"]) == (need, have, fits)
+        text = run(capsys, *arguments)
+        assert text.count("warning: the fullest die needs") == (not fits)
+    assert "of memory, a die of small has" in text
+
+
 def test_junctions_have_splits_of_their_own(capsys) -> None:
     found = json.loads(run(capsys, "resnet-34", "--planner", "hypar", "--json"))
     assert len(found["layers"]) == len(NETWORKS["resnet-34"].weighted) == len(found["splits"][0])

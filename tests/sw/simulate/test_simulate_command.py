@@ -146,6 +146,20 @@ def test_a_bad_array_is_refused(capsys, tmp_path, key, value, needle) -> None:
     assert needle in refused(capsys, "digits-mlp", "--array", str(path), "--cost", "paper")
 
 
+def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
+    path = tmp_path / "array.yaml"
+    array = {"version": 1, "name": "small", "topology": "ring", "dies": 4, "preset": "ndp-demo"}
+    path.write_text(yaml.safe_dump(array))
+    arguments = ("digits-mlp", "--array", str(path), "--batch", "32", "--cost", "paper")
+    need = json.loads(run(capsys, *arguments, "--json"))["memory_bytes"]
+    path.write_text(yaml.safe_dump(array | {"memory_bytes": need - 1}))
+    text = refused(capsys, *arguments)
+    assert "does not fit the dies' memory" in text and "array 'small'" in text and text.endswith(f"at least {need}\n")
+    path.write_text(yaml.safe_dump(array | {"memory_bytes": need}))
+    found = json.loads(run(capsys, *arguments, "--json"))
+    assert found["memory_bytes"] == found["die_memory_bytes"] == need
+
+
 @pytest.mark.parametrize(("text", "needle"), [
     ("version: 2\nnetwork: digits-mlp\n", "plan.yaml"),
     ("[1, 2]", "a plan is a mapping"),

@@ -10,6 +10,8 @@ from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
+from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.time import StepTime
@@ -58,6 +60,24 @@ def test_multiply_adds_are_those_of_the_layers(cost: str, planner: str) -> None:
     macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
     biases = 3 * sum(node.weights + node.bias for node in plan.graph.nodes) if cost == "calibrated" else 0
     assert 50 * macs <= found.result.counts.multiplies <= 50 * macs + biases
+
+
+@pytest.mark.parametrize("cost", COSTS)
+@pytest.mark.parametrize("splits", [("dp", "dp"), ("mp", "op"), ("op", "dp")])
+def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[str, str]) -> None:
+    graph = from_network(Network(name="words", input=Shape((7,)), layers=(
+        Embedding(name="table", rows=50, width=12), Dense(name="fc", outputs=5), SoftmaxCrossEntropy(name="loss"))))
+    array = ARRAYS["full-4"]
+    plan = plan_of(graph, (splits, ("dp", "dp"), ("dp", "dp")), 32, array)
+    found = simulated(plan, array, cost=cost)
+    assert found.result.link_words.sum() * (cost == "paper") == pytest.approx(plan.words * (cost == "paper"))
+    moved = {one.name: one for one in found.work.activities if isinstance(one, Task) and one.name.startswith("table")}
+    gathers, adds = ([moved[f"table {direction}@{die}"] for die in range(4)] for direction in ("fprop", "update"))
+    assert {one.engine for one in gathers + adds} == {"transfer"}
+    # Dies that differ in mp levels each work on all of the batch.
+    assert sum(one.adds for one in adds) == 32 * 7 * 12 * (1 + ("mp" in splits))
+    assert all(two.words > one.words >= 2 * 32 * 7 * 12 / 4 for one, two in zip(gathers, adds, strict=True))
+    assert (moved["table zeros@0"].words >= 50 * 12 / 4) if cost == "calibrated" else "table zeros@0" not in moved
 
 
 def test_data_parallelism_on_the_papers_machine_takes_its_closed_form() -> None:
@@ -165,14 +185,6 @@ def test_more_dies_than_samples_and_channels() -> None:
     plan = planned(NETWORKS["digits-cnn"], ARRAYS["hypar-1024"], planner="hypar", model="exact", batch=300)
     found = simulated(plan, ARRAYS["hypar-1024"], cost="paper")
     assert found.result.seconds > 0 and np.isfinite(found.result.dones).all()
-
-
-def test_memory_is_what_a_die_holds() -> None:
-    plan = data_plan("digits-mlp", ARRAYS["ring-1"], 10)
-    work = workload(plan, ARRAYS["ring-1"], Paper(ARRAYS["ring-1"]))
-    nodes = plan.graph.nodes
-    assert work.memory_bytes == 4 * 2 * sum(node.weights + node.bias + 10 * (node.input_elements + node.raw_elements)
-                                            for node in nodes)
 
 
 def test_a_plan_for_other_dies_is_refused() -> None:
