@@ -1,5 +1,6 @@
 """What ``plinth train`` refuses: arrays, plans and samples that do not fit, each in one line with exit code 2."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,51 @@ def test_samples_that_do_not_fit(arrays: dict[str, Any], message: str, tmp_path:
     path = tmp_path / "my.npz"
     np.savez(path, **arrays)
     assert message in refused(arguments(tmp_path, "--data", str(path)), capsys)
+
+
+WORDS = """version: 2
+name: words
+input: [2]
+layers:
+- {name: small, kind: embedding, inputs: [input], rows: 5, width: 2}
+- {name: large, kind: embedding, inputs: [input], rows: 9, width: 2}
+- {name: both, kind: add, inputs: [small, large]}
+- {name: fc, kind: dense, outputs: 3}
+- {name: loss, kind: softmax-cross-entropy}
+"""
+
+
+@pytest.mark.parametrize(("value", "message"), [
+    (5, "x must be row numbers of an embedding, whole numbers from 0 to 4, not 5 (sample 6)"),
+    (-1, "not -1 (sample 6)"), (0.5, "not 0.5 (sample 6)"), (np.nan, "not nan (sample 6)"),
+    (np.inf, "not inf (sample 6)"), (np.uint64(1 << 63), "not 9223372036854775808 (sample 6)"),
+    (True, "not False (sample 0)"),
+])
+def test_row_numbers_are_whole_and_in_the_smallest_table(
+        value: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.yaml").write_text(WORDS)
+    x = np.zeros((8, 2), dtype=np.asarray(value).dtype)
+    x[6, 1] = value
+    np.savez(tmp_path / "my.npz", x=x, y=np.zeros(8, int))
+    assert message in refused(arguments(tmp_path, str(tmp_path / "net.yaml"), "--data", str(tmp_path / "my.npz")),
+                              capsys)
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])
+def test_row_numbers_of_any_kind_of_number_are_taken(kind: type, tmp_path: Path) -> None:
+    (tmp_path / "net.yaml").write_text(WORDS)
+    x = np.random.default_rng(0).integers(0, 5, (20, 2)).astype(kind)
+    np.savez(tmp_path / "my.npz", x=x, y=np.arange(20) % 3)
+    cli.main(arguments(tmp_path, str(tmp_path / "net.yaml"), "--data", str(tmp_path / "my.npz"), "--batch", "8",
+                       "--dies", "2"))
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["steps"] == 1 and report["gradient_error"] < 1e-6
+
+
+def test_the_digits_are_no_row_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.yaml").write_text(WORDS.replace("input: [2]", "input: [64]").replace("outputs: 3", "outputs: 10"))
+    assert "takes row numbers of an embedding, which the digits are not; give --data" in refused(
+        arguments(tmp_path, str(tmp_path / "net.yaml")), capsys)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"x" * 1000])

@@ -235,7 +235,7 @@ class Calibrated:
     def rows(self, rows: int, width: int, added: bool) -> Cost:
         """As :class:`Costs`."""
         alone, row = self.machine.rows(rows, width, added=added)
-        return Cost(row * self.second, (alone - row) * self.second,
+        return Cost(row * self.second, max(0.0, alone - row) * self.second,
                     (2 + added) * moved_words(self.parameters, rows, width), float(added * rows * width))
 
     def cleared(self, words: int) -> Cost:

@@ -7,12 +7,14 @@ import pytest
 
 from plinth.bench.steps import hybrid_speedup, prediction_errors
 from plinth.model.array import ring
+from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import Machine, machine
-from plinth.plan.cost.schedule import Ready
+from plinth.plan.cost.schedule import Ready, Times
 from plinth.plan.cost.time import StepTime
-from plinth.plan.graph import from_network
+from plinth.plan.graph import PlanGraph, from_network
 from plinth.plan.partition import Region
 from plinth.plan.planning import PLANNERS, task
 from plinth_hw.isa.parameters import preset
@@ -99,3 +101,28 @@ def test_rows_compare_predicted_with_counted_steps() -> None:
     assert len(worst.detail["steps"]) == 4 * len(PLANNERS)
     (speedup,) = hybrid_speedup(lambda network, array, splits: 300 if set(splits[2]) == {"dp"} else 200)
     assert speedup.value == 1.5 and speedup.detail["rate 1/8"]["counted"] == {"data": 300, "joint": 200}
+
+
+def embedded(rows: int, width: int, tokens: int) -> PlanGraph:
+    return from_network(Network(name="words", input=Shape((tokens,)), layers=(
+        Embedding(name="table", rows=rows, width=width), Dense(name="fc", outputs=10),
+        SoftmaxCrossEntropy(name="loss"))))
+
+
+def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cleared() -> None:
+    die = machine(preset("ndp-demo"))
+
+    def found(rows: int, width: int, tokens: int, split: str = "dp") -> Times:
+        return StepTime(embedded(rows, width, tokens), 128, ring(2), die).schedule.step(((split,), ("dp",), ("dp",)))
+
+    samples = 64
+    gathered, added = (die.rows(8 * samples, 16, added=added)[1] for added in (False, True))
+    assert added > gathered > die.copy("local", 8 * samples, 16)[1]
+    small = found(100, 16, 8)
+    # Engines wait for what others take of the memory as well.
+    assert 0.99 * (gathered + added) < small.transfer < 1.5 * (gathered + added)
+    assert found(100, 16, 24).transfer > 2.5 * small.transfer
+    assert found(10_000, 16, 8).vector > small.vector + 9_900 * 16 / die.parameters.beat_words
+    assert found(100, 16, 8, "op").transfer > small.transfer
+    assert found(100, 16, 8, "mp").cycles > small.cycles
+    assert die.rows(0, 16, added=True) == (0, 0)
