@@ -108,7 +108,11 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
     array = load_array(name)
     if dies is not None and dies != array.dies:
         raise UserError(f"--dies {dies} does not fit array {array.name!r}, which has {array.dies}; leave --dies out")
-    return replace(array, preset=_preset(array.preset if machine is None else machine, number_format))
+    wanted = _preset(array.preset if machine is None else machine, number_format)
+    try:
+        return replace(array, preset=wanted)
+    except ValueError as error:
+        raise UserError(f"array {array.name!r} cannot be of preset {wanted!r}: {error}") from None
 
 
 @cli.command()

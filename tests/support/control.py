@@ -91,6 +91,8 @@ class StandIn:
     rng: np.random.Generator
     on_start: Any
     on_end: Any
+    #: Words of a body that the engine gets.
+    words: int
     depth: int = 2
     longest: int = 150
     staged: list[list[int]] = field(default_factory=list)
@@ -114,7 +116,7 @@ class StandIn:
                 port.body.valid, port.body.payload, port.start.valid, port.operation, port.done.ready)
             if taking and body_valid:
                 assert payload.index == len(body)
-                assert payload.last == (len(body) == BODY_WORDS - 1)
+                assert payload.last == (len(body) == self.words - 1)
                 body.append(payload.word)
                 if payload.last:
                     staged = True

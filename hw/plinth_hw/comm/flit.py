@@ -7,11 +7,14 @@ depends on the class:
 =============================  ===========================================================
 class                          fields
 =============================  ===========================================================
-0, control                     ``kind`` (ADVANCE or ERROR), ``source``, ``message``
+0, control                     ``kind`` (ADVANCE or ERROR), ``message``; of an ERROR the die that had it in
+                               ``chunk``
 1 + b, collective, block b     ``group``, ``message``, ``chunk``
-the last one, tile transfer    ``kind`` (STORE, ADD or ADVANCE), ``source``, the address in
+the last one, tile transfer    ``kind`` (STORE, ADD or ADVANCE), the address in
                                ``message``, ``group`` and ``chunk`` (:func:`address_fields`)
 =============================  ===========================================================
+
+A die passes on all fields, but takes out of its router only those of a flit's class (:func:`taken_layout`).
 """
 
 from typing import Any
@@ -32,7 +35,7 @@ class PacketKind(enum.Enum, shape=unsigned(2)):
     #: A single flit without payload: advance update counter ``message`` by one; in the transfer class once all
     #: that came before it is in memory.
     ADVANCE = 0
-    #: A single flit without payload, class 0 only: die ``source`` has stopped with an error. It ends at the next
+    #: A single flit without payload, class 0 only: die ``chunk`` has stopped with an error. It ends at the next
     #: die on port ``message``.
     ERROR = 1
     #: The payload goes to consecutive words from the address on.
@@ -48,7 +51,6 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
         #: valid words in ``data`` minus one
         "words": unsigned(max(1, (parameters.flit_words - 1).bit_length())),
         "destination": unsigned(parameters.die_bits),
-        "source": unsigned(parameters.die_bits),
         "kind": PacketKind,
         "group": unsigned(4),
         "message": unsigned(8),
@@ -59,6 +61,20 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
         "sequence": unsigned(8),
         "crc": unsigned(16),
     })
+
+
+_COLLECTIVE = ("data", "words", "group", "message", "chunk", "tail")
+_TRANSFER = ("data", "words", "kind", "group", "message", "chunk", "tail")
+
+
+def taken_layout(parameters: DieParameters, traffic_class: int) -> data.StructLayout:
+    """What the die that a flit of a class is for takes of it; of a control packet's ``chunk`` a die number."""
+    flit = flit_layout(parameters)
+    if traffic_class == 0:
+        return data.StructLayout({"kind": PacketKind, "message": flit["message"].shape,
+                                  "chunk": unsigned(parameters.die_bits)})
+    names = _TRANSFER if traffic_class == parameters.transfer_class else _COLLECTIVE
+    return data.StructLayout({name: flit[name].shape for name in names})
 
 
 def address_fields(flit: Any) -> Value:

@@ -18,6 +18,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
+from plinth_hw.comm.queue import following
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.scratchpad import UNCHECKED
 
@@ -35,7 +36,7 @@ class Head(data.Struct):
     tail: unsigned(1)
 
 
-_STORED = ("data", "words", "destination", "source", "kind", "group", "message", "chunk")
+_STORED = ("data", "words", "destination", "kind", "group", "message", "chunk")
 
 
 def stored_layout(parameters: DieParameters) -> data.StructLayout:
@@ -65,7 +66,7 @@ class InputBuffer(wiring.Component):
     depth : int
         Places a class; a power of two.
     local : bool
-        Whether the input comes from this die: ERROR packets then go out instead of ending here.
+        Whether the input comes from this die: then nothing ends here.
 
     Members
     -------
@@ -111,6 +112,7 @@ class InputBuffer(wiring.Component):
         flit = self.link.flit
         bits = (self._depth - 1).bit_length()
         pointers = data.ArrayLayout(unsigned(bits), classes)
+        # Places are walked in the order of `following`; a class never holds more than credits allow.
         written, taken = Signal(pointers), Signal(pointers)
 
         m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[], attrs=UNCHECKED,
@@ -125,14 +127,13 @@ class InputBuffer(wiring.Component):
             self.o.eq(read.data),
         ]
 
-        ends_here = flit.destination == self.die
-        if not self._local:
-            ends_here |= (flit.traffic_class == 0) & (flit.kind == PacketKind.ERROR)
+        ends_here = Const(0) if self._local else (
+            (flit.destination == self.die) | ((flit.traffic_class == 0) & (flit.kind == PacketKind.ERROR)))
         for number in range(classes):
             m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(3), depth=self._depth, init=[])
             mark, marked = marks.write_port(), marks.read_port(domain="comb")
             arrives, leaves = Signal(name=f"arrives_{number}"), Signal(name=f"leaves_{number}")
-            level = Signal(bits + 1, name=f"level_{number}")
+            present, next_taken = Signal(name=f"present_{number}"), Signal(bits, name=f"next_taken_{number}")
             last_destination = Signal(len(self.die), name=f"last_destination_{number}")
             last_known = Signal(name=f"last_known_{number}")
             # An ERROR packet has a route of its own, whatever its destination.
@@ -145,21 +146,21 @@ class InputBuffer(wiring.Component):
                 mark.addr.eq(written[number]),
                 mark.data.eq(Cat(ends_here, same, flit.tail)),
                 marked.addr.eq(taken[number]),
-                self.head[number].present.eq(level.any()),
+                self.head[number].present.eq(present), next_taken.eq(following(taken[number])),
                 Cat(self.head[number].own, self.head[number].same, self.head[number].tail).eq(marked.data),
             ]
             m.d.sync += [
-                level.eq(level + arrives - leaves),
+                present.eq(arrives | (present & ~(leaves & (next_taken == written[number])))),
                 self.link.credit[number].eq(leaves),
             ]
             with m.If(arrives):
                 m.d.sync += [
-                    written[number].eq(written[number] + 1),
+                    written[number].eq(following(written[number])),
                     last_destination.eq(flit.destination),
                     last_known.eq(~is_error),
                 ]
             with m.If(leaves):
-                m.d.sync += taken[number].eq(taken[number] + 1)
+                m.d.sync += taken[number].eq(next_taken)
             with m.If(self.forget):
                 m.d.sync += last_known.eq(0)
         return m

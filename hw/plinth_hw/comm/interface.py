@@ -21,12 +21,12 @@ are only reported, so control packets that arrive are always taken, whatever thi
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
-from plinth_hw.comm.queue import lowest, round_robin
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
+from plinth_hw.comm.queue import lowest, round_robin, stepped
 from plinth_hw.comm.router import inject_buffer_flits
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.parameters import DieParameters
@@ -46,11 +46,12 @@ class NetworkInterface(wiring.Component):
         This die's number.
     inject : Out, :class:`LinkSignature`
         To the router.
-    eject_0 ... : In streams of flits, one a class
+    eject_0 ... : In streams of :func:`taken_layout` of each class
         From the router.
     send_0 ... : In streams of flits, one a data class: the reduce blocks, then tile transfers
         The class is filled in here.
     receive_0 ... : Out streams of flits, one a data class
+        With the fields of :func:`taken_layout`.
     advance_out : In(stream of RemoteAdvance)
         Advances that this die's tasks ask for; those for this die come back on ``advance_in``.
     landed : In(stream of counter number)
@@ -71,7 +72,8 @@ class NetworkInterface(wiring.Component):
         super().__init__({
             "die": In(parameters.die_bits),
             "inject": Out(LinkSignature(parameters)),
-            **{f"eject_{number}": In(flit) for number in range(parameters.classes)},
+            **{f"eject_{number}": In(stream.Signature(taken_layout(parameters, number)))
+               for number in range(parameters.classes)},
             **{f"send_{n}": In(flit) for n in data_classes},
             **{f"receive_{n}": Out(flit) for n in data_classes},
             "advance_out": In(stream.Signature(RemoteAdvance)),
@@ -102,8 +104,8 @@ class NetworkInterface(wiring.Component):
             self.advance_in.valid.eq(offers.any()),
             arrived.ready.eq(is_error | (self.advance_in.ready & turn[0])),
             self.landed.ready.eq(self.advance_in.ready & turn[2]),
-            self.error_in.valid.eq(arrived.valid & is_error & (arrived.payload.source != self.die)),
-            self.error_in.payload.eq(arrived.payload.source),
+            self.error_in.valid.eq(arrived.valid & is_error & (arrived.payload.chunk != self.die)),
+            self.error_in.payload.eq(arrived.payload.chunk),
         ]
         with m.If(held.any()):
             m.d.comb += turn.eq(held)
@@ -113,8 +115,9 @@ class NetworkInterface(wiring.Component):
             with m.If(turn[bit]):
                 m.d.comb += self.advance_in.payload.eq(counter)
         for n in data_classes:
-            wiring.connect(m, wiring.flipped(getattr(self, f"eject_{n + 1}")),
-                           wiring.flipped(getattr(self, f"receive_{n}")))
+            eject, receive = getattr(self, f"eject_{n + 1}"), getattr(self, f"receive_{n}")
+            m.d.comb += [receive.valid.eq(eject.valid), eject.ready.eq(receive.ready),
+                         *(receive.payload[name].eq(eject.payload[name]) for name, _ in eject.payload.shape())]
 
         # What leaves.
         error_ports, error_source = Signal(parameters.ports), Signal(parameters.die_bits)
@@ -132,33 +135,35 @@ class NetworkInterface(wiring.Component):
         data_turn = round_robin(m, "class", possible, last)
         chosen = Signal(flit_shape)
         leaves = Signal(parameters.classes)
+        # Data, and fields that are a class's alone, hold anything where they have no meaning.
+        for n, port in reversed(list(enumerate(sends))):
+            condition = data_turn[n] if n < len(sends) - 1 else Const(1)
+            with m.If(condition):
+                m.d.comb += [chosen.eq(port.payload), chosen.traffic_class.eq(n + 1)]
         with m.If(sends_control):
+            # An ERROR ends at the next die, whatever its destination.
             m.d.comb += [
                 leaves[0].eq(1),
-                chosen.tail.eq(1), chosen.source.eq(self.die),
+                chosen.tail.eq(1), chosen.traffic_class.eq(0), chosen.kind.eq(PacketKind.ADVANCE),
                 chosen.destination.eq(self.advance_out.payload.die),
-                chosen.message.eq(self.advance_out.payload.counter),
+                chosen.message.eq(self.advance_out.payload.counter), chosen.chunk.eq(error_source),
             ]
             with m.If(error_waits):
-                m.d.comb += [chosen.kind.eq(PacketKind.ERROR), chosen.source.eq(error_source),
-                             # Ends at the next die whatever this says, but for this die's own number.
-                             chosen.destination.eq(self.die ^ 1)]
+                m.d.comb += chosen.kind.eq(PacketKind.ERROR)
                 for port in reversed(range(parameters.ports)):
                     with m.If(error_ports[port]):
                         m.d.comb += chosen.message.eq(port)
                 m.d.sync += error_ports.eq(error_ports & (error_ports - 1))
         with m.Else():
-            for n, port in enumerate(sends):
-                m.d.comb += [leaves[n + 1].eq(data_turn[n]), port.ready.eq(data_turn[n])]
-                with m.If(data_turn[n]):
-                    m.d.comb += [chosen.eq(port.payload), chosen.traffic_class.eq(n + 1)]
+            m.d.comb += [leaves[n + 1].eq(turn) for n, turn in enumerate(data_turn)]
             with m.If(data_turn.any()):
                 m.d.sync += last.eq(data_turn)
+        m.d.comb += [port.ready.eq(leaves[n + 1]) for n, port in enumerate(sends)]
         m.d.sync += self.inject.valid.eq(leaves.any())
         with m.If(leaves.any()):
             m.d.sync += self.inject.flit.eq(chosen)
         for number, count in enumerate(credits):
-            m.d.sync += count.eq(count + self.inject.credit[number] - leaves[number])
+            m.d.sync += count.eq(stepped(count, self.inject.credit[number], leaves[number]))
 
         with m.If(self.error_out):
             m.d.sync += [error_ports.eq(-1), error_source.eq(self.error_source)]

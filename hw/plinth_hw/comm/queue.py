@@ -101,9 +101,28 @@ class Chain(wiring.Component):
         return m
 
 
+#: Bits whose parity, shifted in, makes a register of so many bits go through all values but 0.
+_TAPS = {1: (0,), 2: (0, 1), 3: (1, 2), 4: (2, 3), 5: (2, 4), 6: (4, 5), 7: (5, 6), 8: (3, 4, 5, 7), 9: (4, 8),
+         10: (6, 9), 11: (8, 10), 12: (3, 9, 10, 11)}
+
+
+def following(place: Value) -> Value:
+    """The value after ``place`` in a cycle through all values, 0 included, of that many bits.
+
+    For places of a ring that only go round: a shift register, with a third of a counter's logic.
+    """
+    bits = len(place)
+    return Cat(Cat(*(place[tap] for tap in _TAPS[bits])).xor() ^ ~place[:bits - 1].any(), place[:bits - 1])
+
+
+def stepped(count: Value, up: Value, down: Value) -> Value:
+    """``count`` and one more for ``up``, one less for ``down``; in one adder."""
+    return (count + Cat(up ^ down, (down & ~up).replicate(len(count) - 1)))[:len(count)]
+
+
 def lowest(requests: Value) -> Value:
     """The lowest set bit alone."""
-    return (requests & (~requests + 1))[:len(requests)]
+    return Cat(requests[bit] & ~requests[:bit].any() for bit in range(len(requests)))
 
 
 def round_robin(m: Module, name: str, requests: Value, last: Value) -> Signal:
@@ -112,7 +131,7 @@ def round_robin(m: Module, name: str, requests: Value, last: Value) -> Signal:
     later, grant = Signal(width, name=f"{name}_later"), Signal(width, name=f"{name}_grant")
     m.d.comb += [
         # Bits above the last one chosen.
-        later.eq(requests & ~(Cat(last) | (last - 1))),
+        later.eq(requests & Cat(last[:bit].any() for bit in range(width))),
         grant.eq(Mux(later.any(), lowest(later), lowest(requests))),
     ]
     return grant

@@ -31,9 +31,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits
+from plinth_hw.comm.flit import LinkSignature, PacketKind, link_buffer_flits, packet_flits, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
-from plinth_hw.comm.queue import Queue, round_robin
+from plinth_hw.comm.queue import Queue, round_robin, stepped
 from plinth_hw.isa.parameters import DieParameters
 
 #: Flits that wait for a class's ejection stream.
@@ -41,11 +41,20 @@ EJECT_FLITS = 4
 #: Chunks of each class that the local input holds, and the least number of flits.
 INJECT_CHUNKS = 4
 INJECT_FLITS = 128
+#: Bits of a die's number up to which route tables are in look-up-table RAM.
+SMALL_DIE_BITS = 8
 
 
 def inject_buffer_flits(parameters: DieParameters) -> int:
     """Depth of the local input buffer of one class: the credits that ``inject`` starts with."""
     return max(INJECT_FLITS, INJECT_CHUNKS * parameters.chunk_words // parameters.flit_words)
+
+
+def route_table(parameters: DieParameters) -> Memory:
+    """Memory of a port for each destination."""
+    attributes = {"ram_style": "distributed"} if parameters.die_bits <= SMALL_DIE_BITS else {}
+    return Memory(shape=unsigned(max(1, (parameters.ports - 1).bit_length())), depth=1 << parameters.die_bits, init=[],
+                  attrs=attributes)
 
 
 class Router(wiring.Component):
@@ -63,8 +72,8 @@ class Router(wiring.Component):
     inject : In, :class:`LinkSignature`
         Flits of this die, a cycle each, never refused: the sender starts with
         :func:`inject_buffer_flits` credits a class.
-    eject_0 ... : Out streams of flits
-        Flits for this die, one stream a class. Backpressure holds only that class.
+    eject_0 ... : Out streams of :func:`taken_layout` of each class
+        Flits from links for this die. Backpressure holds only that class.
     die : In
         This die's number.
     rate_numerator, rate_denominator : In
@@ -90,7 +99,7 @@ class Router(wiring.Component):
             **{f"link_out_{port}": Out(link) for port in range(parameters.ports)},
             **{f"link_in_{port}": In(link) for port in range(parameters.ports)},
             "inject": In(link),
-            **{f"eject_{number}": Out(stream.Signature(flit_layout(parameters)))
+            **{f"eject_{number}": Out(stream.Signature(taken_layout(parameters, number)))
                for number in range(parameters.classes)},
             "die": In(parameters.die_bits),
             "rate_numerator": In(8),
@@ -141,7 +150,7 @@ class Router(wiring.Component):
                     & room[port].may(number, index, enters=index in (local, port) or index != port ^ 1)
                     for port in range(ports) if port != index
                 }
-                if number == 0 or index != local:
+                if index != local:
                     want["eject", number] = head.present & head.own & space[number].may(index)
                 wants.append(want)
                 m.d.comb += possible[number].eq(Cat(*want.values()).any())
@@ -181,8 +190,7 @@ class Router(wiring.Component):
         by input, whether the lookup reads that input's buffer in this cycle.
         """
         parameters, classes = self._parameters, self._classes
-        routes = Memory(shape=unsigned(self._port_bits), depth=1 << parameters.die_bits, init=[])
-        m.submodules.routes = routes
+        m.submodules.routes = routes = route_table(parameters)
         write, read = routes.write_port(), routes.read_port()
         route = [[Signal(self._port_bits, name=f"route_{index}_{number}") for number in range(classes)]
                  for index in range(len(inputs))]
@@ -288,7 +296,7 @@ class Router(wiring.Component):
 
     def _ejection(self, m: Module, number: int, inputs: list[InputBuffer], asks: list, tails: list,
                   granted: list[list[Value]], space: "_EjectSpace") -> None:
-        layout = stored_layout(self._parameters)
+        layout = taken_layout(self._parameters, number)
         key = ("eject", number)
         sources = [index for index in range(len(inputs)) if key in asks[index][number]]
         request = Cat(asks[index][number][key] for index in sources)
@@ -305,18 +313,15 @@ class Router(wiring.Component):
         read_grant = Signal(len(sources), name=f"read_eject_grant_{number}")
         m.d.sync += [read.eq(takes), read_tail.eq(tail), read_grant.eq(grant)]
 
-        shape = data.StructLayout({"stored": layout, "tail": unsigned(1)})
-        m.submodules[f"queue_{number}"] = queue = Queue(shape, EJECT_FLITS)
+        m.submodules[f"queue_{number}"] = queue = Queue(layout, EJECT_FLITS)
         eject = getattr(self, f"eject_{number}")
+        stored = data.View(stored_layout(self._parameters),
+                           _choose(read_grant, [inputs[index].o.as_value() for index in sources]))
         m.d.comb += [
             queue.i.valid.eq(read),
-            queue.i.payload.tail.eq(read_tail),
-            queue.i.payload.stored.eq(
-                _choose(read_grant, [inputs[index].o.as_value() for index in sources])),
-            eject.valid.eq(queue.o.valid),
-            queue.o.ready.eq(eject.ready),
-            *unpack(eject.payload, queue.o.payload.stored, number, queue.o.payload.tail),
+            *(queue.i.payload[name].eq(read_tail if name == "tail" else stored[name]) for name, _ in layout),
         ]
+        wiring.connect(m, queue.o, wiring.flipped(eject))
         space.taken(takes, grant, sources, tail, eject.valid & eject.ready)
 
     @property
@@ -382,16 +387,15 @@ class _LinkRoom:
         m = self._m
         for number, credits in enumerate(self._credits):
             leaves = sends & classes[number]
-            m.d.sync += credits.eq(credits + self._link.credit[number] - leaves)
+            m.d.sync += credits.eq(stepped(credits, self._link.credit[number], leaves))
             self._holders[number].sent(leaves, grant, sources, tail)
         full = self._numerator >= self._denominator
-        after = Signal.like(self._tokens)
+        more, after = Signal.like(self._tokens), Signal.like(self._tokens)
         with m.If(sends):
-            m.d.comb += after.eq(self._tokens + self._numerator - self._denominator)
-        with m.Elif(self._allowed):
-            m.d.comb += after.eq(self._tokens)
-        with m.Else():
-            m.d.comb += after.eq(self._tokens + self._numerator)
+            m.d.comb += more.eq(self._numerator - self._denominator)
+        with m.Elif(~self._allowed):
+            m.d.comb += more.eq(self._numerator)
+        m.d.comb += after.eq(self._tokens + more)
         m.d.sync += [
             self._tokens.eq(Mux(full, self._denominator, after)),
             self._allowed.eq(full | (after >= self._denominator)),
@@ -410,7 +414,7 @@ class _EjectSpace:
         return self._space.any() & self._holder.may(index)
 
     def taken(self, takes: Value, grant: Value, sources: list[int], tail: Value, freed: Value) -> None:
-        self._m.d.sync += self._space.eq(self._space + freed - takes)
+        self._m.d.sync += self._space.eq(stepped(self._space, freed, takes))
         self._holder.sent(takes, grant, sources, tail)
 
 

@@ -24,7 +24,7 @@ from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -35,9 +35,12 @@ STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "usef
 MACS = ("useful_macs", "issued_macs")
 
 
-def landing_fault_layout(parameters: DieParameters) -> data.StructLayout:
-    """``valid``, and the die that sent the packet."""
-    return data.StructLayout({"valid": unsigned(1), "source": unsigned(parameters.die_bits)})
+class LandingFault(data.Struct):
+    """A packet names words beyond the memory."""
+
+    valid: unsigned(1)
+    #: This die sent it.
+    own: unsigned(1)
 
 
 class Control(wiring.Component):
@@ -63,7 +66,7 @@ class Control(wiring.Component):
         Memory size in beats.
     read_fault, write_fault : In
         From the crossbar; ``memory_fault`` In(1): from the AXI4 adaptor.
-    landing_fault : In, :func:`landing_fault_layout`
+    landing_fault : In(LandingFault)
         A tile's packet named an address beyond the memory.
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
@@ -97,7 +100,7 @@ class Control(wiring.Component):
             "read_fault": In(fault_layout(len(self.readers))),
             "write_fault": In(fault_layout(len(self.writers))),
             "memory_fault": In(1),
-            "landing_fault": In(landing_fault_layout(parameters)),
+            "landing_fault": In(LandingFault),
             "words_read": In(words), "words_written": In(words),
             "injected_words": In(all_links), "transit_words": In(all_links),
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
@@ -191,13 +194,11 @@ class Control(wiring.Component):
             self.error_in.ready.eq(1),
         ]
         # A tile of another die is no fault of a task here.
-        own_tile = Signal()
+        own_tile = self.landing_fault.own
         m.d.comb += [
-            own_tile.eq(self.landing_fault.source == self.die),
             errors.cause_6.valid.eq(self.landing_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
             errors.cause_6.code.eq(Mux(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
             errors.cause_6.lookup.eq(own_tile),
-            errors.cause_6.die.eq(Mux(own_tile, 0, self.landing_fault.source)),
         ]
         # A hang is to blame on the first engine whose task waits, or else runs.
         hung, found = Signal(8, init=SCHEDULER), Signal()
@@ -237,10 +238,12 @@ class Control(wiring.Component):
         increments: list = []
         parameters = self.parameters
         words = max(2 * parameters.beat_words, parameters.reduce_blocks * parameters.flit_words)
+        macs = (parameters.rows * parameters.columns).bit_length() if parameters.machine == SYSTOLIC else None
         for e, engine in enumerate(self.engines):
             strobes = getattr(self, f"engine_{e}").strobes
-            # No engine moves more words in a cycle than a beat each way or, to the network, a flit a reduce block.
-            limits = {"words": words.bit_length(), **({} if engine is Engine.MATRIX else dict.fromkeys(MACS, 0))}
+            # No engine moves more words in a cycle than a beat each way or, to the network, a flit a reduce block; of
+            # PEs each makes one multiply-add, but those that a row-stationary machine shows as useful come in one go.
+            limits = {"words": words.bit_length(), **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
             increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
             m.submodules[f"window_{e}"] = window = BusyWindow()
             m.d.comb += [

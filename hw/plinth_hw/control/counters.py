@@ -1,32 +1,74 @@
-"""Performance counters: many 64-bit sums, their low bits in registers, the sums in one memory.
+"""Performance counters: many 64-bit sums, their low bits in registers, the sums in one delay line.
 
 ::
 
-    increment_0 --> part_0 --+
-    increment_1 --> part_1 --+--> one visited at a time --> memory (low, high word of each)
-        ...                  |
+    increment_0 --> part_0 --+                                +--------------+
+    increment_1 --> part_1 --+--> one visited at a time --> + | delay line: low, high word of each, as long as a sweep
+        ...                  |                                +--------------+
     increment_n --> part_n --+
 
 Each counter has a short register, the low bits of its sum, which adds every cycle. A sweep visits one counter
-after another, two cycles each, and brings its sum in memory up to its register; the registers are long enough
-for a sweep to pass in between. A read takes the sum when its turn comes, within a sweep and 4 cycles, and is
-exact. After reset, and on ``clear``, the memory is cleared, two cycles for each counter; what is counted
-meanwhile is lost.
+after another, two cycles each, and brings its sum up to its register; the registers are long enough
+for a sweep to pass in between. Sums are only ever used in turn, so they go round in look-up-table RAM, without a choice
+among its parts. A read takes the sum when its turn comes, within a sweep and 4 cycles, and is
+exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is counted meanwhile is lost.
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.queue import SECTION
 from plinth_hw.control.dispatch import select
-from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Cycles of a visit.
 _VISIT_CYCLES = 2
 #: Fewest visits of a sweep: a sum is written before it is read again.
 _FEWEST = 2
+
+
+class DelayLine(wiring.Component):
+    """Gives each word ``cycles`` cycles after it came.
+
+    Sections of look-up-table RAM, one behind the other, all written at the same place.
+
+    Parameters
+    ----------
+    bits : int
+        Bits of a word.
+    cycles : int
+        At least 1.
+
+    Members
+    -------
+    i : In
+        Word of this cycle.
+    o : Out
+        Word of ``cycles`` cycles ago.
+    """
+
+    def __init__(self, bits: int, cycles: int) -> None:
+        self.bits = bits
+        self.cycles = cycles
+        super().__init__({"i": In(bits), "o": Out(bits)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        place = Signal(range(SECTION))
+        m.d.sync += place.eq(place + 1)
+        word: Value = self.i
+        for number, first in enumerate(range(0, self.cycles, SECTION)):
+            m.submodules[f"section_{number}"] = section = memory.Memory(shape=self.bits, depth=SECTION, init=[])
+            write, read = section.write_port(), section.read_port(domain="comb")
+            delay = min(SECTION, self.cycles - first)
+            m.d.comb += [write.en.eq(1), write.addr.eq(place), write.data.eq(word), read.addr.eq(place - delay)]
+            word = read.data
+        m.d.comb += self.o.eq(word)
+        return m
 
 
 class PerformanceCounters(wiring.Component):
@@ -79,45 +121,49 @@ class PerformanceCounters(wiring.Component):
         visits = max(_FEWEST, len(self.bits))
         place = Signal(1 + len(self.read_index))  # word that is visited: 0 the low one, 1 the high one; counter
         clearing = Signal(init=1)
-        m.submodules.sums = sums = memory.Memory(shape=32, depth=1 << len(place), init=[], attrs=UNCHECKED)
-        read, write = sums.read_port(), sums.write_port()
+        # From the cycle in which a sum is ready to the one in which it is needed again.
+        m.submodules.sums = sums = DelayLine(32, _VISIT_CYCLES * visits - 1)
 
-        parts: list[Value] = []
+        # The part that is visited: of registers for each of them all but that one are 0.
+        wraps, visited, parts, held = Signal(), Signal(_VISIT_CYCLES * visits, init=1), [], []
         for i, width in enumerate(self.bits):
             if width:
                 total = Signal(width + self.sweep_bits, name=f"part_{i}")
-                m.d.sync += total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}")))
+                copy = Signal.like(total, name=f"held_{i}", reset_less=True)
+                m.d.sync += [total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}"))),
+                             copy.eq(Mux(visited[_VISIT_CYCLES * i], total, 0))]
                 parts.append(total)
+                held.append(copy)
             else:
                 parts.append(Const(0))
 
-        # A word passes in three cycles: asked for; there; added to and written. The lowest bits of a low word's
+        # A word passes in three cycles: chosen; there; added to and written. The lowest bits of a low word's
         # sum are those of the part, which has moved on by less than its range.
         part = Signal(max(len(part) for part in parts))
         moved = Signal.like(part)
         word, addend, total, low = Signal(32), Signal.like(part), Signal(33), Signal(32)
-        second, third, clears = Signal.like(place), Signal.like(place), Signal()
+        second, clears = Signal.like(place), Signal()
         found = Signal(3)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            read.en.eq(1), read.addr.eq(place),
-            moved.eq((part - read.data) & ranges),
-            total.eq(word + addend),
-            write.en.eq(1), write.addr.eq(third), write.data.eq(total),
+            part.eq(reduce(or_, held, Const(0))),
+            moved.eq((part - sums.o) & ranges),
+            total.eq(word + addend), sums.i.eq(total),
+            wraps.eq(place == _VISIT_CYCLES * visits - 1),
             self.read_data.eq(Cat(low, total[:32])),
             self.read_ready.eq(found[2]),
         ]
         m.d.sync += [
-            part.eq(select(parts, place[1:])), second.eq(place), clears.eq(clearing),
-            word.eq(Mux(clears, 0, read.data)), third.eq(second),
+            second.eq(place), clears.eq(clearing), visited.eq(Cat(wraps, visited)),
+            word.eq(Mux(clears, 0, sums.o)),
             addend.eq(Mux(clears, 0, Mux(second[0], total[32], moved))),
             low.eq(total), found.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), found)),
             place.eq(place + 1),
         ]
-        with m.If(place == _VISIT_CYCLES * visits - 1):
+        with m.If(wraps):
             m.d.sync += [place.eq(0), clearing.eq(0)]
         with m.If(self.clear):
-            m.d.sync += [place.eq(0), clearing.eq(1)]
+            m.d.sync += [place.eq(0), visited.eq(1), clearing.eq(1)]
         return m
 
 

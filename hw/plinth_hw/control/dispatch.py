@@ -3,7 +3,7 @@
 ::
 
     i --> engine, operation, counters valid?  --+-- words 0 to 7, address as word 8 --> header store
-                                                +-- words 8 to 63 --> body queue of the engine
+                                                +-- words from 8 on, as many as it uses --> its body queue
           otherwise one ``error`` pulse, and all that follows is dropped
 
 Combinational but for the remembered engine and wait counters. A descriptor waits at word 0 until its engine
@@ -17,6 +17,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.control.engine import body_words
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
 from plinth_hw.isa.parameters import DieParameters
@@ -70,7 +71,7 @@ class Dispatch(wiring.Component):
     commit : Out(1)
         With the last write to the slot: it belongs to a task now.
     body_valid, body_word : Out
-        A body word for ``position``.
+        A body word for ``position``; words ``HEADER_WORDS`` on of the descriptor, as many as the engine uses.
     error : Out(Cause)
         The descriptor cannot be run.
     """
@@ -155,7 +156,8 @@ class Dispatch(wiring.Component):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
             # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
             with m.If(index > ADDRESS_WORD):
-                m.d.comb += [self.body_valid.eq(1), self.i.ready.eq(1)]
+                ends = [Const(HEADER_WORDS + body_words(self.parameters, engine), 7) for engine in self.engines]
+                m.d.comb += [self.body_valid.eq(index < select(ends, position)), self.i.ready.eq(1)]
             with m.Else():
                 granted = Signal()
                 m.d.comb += [

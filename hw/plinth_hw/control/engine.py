@@ -1,6 +1,6 @@
 """The seam between the shell and an engine.
 
-The scheduler streams the body of the next task, word by word, into the engine's staging registers
+The scheduler streams the body of the next task, as many words as the engine uses, into its staging registers
 while the previous one still runs; when the task's waits are met it offers ``start``. The engine takes
 ``start`` (staging becomes active) as soon as it can begin, may then already accept the following
 body, and may have several started tasks in flight; it finishes them in order with ``done``, after the
@@ -13,8 +13,26 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
+from plinth_hw.isa.tasks import (
+    BODY_WORDS,
+    CollectiveBody,
+    Engine,
+    ErrorCode,
+    MatrixBody,
+    RowStationaryBody,
+    TransferBody,
+    VectorBody,
+)
+
+
+def body_words(parameters: DieParameters, engine: Engine) -> int:
+    """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
+    matrix = RowStationaryBody if parameters.machine == ROW_STATIONARY else MatrixBody
+    body = {Engine.MATRIX: matrix, Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody,
+            Engine.TRANSFER: TransferBody}[engine]
+    used = data.Layout.cast(body).size // 32
+    return min(BODY_WORDS, 1 << (used - 1).bit_length())
 
 
 class BodyWord(data.Struct):
@@ -22,7 +40,7 @@ class BodyWord(data.Struct):
 
     index: unsigned(6)
     word: unsigned(32)
-    #: Set on index 55.
+    #: Set on the last one of :func:`body_words`.
     last: unsigned(1)
 
 

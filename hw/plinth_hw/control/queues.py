@@ -2,21 +2,23 @@
 
 ::
 
-    i (one word a cycle) --> one memory, a ring of ``depth`` * 64 words for each engine
+    i (one word a cycle) --> one memory, {engine, place of a body, word}, a ring of ``depth`` bodies for each engine
                                   | one word a cycle, engines in turn
                   body_0 <-- register      body_1 <-- register      ...
 
 An engine that does not take its next body blocks no other engine until ``depth`` descriptors of its own wait
 here. From ``i`` to ``body``: 3 cycles. Throughput: one word a cycle in and out, of which one engine gets
-at most one in two cycles: a body takes 112 cycles.
+at most one in two cycles: a body of 56 words takes 112 cycles.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.control.dispatch import select
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.isa.tasks import BODY_WORDS, DESCRIPTOR_WORDS
 from plinth_hw.memory.scratchpad import UNCHECKED
 
 
@@ -45,14 +47,14 @@ def round_robin(m: Module, requests: Value, granted: Value) -> tuple[Signal, Sig
 
 
 class BodyQueues(wiring.Component):
-    """Body words of ``engines`` engines, ``depth`` descriptors deep each.
+    """Body words of several engines, ``depth`` bodies deep each.
 
     Parameters
     ----------
-    engines : int
-        How many engines.
+    bodies : sequence of int
+        Words of a body of each engine.
     depth : int
-        Ring of each engine in units of 64 words; a power of two, at least 1.
+        Bodies that may wait for an engine; a power of two, at least 1.
 
     Members
     -------
@@ -75,10 +77,11 @@ class BodyQueues(wiring.Component):
         If the depth is not a power of two.
     """
 
-    def __init__(self, engines: int, depth: int) -> None:
+    def __init__(self, bodies: Sequence[int], depth: int) -> None:
         if depth < 1 or depth & (depth - 1):
             raise ValueError(f"Queue depth must be a power of two, not {depth!r}")
-        self.engines = engines
+        self.bodies = tuple(bodies)
+        self.engines = engines = len(self.bodies)
         self.depth = depth
         super().__init__({
             "i_valid": In(1),
@@ -89,63 +92,57 @@ class BodyQueues(wiring.Component):
             **{f"body_{e}": Out(stream.Signature(BodyWord)) for e in range(engines)},
         })
 
+    def _rings(self) -> tuple[list[int], int]:
+        """First word of each engine's ring, a multiple of the ring's size, and words of all."""
+        sizes = {e: self.depth << (words - 1).bit_length() for e, words in enumerate(self.bodies)}
+        first, at = [0] * self.engines, 0
+        for e in sorted(sizes, key=lambda e: -sizes[e]):
+            first[e], at = at, at + sizes[e]
+        return first, at
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        ring_words = self.depth * DESCRIPTOR_WORDS
-        pointer_bits = (ring_words - 1).bit_length()
+        first, total = self._rings()
         m.submodules.words = words = memory.Memory(
-            shape=32, depth=ring_words * (1 << len(self.i_engine) if self.engines > 1 else 1), init=[],
-            attrs=UNCHECKED)  # a word is counted, and only then read, in the cycle after its write
-        write = words.write_port()
-        read = words.read_port()
-
-        write_pointers = [Signal(pointer_bits, name=f"write_{e}") for e in range(self.engines)]
-        read_pointers = [Signal(pointer_bits, name=f"read_{e}") for e in range(self.engines)]
-        levels = [Signal(range(ring_words + 1), name=f"level_{e}") for e in range(self.engines)]
+            shape=32, depth=total, init=[], attrs=UNCHECKED)  # a word is known, and read, in the cycle after its write
+        write, read = words.write_port(), words.read_port()
         wants = Signal(self.engines)
         found, chosen = round_robin(m, wants, Const(1))
         arrives = Signal(self.engines)  # the memory presents a word of this engine
-
-        def address(pointers: list[Signal], engine: Value) -> Value:
-            pointer = pointers[0]
-            for e in range(1, self.engines):
-                pointer = Mux(engine == e, pointers[e], pointer)
-            return Cat(pointer, engine) if self.engines > 1 else pointer
-
-        m.d.comb += [
-            write.en.eq(self.i_valid),
-            write.data.eq(self.i_word),
-            write.addr.eq(address(write_pointers, self.i_engine)),
-            read.en.eq(found),
-            read.addr.eq(address(read_pointers, chosen)),
-        ]
-        for e in range(self.engines):
+        written_at, read_at = [], []
+        for e, count in enumerate(self.bodies):
             body = getattr(self, f"body_{e}")
+            bits, place_bits = (count - 1).bit_length(), (self.depth - 1).bit_length()
             stores, reads = Signal(name=f"stores_{e}"), Signal(name=f"reads_{e}")
-            index = Signal(range(BODY_WORDS), name=f"index_{e}")
+            # Body and word of it to be written next and read next; bodies modulo twice the depth.
+            put, put_word = Signal(place_bits + 1, name=f"put_{e}"), Signal(bits, name=f"put_word_{e}")
+            get, get_word = Signal(place_bits + 1, name=f"get_{e}"), Signal(bits, name=f"get_word_{e}")
+            last = Signal(name=f"last_{e}")
             m.d.comb += [
                 stores.eq(self.i_valid & (self.i_engine == e)),
                 reads.eq(found & (chosen == e)),
-                wants[e].eq((levels[e] != 0) & ~arrives[e] & (~body.valid | body.ready)),
-                self.room[e].eq(levels[e] <= ring_words - BODY_WORDS),
-                self.delivered[e].eq(body.valid & body.ready & body.payload.last),
+                wants[e].eq(((put != get) | (put_word != get_word)) & ~arrives[e] & (~body.valid | body.ready)),
+                self.room[e].eq((put ^ get) != self.depth),
+                last.eq(body.payload.index == count - 1),
+                body.payload.last.eq(last),
+                self.delivered[e].eq(body.valid & body.ready & last),
             ]
-            m.d.sync += [
-                levels[e].eq(levels[e] + stores - reads),
-                arrives[e].eq(reads),
-            ]
-            with m.If(stores):
-                m.d.sync += write_pointers[e].eq(write_pointers[e] + 1)
+            m.d.sync += arrives[e].eq(reads)
+            for steps, number, word in ((stores, put, put_word), (reads, get, get_word)):
+                with m.If(steps):
+                    m.d.sync += word.eq(word + 1)
+                    with m.If(word == count - 1):
+                        m.d.sync += [word.eq(0), number.eq(number + 1)]
             with m.If(reads):
-                m.d.sync += read_pointers[e].eq(read_pointers[e] + 1)
+                m.d.sync += body.payload.index.eq(get_word)
             with m.If(arrives[e]):
-                m.d.sync += [
-                    body.valid.eq(1),
-                    body.payload.index.eq(index),
-                    body.payload.word.eq(read.data),
-                    body.payload.last.eq(index == BODY_WORDS - 1),
-                    index.eq(Mux(index == BODY_WORDS - 1, 0, index + 1)),
-                ]
+                m.d.sync += [body.valid.eq(1), body.payload.word.eq(read.data)]
             with m.Elif(body.ready):
                 m.d.sync += body.valid.eq(0)
+            for places, number, word in ((written_at, put, put_word), (read_at, get, get_word)):
+                places.append(Cat(word, number[:place_bits]) | first[e])
+        m.d.comb += [
+            write.en.eq(self.i_valid), write.data.eq(self.i_word), write.addr.eq(select(written_at, self.i_engine)),
+            read.en.eq(found), read.addr.eq(select(read_at, chosen)),
+        ]
         return m

@@ -22,6 +22,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.router import route_table
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
@@ -29,7 +30,6 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.memory.scratchpad import UNCHECKED
 
 ADDRESS_BITS = 16
 #: AXI4-Lite response: the access could not be done.
@@ -208,8 +208,7 @@ class Registers(wiring.Component):
         failed = Signal()
         high = Signal(32)  # high word of the counter whose low word was read last
         # The router's table has no port to spare for the host: what was written is kept here as well.
-        m.submodules.routes = routes = memory.Memory(
-            shape=self.port_bits, depth=1 << self.parameters.die_bits, init=[], attrs=UNCHECKED)
+        m.submodules.routes = routes = route_table(self.parameters)
         route_write, route_read = routes.write_port(), routes.read_port()
         route = address[2:2 + self.parameters.die_bits]
         m.d.comb += [

@@ -172,6 +172,7 @@ def _ndp(name: str, size: int, **changes: object) -> DieParameters:
         "output_buffer_words": (1 if size >= 64 else 2) * 8 * size * size,
         "vector_buffer_words": 8192 if size <= 16 else 131072,
         "flit_words": max(1, size // 4),
+        "die_bits": 8 if size <= 8 else 10,
         "axi_ports": max(1, beat * 32 // 1024),
     }
     values.update(changes)

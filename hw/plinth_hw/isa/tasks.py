@@ -637,7 +637,7 @@ class ErrorCode(enum.Enum, shape=unsigned(8)):
     MEMORY = 8
     #: A transfer names a die that the array does not have (register DIES).
     BAD_DIE = 9
-    #: A tile that another die (ERROR_INFO: its number) sent goes beyond MEMORY_WORDS here.
+    #: A tile that another die sent goes beyond MEMORY_WORDS here.
     BAD_PACKET = 10
 
 

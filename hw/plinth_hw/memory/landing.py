@@ -33,7 +33,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.queue import Queue
-from plinth_hw.control.control import landing_fault_layout
+from plinth_hw.control.control import LandingFault
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -85,11 +85,9 @@ class Landing(wiring.Component):
         From the network.
     own : In stream of :func:`arrival_layout`
         From this die.
-    die : In
-        This die's number.
     limit : In
         Memory size in beats. A packet that passes it is taken and thrown away.
-    fault : Out, :func:`landing_fault_layout`
+    fault : Out(LandingFault)
         Pulse: one did.
     read : Out(ReadPort), write : Out(WritePort)
     advance : Out stream of counter number
@@ -102,9 +100,8 @@ class Landing(wiring.Component):
         super().__init__({
             "arrive": In(stream.Signature(flit_layout(parameters))),
             "own": In(stream.Signature(arrival_layout(parameters))),
-            "die": In(parameters.die_bits),
             "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
-            "fault": Out(landing_fault_layout(parameters)),
+            "fault": Out(LandingFault),
             "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
             "advance": Out(stream.Signature(range(parameters.counters))),
             "stored": Out(1),
@@ -114,7 +111,7 @@ class Landing(wiring.Component):
         m = Module()
         parameters = self._parameters
         packet = data.StructLayout({
-            "run": run_layout(parameters), "kind": PacketKind, "source": unsigned(parameters.die_bits),
+            "run": run_layout(parameters), "kind": PacketKind, "own": unsigned(1),
             "last": unsigned(1), "dropped": unsigned(1)})
         m.submodules.flits = flits = BlockQueue(
             32 * parameters.flit_words, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words)
@@ -146,7 +143,7 @@ class Landing(wiring.Component):
             packet.run.address.eq(Mux(own_turn, own.payload.address, address_fields(arrive.payload))),
             packet.run.words.eq(before + words),
             Cat(packet.kind).eq(Mux(own_turn, Cat(own.payload.kind), Cat(arrive.payload.kind))),
-            packet.source.eq(Mux(own_turn, self.die, arrive.payload.source)),
+            packet.own.eq(own_turn),
             packet.last.eq(own_turn & own.payload.last),
             takes.eq(valid & (flits.i.ready | ~has_words) & (packets.i.ready | ~tail)),
             packets.i.valid.eq(takes & tail),
@@ -190,7 +187,7 @@ class Landing(wiring.Component):
         ]
         m.d.sync += [
             number.eq(number + writes), unanswered.eq(unanswered + writes - answered),
-            self.fault.valid.eq(issues & beyond), self.fault.source.eq(packet.source),
+            self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
 
     def _combine(self, m: Module, flits: BlockQueue, issued: Queue, reader: SlotReader,

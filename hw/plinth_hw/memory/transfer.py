@@ -28,7 +28,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.queue import Queue
 from plinth_hw.control.bases import BaseChoice
-from plinth_hw.control.control import landing_fault_layout
+from plinth_hw.control.control import LandingFault
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
@@ -86,7 +86,7 @@ class TransferEngine(wiring.Component):
             "landed": Out(stream.Signature(range(parameters.counters))),
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
-            "fault": Out(landing_fault_layout(parameters)),
+            "fault": Out(LandingFault),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -102,7 +102,7 @@ class TransferEngine(wiring.Component):
         wiring.connect(m, landing.write, wiring.flipped(self.write))
         wiring.connect(m, landing.advance, wiring.flipped(self.landed))
         wiring.connect(m, wiring.flipped(self.receive), landing.arrive)
-        m.d.comb += [landing.die.eq(self.die), landing.limit.eq(self.limit), self.fault.eq(landing.fault)]
+        m.d.comb += [landing.limit.eq(self.limit), self.fault.eq(landing.fault)]
         self._control(m, walk, tile_read, landing)
         self._deliver(m, walk, tile_read, landing)
         return m
@@ -201,7 +201,7 @@ class TransferEngine(wiring.Component):
             own.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
-            sent.destination.eq(self._destination), sent.source.eq(self.die),
+            sent.destination.eq(self._destination),
         ]
         with m.If(flit.use == PieceUse.ARRIVAL):
             m.d.comb += kind.eq(PacketKind.ADVANCE)

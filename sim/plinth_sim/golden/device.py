@@ -434,7 +434,7 @@ class GoldenArray:
         except transfer.LandingError as error:
             if other is die:
                 raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
-            other.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value | own << 16)
+            other.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value)
             return
         if body.arrival_enable:
             other.counters[arrival] = (other.counters[arrival] + 1) & 0xFFFFFFFF

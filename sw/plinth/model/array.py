@@ -105,6 +105,10 @@ class Array:
             raise ValueError(f"dies must be an integer from 1 to {MAXIMUM_DIES}, not {described(self.dies)}")
         if self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {described(self.preset)}")
+        numbers = 1 << PRESETS[self.preset].die_bits
+        if self.dies > numbers:
+            raise ValueError(f"preset {self.preset!r} numbers at most {numbers} dies, not {self.dies}; "
+                             "choose a larger preset")
         if not is_integer(self.link_latency, 1, MAXIMUM_LATENCY):
             raise ValueError(f"link_latency must be an integer from 1 to {MAXIMUM_LATENCY} cycles, not "
                              f"{described(self.link_latency)}")

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from tests.support.amaranth_sim import simulate
@@ -15,9 +15,9 @@ from tests.support.refusal import refused
 from plinth.model.array import ARRAYS
 from plinth.model.array import ring as ring_array
 from plinth.model.routes import routes as routes_of
-from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
-from plinth_hw.comm.queue import Queue
+from plinth_hw.comm.queue import Queue, following
 from plinth_hw.comm.router import Router, inject_buffer_flits
 from plinth_hw.isa.parameters import preset
 
@@ -25,6 +25,7 @@ from plinth_hw.isa.parameters import preset
 PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3)
 LAYOUT = flit_layout(PARAMETERS)
 CLASSES = PARAMETERS.classes
+TAKEN = [taken_layout(PARAMETERS, number) for number in range(CLASSES)]
 TRANSFER = PARAMETERS.transfer_class
 LONGEST = packet_flits(PARAMETERS)
 
@@ -34,14 +35,13 @@ class RouterArray(wiring.Component):
 
     def __init__(self, dies, links):
         self.dies, self.links = dies, links
-        eject = stream.Signature(LAYOUT)
         parameters = replace(PARAMETERS, ports=max(2, *(link[1] + 1 for link in links)))
         self.routers = [Router(parameters) for _ in range(dies)]
         counts = self.routers[0].signature.members
         super().__init__({
             "numerator": In(8), "denominator": In(8),
             **{f"inject_{i}": In(LinkSignature(PARAMETERS)) for i in range(dies)},
-            **{f"eject_{i}_{c}": Out(eject) for i in range(dies) for c in range(CLASSES)},
+            **{f"eject_{i}_{c}": Out(stream.Signature(TAKEN[c])) for i in range(dies) for c in range(CLASSES)},
             **{f"route_{i}": counts["route_write"] for i in range(dies)},
             **{f"{name}_{i}": counts[name] for i in range(dies)
                for name in ("injected_words", "transit_words", "port_words")},
@@ -72,6 +72,18 @@ def flit(**fields):
     return LAYOUT.const(fields).as_bits()
 
 
+def field(layout, bits, name):
+    """A field of a flit, or of what a die takes of it."""
+    place = layout[name]
+    return bits >> place.offset & (1 << place.width) - 1
+
+
+def taken(bits, number):
+    """What a die takes of a flit of a class."""
+    parts = [(name, place.offset, field(LAYOUT, bits, name)) for name, place in TAKEN[number]]
+    return sum((part & (1 << TAKEN[number][name].width) - 1) << offset for name, offset, part in parts)
+
+
 @dataclass
 class Traffic:
     """What a die sends, per class, and how willing it is to send and receive."""
@@ -99,8 +111,8 @@ def packets(rng, dies, die, count, to=None, advances=True):
                     fields |= {"group": int(rng.integers(16)), "chunk": packet, "words": place % 2}
                 if number == TRANSFER:
                     fields |= {"kind": kind}
-                if number in (0, TRANSFER):
-                    fields |= {"source": int(rng.integers(dies))}
+                if number == 0:
+                    fields |= {"chunk": int(rng.integers(dies))}
                 flits[number].append(flit(**fields))
     return flits
 
@@ -118,10 +130,10 @@ class Bench:
         for die, mine in enumerate(traffic):
             for number, flits in enumerate(mine.flits):
                 for bits in flits:
-                    to = self.field(bits, "destination")
+                    to = field(LAYOUT, bits, "destination")
                     # Where packets of this kind end that do not go to their destination.
-                    to = (ends or {}).get((to, self.field(bits, "kind")), to)
-                    self.sent[die, to, number].append(bits)
+                    to = (ends or {}).get((to, field(LAYOUT, bits, "kind")), to)
+                    self.sent[die, to, number].append(taken(bits, number))
         self.expected = [[sum(len(flits) for key, flits in self.sent.items() if key[1:] == (die, number))
                           for number in range(CLASSES)] for die in range(dies)]
         self.arrived = [[[] for _ in range(CLASSES)] for _ in range(dies)]
@@ -131,12 +143,6 @@ class Bench:
         self.ready = 0
         simulate(self.ring, *(self._die(die) for die in range(dies)), self._configure,
                  background=[self._count], limit_cycles=limit_cycles)
-
-    @staticmethod
-    def field(bits, name):
-        """A field of a flit."""
-        place = LAYOUT[name]
-        return bits >> place.offset & (1 << place.width) - 1
 
     def takes(self, die, number, rng, cycle):
         """Whether a die takes a flit of a class in this cycle."""
@@ -213,12 +219,12 @@ class Bench:
             for number, flits in enumerate(classes):
                 inside = None
                 for bits in flits:
-                    origin = self.field(bits, "message")
+                    origin = field(TAKEN[number], bits, "message")
                     assert inside in (None, origin), "packets of a class are mixed"
-                    inside = None if self.field(bits, "tail") else origin
+                    inside = origin if number and not field(TAKEN[number], bits, "tail") else None
                     streams[origin, die, number].append(bits)
-                    advance = number == TRANSFER and self.field(bits, "kind") == PacketKind.ADVANCE.value
-                    words[origin] += self.field(bits, "words") + 1 if number and not advance else 0
+                    advance = number == TRANSFER and field(TAKEN[number], bits, "kind") == PacketKind.ADVANCE.value
+                    words[origin] += field(TAKEN[number], bits, "words") + 1 if number and not advance else 0
             for key, flits in streams.items():
                 assert flits == self.sent[key]
         assert (self.words[:, 0] == words).all()
@@ -334,7 +340,7 @@ def test_transfers_use_the_whole_link():
 def test_error_packets_take_the_port_they_name(port):
     """Among advances to the same destination, which go their way, an ERROR goes to the next die on its port."""
     def control(kind):
-        return flit(destination=2, traffic_class=0, tail=1, kind=kind, source=0, message=port)
+        return flit(destination=2, traffic_class=0, tail=1, kind=kind, chunk=1, message=port)
 
     advance, error = PacketKind.ADVANCE, PacketKind.ERROR
     kinds = [advance, error, advance, error, error]
@@ -343,8 +349,26 @@ def test_error_packets_take_the_port_they_name(port):
                *(Traffic([deque() for _ in range(CLASSES)]) for _ in range(3))]
     ends = 3 if port else 1
     bench = Bench(4, traffic, ends={(2, error.value): ends})
-    assert bench.arrived[ends][0] == [control(error)] * 3
-    assert bench.arrived[2][0] == [control(advance)] * 2
+    assert bench.arrived[ends][0] == [taken(control(error), 0)] * 3
+    assert bench.arrived[2][0] == [taken(control(advance), 0)] * 2
+
+
+@pytest.mark.parametrize("bits", range(1, 13))
+def test_places_of_a_ring(bits):
+    """Every place comes once before the first comes again."""
+    place = Signal(bits)
+    m = Module()
+    m.d.sync += place.eq(following(place))
+    seen = []
+
+    async def bench(ctx):
+        for _ in range(1 << bits):
+            seen.append(ctx.get(place))
+            await ctx.tick()
+        assert ctx.get(place) == seen[0] == 0
+
+    simulate(m, bench)
+    assert sorted(seen) == list(range(1 << bits))
 
 
 def test_bad_parameters():

@@ -11,6 +11,7 @@ from tests.support.control import StandIn, descriptor, no_error
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.control.control import MACS, STROBES, Control
+from plinth_hw.control.engine import body_words
 from plinth_hw.control.errors import SCHEDULER
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import preset
@@ -48,8 +49,8 @@ class System:
         def end(_: int | None) -> dict[str, Any]:
             return no_error((0, 0, 0)) | {"error": error}
 
-        self.engines = [StandIn(getattr(self.dut, f"engine_{position}"), rng, start, end, longest=longest)
-                        for position in range(len(self.dut.engines))]
+        self.engines = [StandIn(getattr(self.dut, f"engine_{position}"), rng, start, end, body_words(TINY, engine),
+                                longest=longest) for position, engine in enumerate(self.dut.engines)]
 
     async def _watch(self, ctx: Any) -> None:
         while True:
@@ -127,6 +128,7 @@ def test_strobes_reach_their_counters() -> None:
     async def bench(ctx: Any) -> None:
         await pause(ctx, 200)  # counters are cleared after reset
         most = {address: 2 * TINY.beat_words for signal, address in counted if len(signal) == 12}
+        most |= {address: TINY.rows * TINY.columns for signal, address in strobes if len(signal) == 16}
         for engine in list(Engine):
             if engine is not Engine.MATRIX:
                 block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
@@ -194,9 +196,9 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
                            Engine.COLLECTIVE.value, 11),
     "an engine without end": ([task(Engine.VECTOR, last=1)], {"watchdog": 150}, ErrorCode.TIMEOUT, TASKS,
                               Engine.VECTOR.value, 0),
-    "a packet beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"landing_fault": 9}, ErrorCode.BAD_PACKET, None,
+    "a packet beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"landing_fault": 0}, ErrorCode.BAD_PACKET, None,
                                Engine.TRANSFER.value, 0),
-    "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"landing_fault": DIE},
+    "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"landing_fault": 1},
                                ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.TRANSFER.value, 0),
     "another die": ([GOOD, waiting(Engine.MATRIX, 1)], {"error_in": 77}, ErrorCode.REMOTE, None, SCHEDULER,
                     0),
@@ -223,7 +225,7 @@ def test_errors(name: str) -> None:
                 ctx.set(getattr(dut, side), {"valid": 1, "index": event[side]})
         ctx.set(dut.memory_fault, "memory_fault" in event)
         if "landing_fault" in event:
-            ctx.set(dut.landing_fault, {"valid": 1, "source": event["landing_fault"]})
+            ctx.set(dut.landing_fault, {"valid": 1, "own": event["landing_fault"]})
         if "error_in" in event:
             ctx.set(dut.error_in.payload, event["error_in"])
             ctx.set(dut.error_in.valid, 1)
@@ -232,12 +234,11 @@ def test_errors(name: str) -> None:
             ctx.set(getattr(dut, side), {"valid": 0, "index": 0})
         ctx.set(dut.memory_fault, 0)
         ctx.set(dut.error_in.valid, 0)
-        ctx.set(dut.landing_fault, {"valid": 0, "source": 0})
+        ctx.set(dut.landing_fault, {"valid": 0, "own": 0})
         if not ctx.get(dut.irq):
             await ctx.tick().until(dut.irq)
         started = system.started
-        other = event.get("error_in", event.get("landing_fault", DIE))
-        other = 0 if other == DIE else other
+        other = event.get("error_in", 0)
         assert await host.get(ctx, Register.STATUS) == BUSY | ERROR
         assert await host.get(ctx, Register.ERROR_CODE) == code.value
         if address is not None:

@@ -252,7 +252,7 @@ def test_refused(changes, operation, error):
 
 @pytest.mark.parametrize(("operation", "remote"), [(COPY, 0), (COPY, 1), (ADD, 1)])
 def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
-    """The die that it goes to names the die that it comes from, and other tiles still land."""
+    """By the die that it goes to, which knows its own ones, and other tiles still land."""
     memories = [MemoryModel(TINY, WORDS) for _ in DIES]
     dut = Pair(TINY)
     faults, results = [], []
@@ -262,7 +262,7 @@ def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
         while True:
             *_, fault = await ctx.tick().sample(getattr(dut, f"fault_{remote}"))
             if fault.valid:
-                faults.append(fault.source)
+                faults.append(fault.own)
 
     async def settle(ctx):
         await ctx.tick().repeat(600)
@@ -275,7 +275,7 @@ def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
                              results)[:2 + remote], settle, limit_cycles=2000,
              background=[watch, *(bench for n, memory in enumerate(memories) for bench in memory.benches(
                  [getattr(dut, f"read_{n}"), getattr(dut, f"add_read_{n}")], [getattr(dut, f"write_{n}")]))])
-    assert faults and set(faults) == {DIES[0]}
+    assert faults and set(faults) == {1 - remote}
     if remote:
         assert (memories[1].words[HALF:HALF + 20] == memories[0].words[150:170]).all()
 

@@ -105,7 +105,7 @@ def test_long_tiles_cross_the_array_at_once(name: str, operation: TransferOperat
     ({"destination_die": 4}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_DIE"),
     ({"source": {"offset": MEMORY_WORDS, "base": 0}}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
     ({"destination": {"offset": MEMORY_WORDS - 3, "base": 0}},
-     r"die (\d) stopped with BAD_PACKET: a tile from die \d goes beyond its memory; see 'to\1'"),
+     r"die (\d) stopped with BAD_PACKET: a tile from another die goes beyond its memory; see 'to\1' of die "),
     ({"remote": 0, "destination": {"offset": MEMORY_WORDS - 3, "base": 0}},
      r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
 ])
