@@ -1,14 +1,29 @@
 """The graph builder's dependencies, and the lowered training step."""
 
 import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 
+from plinth import cli
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
-from plinth.model.layers import Add, Dense, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Flatten,
+    Layer,
+    MaxPool,
+    MeanPool,
+    Relu,
+    Shape,
+    SoftmaxCrossEntropy,
+)
 from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.systolic import interleave_m_log2
@@ -116,6 +131,55 @@ def test_mixed_precision_takes_data_parallel_plans_only() -> None:
     plan = replace(plan, planner="mine", splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
     with pytest.raises(UserError, match=r"'fc2' .* FP16"):
         lower_training(network, plan, preset("ndp-demo-mixed"), rate=0.1, steps=1, memory_words=1 << 20)
+
+
+@pytest.mark.parametrize(("layers", "name"), [
+    ((Convolution(name="conv", channels=5, kernel=(3, 3)), MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)),
+      Flatten(name="flatten"), Dense(name="out", outputs=3)), "conv"),
+    ((Convolution(name="conv", channels=5, kernel=(3, 3)), Flatten(name="flatten"), Dense(name="out", outputs=3)),
+     "out")])
+def test_mixed_precision_takes_maps_of_even_channels(layers: tuple[Layer, ...], name: str) -> None:
+    network = Network(name="odd", input=Shape((1, 8, 8)), layers=(*layers, SoftmaxCrossEntropy(name="loss")))
+    with pytest.raises(UserError, match=f"'{name}' .* even number of channels"):
+        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rate=0.1, steps=1,
+                       memory_words=1 << 20)
+
+
+def test_wide_means_of_mixed_precision_have_nowhere_for_their_sums() -> None:
+    network = Network(name="wide", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3)), MeanPool(name="mean", kernel=(2, 5), stride=(2, 1)),
+        Flatten(name="flatten"), Dense(name="out", outputs=3), SoftmaxCrossEntropy(name="loss")))
+    with pytest.raises(UserError, match=r"'mean' .* windows of 5 columns that overlap"):
+        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rate=0.1, steps=1,
+                       memory_words=1 << 20)
+
+
+@pytest.mark.parametrize("machine", ["ndp", "hypar"])
+@pytest.mark.parametrize(("pool", "most"), [("mean-pool, kernel: 3", 0.005), ("max-pool, kernel: 3", 0.1)])
+def test_convolutions_of_mixed_precision(pool: str, most: float, machine: str, tmp_path: Path) -> None:
+    """A step on golden dies: gradients are those of float64, but for what FP16 rounds (and which of near numbers is
+    the largest); a convolution without an activation, odd channels between convolutions."""
+    network, samples = tmp_path / "my.yaml", tmp_path / "my.npz"
+    network.write_text(f"""version: 2
+name: mine
+input: [3, 13, 13]
+layers:
+  - {{name: one, kind: convolution, channels: 5, kernel: 3, padding: 1, stride: 2}}
+  - {{name: relu, kind: relu}}
+  - {{name: two, kind: convolution, channels: 4, kernel: 2}}
+  - {{name: three, kind: convolution, channels: 6, kernel: 1}}
+  - {{name: tanh, kind: tanh}}
+  - {{name: pool, kind: {pool}, stride: 1}}
+  - {{name: sigmoid, kind: sigmoid}}
+  - {{name: flatten, kind: flatten}}
+  - {{name: out, kind: dense, outputs: 3}}
+  - {{name: loss, kind: mean-squared-error}}
+""")
+    generator = np.random.default_rng(5)
+    np.savez(samples, x=generator.standard_normal((16, 3, 13, 13)), y=generator.standard_normal((16, 3)))
+    cli.main(["train", str(network), "--data", str(samples), "--machine", machine, "--format", "mixed", "--dies", "2",
+              "--batch", "8", "--steps", "1", "--device", "golden", "--out", str(tmp_path / "out")])
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["gradient_error"] < most
 
 
 @pytest.mark.parametrize(("layers", "message"), [

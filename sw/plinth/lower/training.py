@@ -45,7 +45,7 @@ from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.stages import POOLS, Stage, stages
 from plinth.lower.step import StepBuilder
 from plinth.model.array import Array
-from plinth.model.layers import Convolution, Dense, Embedding, MaxPool, Relu
+from plinth.model.layers import Convolution, Dense, Embedding, MaxPool, MeanPool, Relu
 from plinth.model.network import Network
 from plinth.plan.cost import cuts
 from plinth.plan.graph import DP
@@ -53,7 +53,7 @@ from plinth.plan.partition import Halvings, bounds, members
 from plinth.plan.plan import Plan
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, UpdateOperation
+from plinth_hw.isa.tasks import VECTOR_LOADS, CollectiveOperation, Engine, UpdateOperation
 
 #: Factor on errors in mixed precision; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
@@ -151,6 +151,10 @@ def _check(plan: Plan, found: Sequence[Stage], half: bool) -> None:
         if (pooled and node.output_channels % 2) or (flattened and node.input_channels % 2):
             raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: a map that is pooled or "
                             "flattened needs an even number of channels; choose --format fp32")
+        for layer in (follower.layer for follower in stage.followers):
+            if isinstance(layer, MeanPool) and layer.kernel[1] > max(VECTOR_LOADS, layer.stride[1]):
+                raise UserError(f"layer {layer.name!r} cannot be lowered with FP16 operands: it adds up windows of "
+                                f"{layer.kernel[1]} columns that overlap; choose --format fp32")
 
 
 def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWeights:
