@@ -90,7 +90,7 @@ layers:
 def test_row_numbers_are_whole_and_in_the_smallest_table(
         value: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "net.yaml").write_text(WORDS)
-    x = np.zeros((8, 2), dtype=np.asarray(value).dtype)
+    x: Any = np.zeros((8, 2), dtype=np.asarray(value).dtype)
     x[6, 1] = value
     np.savez(tmp_path / "my.npz", x=x, y=np.zeros(8, int))
     assert message in refused(arguments(tmp_path, str(tmp_path / "net.yaml"), "--data", str(tmp_path / "my.npz")),

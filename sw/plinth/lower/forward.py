@@ -223,11 +223,15 @@ class Forward:
             sources = [[x.buffers[die] for x in made.x] for die in range(self.step.dies)]
         if self._fused(stage.number):
             return
-        made.output = self.step.tensor(f"{stage.name}.output", home, flow.plan.batch, node.output_channels,
-                                       packed=self.step.half)
-        self._finish(made, sources)
+        if made.z is not None and node.gathers and not here.mp and made.activation is None:
+            # Rows are at home as they are.
+            output = made.output = made.z
+        else:
+            output = made.output = self.step.tensor(f"{stage.name}.output", home, flow.plan.batch,
+                                                    node.output_channels, packed=self.step.half)
+            self._finish(made, sources)
         if made.activation is not None:
-            made.followed.append((made.activation, made.output, made.output))
+            made.followed.append((made.activation, output, output))
         for follower in followers:
             self._follow(made, follower)
         self.step.release()

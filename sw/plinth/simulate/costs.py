@@ -91,8 +91,9 @@ class Costs(Protocol):
         """Vector work one after the other, in pieces by samples."""
         ...
 
-    def rows(self, rows: int, width: int, added: bool) -> Cost:
-        """Rows of an embedding, copied, or added to those of its gradient."""
+    def rows(self, rows: int, width: int, unlike: float) -> Cost:
+        """Rows of an embedding, copied if ``unlike`` is 0, else added to those of its gradient, where one in so many
+        pairs is the same."""
         ...
 
     def cleared(self, words: int) -> Cost:
@@ -232,9 +233,9 @@ class Calibrated:
 
     # Transfers.
 
-    def rows(self, rows: int, width: int, added: bool) -> Cost:
+    def rows(self, rows: int, width: int, unlike: float) -> Cost:
         """As :class:`Costs`."""
-        alone, row = self.machine.rows(rows, width, added=added)
+        (alone, row), added = self.machine.rows(rows, width, unlike), unlike > 0
         return Cost(row * self.second, max(0.0, alone - row) * self.second,
                     (2 + added) * moved_words(self.parameters, rows, width), float(added * rows * width))
 
@@ -300,8 +301,9 @@ class Paper:
         """Nothing."""
         return [Cost()]
 
-    def rows(self, rows: int, width: int, added: bool) -> Cost:
+    def rows(self, rows: int, width: int, unlike: float) -> Cost:
         """Memory's time for the words."""
+        added = unlike > 0
         return Cost(words=(2.0 + added) * rows * width, adds=float(added * rows * width))
 
     def cleared(self, words: int) -> Cost:

@@ -20,11 +20,20 @@ import numpy as np
 from amaranth.lib import data
 
 from plinth.lower.builder import Task as Descriptor
-from plinth.lower.program import Program
+from plinth.lower.training import TrainingProgram
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost import row_stationary, systolic
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, MEMORY_LATENCY, Machine, Work, copy_flits, moved_words
+from plinth.plan.cost.machine import (
+    COPIES,
+    LINK_LATENCY,
+    MEMORY_LATENCY,
+    Machine,
+    Work,
+    copy_flits,
+    moved_words,
+    unlike,
+)
 from plinth_hw.isa.tasks import (
     BODIES,
     BODY_WORDS,
@@ -76,7 +85,7 @@ class TaskGraphs:
 
     Parameters
     ----------
-    program : Program
+    program : TrainingProgram
         Lowered for the array.
     array : Array
         Its links.
@@ -90,7 +99,7 @@ class TaskGraphs:
         write channel and its landing of tiles, and each link's queue of tiles.
     """
 
-    def __init__(self, program: Program, array: Array, machine: Machine):
+    def __init__(self, program: TrainingProgram, array: Array, machine: Machine):
         self.program, self.array, self.machine = program, array, machine
         self.parameters = program.parameters
         links = array.directed()
@@ -245,9 +254,12 @@ class TaskGraphs:
         path = self._path(die, other)
         rows, columns = int(body.rows * body.planes), int(body.columns)
         # What meets on the way is simulated: longer ways cost what one link does.
-        indexed, added = bool(body.gather or body.scatter), task.operation is TransferOperation.ADD
-        alone, row = (self.machine.rows(rows, columns, added=added) if indexed else
-                      self.machine.copy(COPIES[min(len(path), 1)], rows, columns))
+        added = task.operation is TransferOperation.ADD
+        if body.gather or body.scatter:
+            table = self.program.gradients[task.name.rpartition(".")[0]]
+            alone, row = self.machine.rows(rows, columns, added * unlike(table.shape[1], table.slices[die].inputs))
+        else:
+            alone, row = self.machine.copy(COPIES[min(len(path), 1)], rows, columns)
         carried = float(flit * rows * (-(-columns // self.parameters.chunk_words) + -(-columns // flit)))
         landing = float(copy_flits(self.parameters, rows, columns))
         moved = moved_words(self.parameters, rows, columns)

@@ -22,7 +22,7 @@ from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.plan import partition
 from plinth.plan.cost.cuts import STRIPS
-from plinth.plan.cost.machine import LINK_LATENCY, Work
+from plinth.plan.cost.machine import LINK_LATENCY, Work, unlike
 from plinth.plan.cost.products import BPROP, FPROP, UPDATE
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_work
@@ -157,8 +157,9 @@ class Step:
 
     def _rows(self, name: str, node: Node, parts: Sequence[Part], ready: Ready, *, added: bool) -> Ready:
         """Rows of an embedding on every die."""
-        return [self._tasks(name, die, "transfer", [self.costs.rows(part.samples * node.output_positions, part.outputs,
-                                                                    added)], ready[die])
+        return [self._tasks(name, die, "transfer", [self.costs.rows(
+            part.samples * node.output_positions, part.outputs, added * unlike(node.input_channels, part.inputs))],
+            ready[die])
                 for die, part in enumerate(parts)]
 
     def _gather(self, node: Node, parts: Sequence[Part]) -> Ready:

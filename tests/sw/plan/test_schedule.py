@@ -11,7 +11,7 @@ from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.engines import Die
-from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.machine import ADD_CYCLES, MEMORY_LATENCY, Machine, machine
 from plinth.plan.cost.schedule import Ready, Times
 from plinth.plan.cost.time import StepTime
 from plinth.plan.graph import PlanGraph, from_network
@@ -116,8 +116,12 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
         return StepTime(embedded(rows, width, tokens), 128, ring(2), die).schedule.step(((split,), ("dp",), ("dp",)))
 
     samples = 64
-    gathered, added = (die.rows(8 * samples, 16, added=added)[1] for added in (False, True))
+    gathered, added = (die.rows(8 * samples, 16, unlike)[1] for unlike in (0, 100))
     assert added > gathered > die.copy("local", 8 * samples, 16)[1]
+    # Rows that are alike wait for each other, one alone for all of its own adds; others do not.
+    assert die.rows(8 * samples, 16, 10)[1] > 1.5 * added
+    assert die.rows(8 * samples, 16, 1)[1] == pytest.approx(8 * samples * ADD_CYCLES, rel=0.35)
+    assert die.rows(8 * samples, 16, 1e9)[1] == pytest.approx(gathered + MEMORY_LATENCY, abs=1)
     small = found(100, 16, 8)
     # Engines wait for what others take of the memory as well.
     assert 0.99 * (gathered + added) < small.transfer < 1.5 * (gathered + added)
@@ -125,4 +129,4 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
     assert found(10_000, 16, 8).vector > small.vector + 9_900 * 16 / die.parameters.beat_words
     assert found(100, 16, 8, "op").transfer > small.transfer
     assert found(100, 16, 8, "mp").cycles > small.cycles
-    assert die.rows(0, 16, added=True) == (0, 0)
+    assert die.rows(0, 16, 100) == (0, 0)

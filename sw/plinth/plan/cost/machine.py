@@ -30,6 +30,8 @@ CALIBRATION_VERSION = 2
 FOLDER = Path(__file__).resolve().parent / "calibration"
 #: Latency of a read, and of a write response, that the formulas assume, in cycles.
 MEMORY_LATENCY = 50
+#: From an add's read until what it wrote may be read again, in cycles, as counted.
+ADD_CYCLES = 180.0
 #: Latency of the links that tables are measured over, in cycles.
 LINK_LATENCY = 5
 
@@ -356,13 +358,32 @@ class Machine:
             self._cycles[key] = found
         return self._cycles[key]
 
-    def rows(self, rows: int, columns: int, *, added: bool) -> Cycles:
-        """Of rows of an embedding: copied to those of its output or, with ``added``, errors added to those of the
-        gradient. Their numbers are read before that, and what is added to; adds to one row that follow each other are
-        taken to be few."""
+    def rows(self, rows: int, columns: int, unlike: float = 0.0) -> Cycles:
+        """Of rows of an embedding that are copied to those of its output, or added to those of its gradient.
+
+        Parameters
+        ----------
+        unlike : float
+            0: they are copied. Else one in so many pairs of them is added to the same row. The second of a pair waits
+            until the first is in memory, which takes half of :data:`ADD_CYCLES` on the average where it is under way;
+            the adds under way in t cycles each are ``ADD_CYCLES / t``, so ``t = p + ADD_CYCLES**2 / (2 t unlike)``,
+            p the cycles of a copied row.
+        """
         alone, row = self.copy("local", rows, columns)
-        more = (1 + added) * MEMORY_LATENCY if alone else 0
+        if not alone:
+            return 0.0, 0.0
+        more = float(MEMORY_LATENCY)
+        if unlike:
+            period = row / rows
+            added = (period + (period ** 2 + 2 * ADD_CYCLES ** 2 / unlike) ** 0.5) / 2
+            more += MEMORY_LATENCY + rows * (max(period, min(added, ADD_CYCLES)) - period)
         return alone + more, row + more
+
+
+def unlike(table: int, own: int) -> float:
+    """One in so many pairs of row numbers is of one of a die's ``own`` rows, and the same, if all rows of the table are
+    as likely."""
+    return table ** 2 / max(1, own)
 
 
 def _near(shape: Sequence[int]) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from plinth.model.array import Array
 from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, moved_words
+from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, moved_words, unlike
 from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
 from plinth.plan.cost.stages import (
     CLEARED,
@@ -198,7 +198,7 @@ class _Walk:
         it goes strip by strip. The tensor behind each part."""
         pools = pools or any(task.follower is not None for task in tasks)
         step = image_step(samples, positions) if pools else max(1, samples)
-        if not (samples and channels):
+        if not (tasks and samples and channels):
             return ready
         tensors = [Ready() for _ in tasks]
         parts = self._pieces(samples, step)
@@ -294,19 +294,19 @@ class _Walk:
             found.add(share, self._product(replace(part, samples=count), ready.until(share), strips))
         return found
 
-    def _indexed(self, node: Node, here: Layout, ready: float, *, added: bool) -> float:
-        """Rows of an embedding; the end of them."""
+    def _indexed(self, node: Node, here: Layout, ready: float, unlike_rows: float = 0.0) -> float:
+        """Rows of an embedding, copied or added; the end of them."""
         samples, channels = self.size(here.output, node.output_channels)
         rows = samples * node.output_positions
         if not (rows and channels):
             return ready
-        cycles = self.machine.rows(rows, channels, added=added)
-        words = (2 + added) * moved_words(self.parameters, rows, channels)
+        cycles = self.machine.rows(rows, channels, unlike_rows)
+        words = (2 + (unlike_rows > 0)) * moved_words(self.parameters, rows, channels)
         return self.die.task("transfer", ready, cycles, words, words / cycles[1] / self.die.rate)
 
     def _gather(self, node: Node, here: Layout) -> Ready:
         """fprop of an embedding; beside it zeros fill the gradient."""
-        found = Ready(self._indexed(node, here, 0.0, added=False))
+        found = Ready(self._indexed(node, here, 0.0))
         part = self._part(node, here, UPDATE)
         cleared = part.weights + (SPARE_ROWS * part.outputs if here.mp else 0)
         for words, tasks, _ in self._pieces(cleared, zero_step(self.parameters)):
@@ -424,7 +424,9 @@ class _Walk:
         if node.macs and not part.empty:
             done = self._product(part, done)
         elif node.gathers:
-            done = self._indexed(node, here, max(done, self.cleared.get(node.name, 0.0)), added=True)
+            _, own = self.size(here.input, node.input_channels)
+            done = self._indexed(node, here, max(done, self.cleared.get(node.name, 0.0)),
+                                 unlike(node.input_channels, own))
         words = part.weights + (part.outputs if node.bias else 0)
         control, size = self.machine.control, 1 << len(here.dp)
         if size == 1:

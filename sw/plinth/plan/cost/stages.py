@@ -52,7 +52,9 @@ def forward_stages(node: Node, sources: int) -> list[Stage]:
         (wise, functions), _ = ACTIVATIONS[followers.pop(0).kind]
     work = Work(sources, 1, row_loads=bias, wise=sources - 1 + bias + wise + (node.kind == "join"),
                 functions=functions)
-    stages = [Stage("forward", work, node.raw_elements // node.output_channels, sources, bias)]
+    # Rows of an embedding are at home as they are, unless they are added up or go through an activation.
+    bare = node.gathers and sources == 1 and len(followers) == len(node.followers)
+    stages = [] if bare else [Stage("forward", work, node.raw_elements // node.output_channels, sources, bias)]
     for follower in followers:
         stages += _follow(follower)
     return stages

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.machine import Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 from plinth.plan.graph import DP, MP, PlanGraph
@@ -127,7 +127,8 @@ class StepTime:
                 fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
                                         for direction in DIRECTIONS)
             elif node.gathers:
-                fprop, update = (die.rows(samples * raw, outputs, added=added)[0] for added in (False, True))
+                fprop, update = (die.rows(samples * raw, outputs, one)[0]
+                                  for one in (0.0, unlike(node.input_channels, inputs)))
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
             times = max(1, 0 if node.weighted else each)
             forward = max(fprop, times * sum(die.vector("forward", home * raw, outputs)))
