@@ -4,7 +4,7 @@
 
     start, base --> request of a descriptor --> read port
                                                    |
-             o <-- word register <-- lane <-- store of two descriptors
+             o <-- registers of a row's lanes <-- store of two descriptors
 
 A descriptor is requested in one burst, and only when the store has room for all of it, so that the read path,
 which all engines share, never waits here. The next one is requested as soon as the first beat of this one has
@@ -14,7 +14,10 @@ beats must come within 64 cycles. Beats may be smaller or larger than a descript
 for each of its descriptors. Source: MPT section VI.A (task graph in memory).
 """
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -127,6 +130,9 @@ class DescriptorFetch(wiring.Component):
             with m.If((arrived[:(rows - 1).bit_length()] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
+        # Of registers for the lanes of a row all are 0 but the one wanted, so that nothing is chosen.
+        lanes = [Signal(32, name=f"lane_{lane}", reset_less=True) for lane in range(1 << row_log2)]
+        m.d.comb += self.o.payload.word.eq(reduce(or_, lanes))
         ended = Signal()  # ``o`` presents the very last word
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += self.o.valid.eq(0)
@@ -138,7 +144,8 @@ class DescriptorFetch(wiring.Component):
                 Cat(index, turn).eq(Cat(index, turn) + 1),
                 self.o.valid.eq(1),
                 self.o.payload.index.eq(index),
-                self.o.payload.word.eq(read.data.word_select(index[:row_log2], 32)),
+                *(word.eq(Mux(index[:row_log2] == lane, read.data.word_select(lane, 32), 0))
+                  for lane, word in enumerate(lanes)),
                 ended.eq(index.all() & final & (ahead == 0)),
             ]
         with m.If(self.start):

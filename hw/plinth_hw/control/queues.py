@@ -109,7 +109,8 @@ class BodyQueues(wiring.Component):
         wants = Signal(self.engines)
         found, chosen = round_robin(m, wants, Const(1))
         arrives = Signal(self.engines)  # the memory presents a word of this engine
-        written_at, read_at = [], []
+        written_at: list[Value] = []
+        read_at: list[Value] = []
         for e, count in enumerate(self.bodies):
             body = getattr(self, f"body_{e}")
             bits, place_bits = (count - 1).bit_length(), (self.depth - 1).bit_length()

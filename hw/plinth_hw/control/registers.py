@@ -71,14 +71,19 @@ class _Answers:
         m.d.comb += [given.eq(1), self.known.eq(1)]
 
     def word(self, m: Module, delay: bool) -> tuple[Value, Value]:
-        """Whether one is given, and the one, or else 0; with ``delay``, a cycle after it was given."""
-        given = Cat(given for given, _ in self._words.values())
+        """Whether one is given, and the one, or else 0; with ``delay``, a cycle after it was given.
+
+        Then each has a register of its own, which needs no logic to be 0 unless it is given.
+        """
+        any_given: Value = Cat(given for given, _ in self._words.values()).any()
+        words = [Mux(given, word, 0) for given, word in self._words.values()]
         if delay:
-            delayed = Signal.like(given)
-            m.d.sync += delayed.eq(given)
-            given = delayed
-        words = [word & given[index].replicate(len(word)) for index, (_, word) in enumerate(self._words.values())]
-        return given.any(), reduce(or_, words)
+            held = [Signal(len(word), name=f"held_{index}", reset_less=True) for index, word in enumerate(words)]
+            m.d.sync += [register.eq(word) for register, word in zip(held, words, strict=True)]
+            delayed = Signal()
+            m.d.sync += delayed.eq(any_given)
+            return delayed, reduce(or_, held)
+        return any_given, reduce(or_, words)
 
 
 class AXI4LiteSignature(wiring.Signature):
@@ -282,9 +287,11 @@ class Registers(wiring.Component):
                 m.d.comb += [axil.bvalid.eq(write), axil.rvalid.eq(~write)]
                 with m.If(Mux(write, axil.bready, axil.rready)):
                     m.next = "IDLE"
-        for given, word in (decoded.word(m, delay=True), direct.word(m, delay=False)):
-            with m.If(given):
-                m.d.sync += answer.eq(word)
+        # Never both in a cycle.
+        early, word = decoded.word(m, delay=True)
+        late, other = direct.word(m, delay=False)
+        with m.If(early | late):
+            m.d.sync += answer.eq(word | other)
         return m
 
     def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal,

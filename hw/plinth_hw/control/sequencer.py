@@ -24,6 +24,9 @@ plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``d
 13 with a record (of which polls wait for 7).
 """
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -391,15 +394,22 @@ class Sequencer(wiring.Component):
 
         # The rest of a record comes from the engine, beside whatever else happens.
         part = Signal(3, init=7)  # 7 is the time, then follow the four words of the engine
-        # Other engines than the matrix engine have no multiply-adds.
-        macs = [result.useful_macs if engine is Engine.MATRIX else Const(0, 64)
-                for engine, result in zip(self.engines, results, strict=True)]
-        words = [select([result.stall_cycles, result.payload_words, done[:32], done[32:]], part)
-                 for result, done in zip(results, macs, strict=True)]
+        # Each word has a register of its own, 0 unless it is the next one of the record, so that nothing is chosen.
+        following, held = Signal.like(part), []
+        m.d.comb += following.eq(part + 1)
+        for engine, result in zip(self.engines, results, strict=True):
+            words = [result.stall_cycles, result.payload_words]
+            if engine is Engine.MATRIX:  # others have no multiply-adds
+                words += [result.useful_macs[:32], result.useful_macs[32:]]
+            for number, source in enumerate(words):
+                register = Signal(32, name=f"held_{engine.name.lower()}_{number}", reset_less=True)
+                wanted = collecting & (following == number) & (collected_engine == self.engines.index(engine))
+                m.d.sync += register.eq(Mux(wanted, source, 0))
+                held.append(register)
         with m.If(collecting):
             m.d.comb += [self.record_valid.eq(1),
-                         self.record_word.eq(Mux(part[2], ended_at, select(words, collected_engine)))]
-            m.d.sync += part.eq(part + 1)
+                         self.record_word.eq(Mux(part[2], ended_at, 0) | reduce(or_, held))]
+            m.d.sync += part.eq(following)
             with m.If(part == 3):
                 m.d.comb += [accept.bit_select(collected_engine, 1).eq(1), completed.eq(1)]
                 m.d.sync += [collecting.eq(0), part.eq(7)]
