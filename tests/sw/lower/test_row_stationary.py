@@ -85,8 +85,8 @@ def test_convolutions(seed: int, dies: dict[str, DieParameters]) -> None:
 
 
 def test_runs_of_narrow_units_begin_at_words() -> None:
-    """More input channels, an odd number of them, than a run of windows can have."""
-    layer = ConvolutionShape(height=3, width=3, inputs=141, outputs=3, kernel=(2, 2))
+    """Input channels of which, were they words, a run of windows would have 7."""
+    layer = ConvolutionShape(height=6, width=6, inputs=14, outputs=2, kernel=(3, 3))
     check(layer, 2, MIXED["tiny-mixed"], np.random.default_rng(1))
 
 
