@@ -206,27 +206,34 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
 @cli.command("eval")
 @click.argument("checkpoint", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
+@click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
+              help="an .npz file with arrays x and y, instead of the digits")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
-def evaluate(checkpoint: Path, network: str, as_json: bool) -> None:
-    """Accuracy of a saved CHECKPOINT on training and test digits (computed on the host in float64)."""
+def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
+    """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""
     import json
 
     from plinth.training import checkpoint as checkpoints
-    from plinth.training.data import digits
-    from plinth.training.session import accuracy
+    from plinth.training.data import samples
+    from plinth.training.session import accuracy, loss_of
 
     made = load_network(network)
     found = checkpoints.load(checkpoint, made)
-    data = digits()
+    given = samples(data, made)
     predict = backends.float64_predictor(made)
-    result = {"network": made.name, "epochs": found.epoch, "seed": found.seed,
-              "train_accuracy": accuracy(predict(found.parameters, data.train_x), data.train_y),
-              "test_accuracy": accuracy(predict(found.parameters, data.test_x), data.test_y)}
+    result = {"network": made.name, "epochs": found.epoch, "seed": found.seed}
+    texts = []
+    for what, word, x, y in (("train", "training", given.train_x, given.train_y),
+                             ("test", "test", given.test_x, given.test_y)):
+        outputs = predict(found.parameters, x)
+        right = accuracy(outputs, y) if given.classes else None
+        loss = loss_of(made, outputs, y)
+        result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
+        texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
         click.echo(json.dumps(result))
     else:
-        click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): training accuracy "
-                   f"{result['train_accuracy']:.2%}, test accuracy {result['test_accuracy']:.2%}")
+        click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): {', '.join(texts)}")
 
 
 @cli.command()

@@ -1,6 +1,7 @@
 """What ``plinth train`` refuses: arrays, plans and samples that do not fit, each in one line with exit code 2."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 import pytest
 
 from plinth import cli
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "software.md"
 
 
 def refused(given: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -95,6 +98,29 @@ def test_row_numbers_are_whole_and_in_the_smallest_table(
     np.savez(tmp_path / "my.npz", x=x, y=np.zeros(8, int))
     assert message in refused(arguments(tmp_path, str(tmp_path / "net.yaml"), "--data", str(tmp_path / "my.npz")),
                               capsys)
+
+
+def test_the_example_of_the_documentation_trains_resumes_and_is_evaluated(
+        tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shorter and on the golden device; weights of a run that was interrupted are those of one that was not."""
+    page = PAGE.read_text(encoding="utf-8")
+    network, program = (re.findall(f"```{kind}\n(.*?)```", page, re.DOTALL)[0] for kind in ("yaml", "python"))
+    command = next(line.split()[1:] for line in page.splitlines() if line.startswith("    plinth train words.yaml"))
+    monkeypatch.chdir(tmp_path)
+    Path("words.yaml").write_text(network)
+    exec(program, {})
+    given = [*command, "--device", "golden", "--out", "out"]
+    for epochs, more in (("2", ["--save", "two.npz"]), ("1", ["--save", "one.npz"]),
+                         ("2", ["--resume", "one.npz", "--save", "rest.npz"])):
+        cli.main([*given, "--epochs", epochs, *more])
+    with np.load("two.npz") as one, np.load("rest.npz") as two:
+        assert all(np.array_equal(one[name], two[name]) for name in one.files)
+    report = json.loads(Path("out/report.json").read_text())
+    assert report["gradient_error"] < 1e-5 and report["test_accuracy"] > 0.7
+    capsys.readouterr()
+    cli.main(["eval", "two.npz", "--network", "words.yaml", "--data", "words.npz", "--json"])
+    assert json.loads(capsys.readouterr().out)["test_accuracy"] == report["test_accuracy"]
+    assert "takes row numbers of an embedding" in refused(["eval", "two.npz", "--network", "words.yaml"], capsys)
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int64, np.float32])

@@ -121,6 +121,19 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
                         f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
 
 
+def samples(path: Path | None, network: Network) -> Dataset:
+    """Those of a file, or the digits; for a network.
+
+    Raises
+    ------
+    UserError
+        As :func:`load_data` and :func:`check_data`.
+    """
+    found = digits() if path is None else load_data(path, network)
+    check_data(found, network, "the digits" if path is None else str(path))
+    return found
+
+
 def check_data(dataset: Dataset, network: Network, where: str) -> None:
     """Refuse samples that do not fit a network.
 

@@ -18,7 +18,7 @@ from plinth.plan.graph import from_network
 from plinth.plan.plan import Plan, load_plan
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
-from plinth.training.data import Dataset, check_data, digits, load_data
+from plinth.training.data import Dataset, samples
 from plinth.training.layers import layer_report
 from plinth.training.session import Session, StepResult, accuracy, initial_parameters, loss_of
 from plinth_hw.isa.tasks import Engine
@@ -74,8 +74,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     network, array, dies = options.network, options.array, options.array.dies
     parameters = array.die_parameters()
     check_array(array)
-    dataset = digits() if options.data is None else load_data(options.data, network)
-    check_data(dataset, network, "the digits" if options.data is None else str(options.data))
+    dataset = samples(options.data, network)
     steps_per_epoch = len(dataset.train_x) // options.batch
     if steps_per_epoch < 1:
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
