@@ -12,12 +12,12 @@ from plinth.lower.builder import Buffer
 from plinth.lower.row_stationary import RowStationary
 from plinth.model.files import dump_yaml
 from plinth.plan.cost.machine import COPIES, PRODUCTS, PROGRAMS, Calibration, Machine, load_calibration
-from plinth.plan.cost.products import DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
+from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth.plan.cost.row_stationary import balanced, task_work, work
 from plinth.plan.graph import square
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 
-DEMO, PAPER = preset("hypar-demo"), preset("hypar-paper")
+DEMO, MIXED, PAPER = (preset(f"hypar-{name}") for name in ("demo", "demo-mixed", "paper"))
 #: AlexNet's convolutions, batch 4: channels (of one group), filters, size, kernel, stride, padding.
 ALEXNET = {"conv1": (3, 96, 227, 11, 4, 0), "conv2": (48, 256, 27, 5, 1, 2), "conv3": (256, 384, 13, 3, 1, 1),
            "conv4": (192, 384, 13, 3, 1, 1), "conv5": (192, 256, 13, 3, 1, 1)}
@@ -36,19 +36,28 @@ def test_no_product_is_faster_than_its_multiplications(layer: str, direction: st
     assert words > 4 * outputs
 
 
+@pytest.mark.parametrize("die", [DEMO, MIXED], ids=lambda die: die.name)
 @pytest.mark.parametrize("shape", [(32, 288, 10), (1, 1, 1), (17, 100, 31), (128, 64, 64)])
-def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, int]) -> None:
+def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, int], die: DieParameters) -> None:
     samples, inputs, outputs = shape
     x, w, z = (Buffer(name, 0, rows, columns, columns) for name, rows, columns in (
         ("x", samples, inputs), ("w", inputs, outputs), ("z", samples, outputs)))
-    maker = RowStationary(DEMO)
+    maker = RowStationary(die)
     groups = {"fprop": maker.dense_forward(x, w, z), "bprop": maker.dense_input_gradient(z, w, x),
               "update": maker.dense_weight_gradient(x, z, w)}
     for direction, bodies in groups.items():
-        found = work(DEMO, row_stationary_parts(DEMO, Product(direction, *shape)))
-        tasks = [task_work(DEMO, SimpleNamespace(**body)) for group in bodies for body in group]
+        found = work(die, row_stationary_parts(die, Product(direction, *shape)))
+        tasks = [task_work(die, SimpleNamespace(**body)) for group in bodies for body in group]
         assert found.row == pytest.approx(sum(task.row for task in tasks))
         assert found.read + found.written == pytest.approx(sum(task.read + task.written for task in tasks))
+
+
+@pytest.mark.parametrize("direction", [FPROP, BPROP])
+def test_narrow_operands_take_fewer_words_and_no_more_cycles(direction: str) -> None:
+    product = Product(direction, 8, 64, 96, square(*ALEXNET["conv5"][2:]))
+    narrow, wide = (work(die, row_stationary_parts(die, product)) for die in (MIXED, DEMO))
+    assert 0.45 * wide.read < narrow.read < 0.9 * wide.read
+    assert narrow.row <= 1.01 * wide.row
 
 
 def _table(machine: Machine, ratio: float) -> Calibration:
