@@ -5,14 +5,14 @@ setting     dies                    links                   words               
 =========== ======================= ======================= ======================================== =========
 stated      168 PEs, 250 MHz        1600 Mb/s, H-tree       Tables 1 and 2, from partner to partner  yes
 K links     168 PEs, 250 MHz        125 Mb/s, H-tree        Tables 1 and 2, from partner to partner  no
-torus       168 PEs, 250 MHz        125 Mb/s, 4x4 torus     Tables 1 and 2, from partner to partner  no
+torus       168 PEs, 250 MHz        62.5 Mb/s, 4x4 torus    Tables 1 and 2, from partner to partner  no
 our dies    preset hypar-paper      1600 Mb/s, H-tree       as our dies move them                    yes
 =========== ======================= ======================= ======================================== =========
 
 125 Mb/s are what the fitted constant K means: 2/7 GB take as long as three products of a GMAC for 256 samples on 16
 x 168 PEs at 250 MHz, so that the array moves 0.25 GB/s, where 16 links of 1600 Mb/s would move 3.2 GB/s. No other
-constant is fitted. The first three count multiply-adds as the formula does: weights times positions of the input
-map, three products a layer.
+constant is fitted. The torus' 32 links together carry what the 16 of a level of the H-tree do. The first three count
+multiply-adds as the formula does: weights times positions of the input map, three products a layer.
 """
 
 from dataclasses import dataclass, replace
@@ -54,11 +54,22 @@ def _k_links(array: Array) -> Array:
     return replace(array, link_rate=array.rate * K_SHARE)
 
 
+def _slower(array: Array) -> Array:
+    """With links half as fast."""
+    return replace(array, link_rate=array.rate / 2)
+
+
 STATED = Setting(array=ARRAYS["hypar-16"], overlap=True)
 K_LINKS = Setting(array=_k_links(ARRAYS["hypar-16"]))
-TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
-#: 25.6 Gb/s, as the H-tree has, over the torus' 32 links instead of 16.
-HALF_TORUS = Setting(array=replace(TORUS.array, link_rate=TORUS.array.rate / 2))
+#: The torus numbered row by row: of partners two columns or rows apart all go the same way round.
+ROW_TORUS = Setting(array=_k_links(ARRAYS["torus-16"]))
+HALF_ROW_TORUS = Setting(array=_slower(ROW_TORUS.array))
+#: Rows and columns numbered in Gray code: links join dies whose numbers differ in one bit, the partners of every level.
+LINK_TORUS = Setting(array=replace(
+    ROW_TORUS.array, name="torus-16-gray", topology="links", dimensions=(),
+    wiring=tuple((die, bit, die ^ 1 << bit, bit) for die in range(16) for bit in range(4) if not die >> bit & 1)))
+#: Its 32 links together carry 25.6 Gb/s, as the H-tree's 16 links of each level do.
+TORUS = Setting(array=_slower(LINK_TORUS.array))
 #: The row-stationary dies of this project, in the paper's size.
 OUR_DIES = Setting(array=ARRAYS["hypar-16"], paper=False, overlap=True)
 OUR_TORUS = replace(OUR_DIES, array=ARRAYS["torus-16"])
