@@ -6,7 +6,7 @@
                                                           columns of a stream      |
                                                                                read port
 
-The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run words. It is read
+The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run operands. It is read
 as one span if these are neighbours in memory, else a span a column. What lies outside the map is +0 and not read: a
 whole stream in one span. Streams follow each other in whole lines.
 
@@ -48,7 +48,7 @@ class FeatureBuffer(wiring.Component):
         Pulse: the half loaded first is not read any more.
     port : Out(ReadPort)
     read : In(BankReadPort)
-        Word a of half h lies in bank a mod B, line (h ``half_words`` + a) div B.
+        Operand a of half h lies in bank a mod E, line (h ``half_words`` + a) div E.
     words : Out
         Words loaded in this cycle.
     """

@@ -5,7 +5,7 @@
     ids of the task (columns, rows) --> for each group of a round: for each line: for each id: read --> bus
 
 All ids get their line 0, then all line 1, ...; a line is fed when every element has room for it in its ring. Latency:
-3 cycles from the read to the bus. Throughput: a line of F words for one id a cycle, less one cycle a line number.
+3 cycles from the read to the bus. Throughput: a line of F operands for one id a cycle, less one cycle a line number.
 """
 
 from amaranth.hdl import Module, Mux, Signal, Value
