@@ -6,9 +6,9 @@
                                                           columns of a stream      |
                                                                                read port
 
-The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run operands. It is read
-as one span if these are neighbours in memory, else a span a column. What lies outside the map is +0 and not read: a
-whole stream in one span. Streams follow each other in whole lines.
+The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run operands. It is
+read as one span if these are neighbours in memory, else a span a column. What lies outside the map is +0 and not read:
+a whole stream in one span. Streams follow each other in whole lines.
 
 Latency: 6 cycles from a job to its first request; a load counts as full 4 cycles after its last beat. Throughput: a
 beat a cycle, less one an id.
