@@ -34,9 +34,9 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort, request_layout
 
@@ -55,7 +55,7 @@ class MemoryCrossbar(wiring.Component):
     readers, writers : sequence of str
         Names of the clients; each gives a member ``<name>``.
     outstanding : int
-        Requests each way that may wait for data or a response.
+        Requests each way that may wait for data or a response; a power of two.
 
     Members
     -------
@@ -78,7 +78,7 @@ class MemoryCrossbar(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, readers: Sequence[str], writers: Sequence[str],
-                 outstanding: int = 32):
+                 outstanding: int = 64):
         names = [*readers, *writers]
         if not readers or not writers:
             raise ValueError(f"A crossbar needs readers and writers, not {readers!r} and {writers!r}")
@@ -142,12 +142,12 @@ class MemoryCrossbar(wiring.Component):
 
         # The register has a beat; it can take the next one.
         full, given = Signal(), Signal()
-        m.submodules.unanswered = unanswered = SyncFIFO(width=len(write.data_index), depth=self.outstanding)
+        m.submodules.unanswered = unanswered = Queue(len(write.data_index), self.outstanding)
         m.d.comb += [
-            write.permit.eq(unanswered.w_rdy),
-            unanswered.w_data.eq(write.request_index),
-            unanswered.w_en.eq(self.memory_write.request.valid & self.memory_write.request.ready),
-            unanswered.r_en.eq(self.memory_write.response),
+            write.permit.eq(unanswered.i.ready),
+            unanswered.i.payload.eq(write.request_index),
+            unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
+            unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(Array(client.data.valid for client in writers)[write.data_index] & given),
             self.memory_write.data.payload.eq(_registered(
                 m, "data", write.data_step, [write.data_index == index for index in range(len(writers))],
@@ -164,7 +164,7 @@ class MemoryCrossbar(wiring.Component):
         for index, client in enumerate(writers):
             m.d.comb += [
                 client.data.ready.eq(given & (write.data_index == index)),
-                client.response.eq(self.memory_write.response & (unanswered.r_data == index)),
+                client.response.eq(self.memory_write.response & (unanswered.o.payload == index)),
             ]
         return m
 
@@ -217,7 +217,7 @@ class _Grant(wiring.Component):
         takes = Signal()
         inside = Signal()
         queue_width = index_bits + self.layout["beats"].width
-        m.submodules.queue = queue = SyncFIFO(width=queue_width, depth=self.outstanding)
+        m.submodules.queue = queue = Queue(queue_width, self.outstanding)
 
         # Round robin: the lowest wanting client above the last granted one, or else the lowest.
         above = wanting & Cat(last[:index].any() for index in range(self.clients))
@@ -235,13 +235,13 @@ class _Grant(wiring.Component):
             inside.eq(held.address + held.beats <= self.limit),
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
-            self.request.valid.eq(held_valid & inside & queue.w_rdy),
-            queue.w_data.eq(Cat(held.beats, held_index)),
-            queue.w_en.eq(self.request.valid & self.request.ready),
-            free.eq(~held_valid | queue.w_en),
+            self.request.valid.eq(held_valid & inside & queue.i.ready),
+            queue.i.payload.eq(Cat(held.beats, held_index)),
+            queue.i.valid.eq(self.request.valid & self.request.ready),
+            free.eq(~held_valid | queue.i.valid),
         ]
         m.d.sync += [self.fault.valid.eq(0)]
-        with m.If(queue.w_en):
+        with m.If(queue.i.valid):
             m.d.sync += held_valid.eq(0)
         with m.If(held_valid & ~inside):
             m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
@@ -252,11 +252,11 @@ class _Grant(wiring.Component):
         head_beats = Signal(self.layout["beats"].width)
         taken = Signal.like(head_beats)
         m.d.comb += [
-            Cat(head_beats, self.data_index).eq(queue.r_data),
-            self.data_valid.eq(queue.r_rdy),
-            queue.r_en.eq(self.data_step & (taken + 1 == head_beats)),
+            Cat(head_beats, self.data_index).eq(queue.o.payload),
+            self.data_valid.eq(queue.o.valid),
+            queue.o.ready.eq(self.data_step & (taken + 1 == head_beats)),
         ]
         with m.If(self.data_step):
-            m.d.sync += taken.eq(Mux(queue.r_en, 0, taken + 1))
+            m.d.sync += taken.eq(Mux(queue.o.ready, 0, taken + 1))
         return m
 

@@ -19,8 +19,8 @@ writes to them have been answered: a small table keeps, for each of :data:`BLOCK
 ``packet_words``, the number of the last packet that writes there, and from where to where those write that are not
 answered. An advance takes effect after the responses to all packets before it.
 
-Throughput: a flit a cycle, two cycles a packet at least. Latency: last flit of a packet to its write request 3
-cycles and one a flit; of an ADD 2 to its read request, and 7 and one a flit from the memory's first beat.
+Throughput: a flit a cycle. Latency: last flit of a packet to its write request 3 cycles and one a flit; of an ADD 2
+to its read request, and 7 and one a flit from the memory's first beat.
 """
 
 from itertools import pairwise

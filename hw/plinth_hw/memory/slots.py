@@ -17,7 +17,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Chain
+from plinth_hw.comm.queue import SECTION, Chain
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import UNCHECKED
@@ -109,7 +109,7 @@ class SlotReader(wiring.Component):
     ----------
     parameters : DieParameters
     beats : int
-        Places for beats; a power of two.
+        Places for beats; a power of two, at least 16.
 
     Members
     -------
@@ -143,7 +143,9 @@ class SlotReader(wiring.Component):
         beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
         run, bits = self.command.payload, log2(beat_words)
         m.submodules.beats = queue = Chain(unsigned(32 * beat_words), self._beats)
-        room = Signal(range(self._beats + 1), init=self._beats)
+        # A place that gets free is known here before it is one of the first queue's.
+        places = self._beats - self._beats // SECTION + 1
+        room = Signal(range(places + 1), init=places)
         end, beats = Signal(len(run.words) + 1), Signal(len(run.words) + 1 - bits)
         takes, fits = Signal(), Signal()
         request = self.port.request

@@ -12,7 +12,7 @@ become a packet. With s and d the low parts of its source and destination addres
 unfinished waits for the lanes of the next. A beat in which one piece ends and the next begins is read once.
 
 Throughput: a flit a cycle, and each of a packet's pieces a cycle at least, one more where s > d and the piece lies in
-two slots or more. Latency: first beat of the memory to flit 2 cycles.
+two slots or more. Latency: first beat of the memory to flit one cycle, and those of :class:`SlotReader`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -24,7 +24,8 @@ from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import rotate
 from plinth_hw.memory.slots import BlockQueue, SlotReader, buffer_beats, covered, log2, place_bits, run_layout
 
-#: Pieces asked for but not yet given: more than a memory's latency, as a piece may be a word.
+#: Pieces, and beats at least, asked for but not yet given: more than cycles of a memory's latency, as a piece may be a
+#: word.
 PIECES = 64
 
 
@@ -89,7 +90,7 @@ class TileRead(wiring.Component):
         flit_words = parameters.flit_words
         lane_bits, width = log2(flit_words), place_bits(flit_words)
         beat_bits, slots_log2 = log2(parameters.beat_words), log2(parameters.beat_words // flit_words)
-        m.submodules.reader = reader = SlotReader(parameters, 2 * buffer_beats(parameters))
+        m.submodules.reader = reader = SlotReader(parameters, max(PIECES, 2 * buffer_beats(parameters)))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         shape = data.StructLayout({
             "place": unsigned(place_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,

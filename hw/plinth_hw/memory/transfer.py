@@ -6,8 +6,9 @@
                  ^                                  +--> Landing (this die) <-- receive (other dies)
                  +-------- numbers of rows ---------+        +--> landed
 
-A piece is a run of words of one row that becomes one packet: it does not cross a multiple of ``packet_words`` in the
-destination. A tile for this die takes the same way as one for another, but for the network. Where several
+A piece is a run of words of one row that lies in one packet: it does not cross a multiple of ``packet_words`` in the
+destination. Where rows follow each other in the destination, a packet goes on from one to the next; where they do in
+the source, beats do. A tile for this die takes the same way as one for another, but for the network. Where several
 tasks, here or on other dies, store or add to the same words, their waits must order them: the counter that a task
 names in ``arrival`` advances on the destination's die when its tile is in memory there.
 
@@ -15,9 +16,9 @@ A task for another die is done when its last flit has gone to the network interf
 again; one for this die when its tile is in memory. One task at a time; the next one's body is taken once all
 pieces of this one are under way. Source and destination must not overlap.
 
-Latency: start to first read request 4 cycles; first beat of the memory to the first flit 2 cycles. Throughput: a flit
-a cycle, less one a piece where the source lies in a higher lane than the destination, and at least two cycles a row,
-with an index four.
+Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles. Throughput: a flit
+a cycle, less one a piece that reaches over slots where the source lies in a higher lane than the destination, and at
+least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
 
@@ -208,7 +209,7 @@ class TransferEngine(wiring.Component):
 
 
 class TileWalk(wiring.Component):
-    """Cuts a tile into pieces.
+    """Cuts a tile into pieces, one a cycle within a plane; an indexed row takes four cycles.
 
     Members
     -------

@@ -84,7 +84,7 @@ def golden(memories, die, operation, fields):
 def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_delay=6, floats=True, limit=12_000,
         index=None):
     """Run ``tasks`` (operation, fields) on each of both dies; the golden model takes die 0's first. Returns what is
-    counted and the results, by die."""
+    counted, and the memories, by die."""
     rng = np.random.default_rng(9)
     memories = [MemoryModel(parameters, WORDS) for _ in DIES]
     for memory in memories:
@@ -151,7 +151,7 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
             fields["planes"] * fields["rows"] * fields["columns"] for _, fields in mine]
         assert counted[4] == sum(result.payload_words for result in results[die])
         assert counted[1:4].sum() == sum(result.stall_cycles for result in results[die])
-    return strobes, results
+    return strobes, memories
 
 
 @pytest.mark.parametrize(("parameters", "operation"), [(TINY, COPY), (WIDE, COPY), (WIDER, ADD)])
@@ -177,7 +177,7 @@ def random_tasks(rng, parameters, die, count):
             columns = int(rng.integers(1, 4))
         strides = []
         for _ in range(2):
-            row = columns + int(rng.integers(0, 12))
+            row = columns + int(rng.integers(0, 12)) * int(rng.integers(2))
             strides.append((rows * row + int(rng.integers(0, 12)), row))
         indexed = rng.choice(["none", "gather", "scatter"])
         rows = min(rows, 20)
@@ -227,6 +227,25 @@ def test_rate(parameters):
     assert counted[0] == flits
     assert counted[1:4].sum() < 40
     assert words % packet_words(parameters)
+
+
+@pytest.mark.parametrize(("columns", "strides", "beats_read", "packets", "cycles", "remote"), [
+    # Rows that follow each other in the source: a beat is read once, whatever lies in it.
+    (1, (1, 20), 16, 128, 128, 1), (2, (2, 12), 32, 128, 128, 0), (3, (3, 16), 48, 128, 320, 1),
+    # In the destination: a packet, and its beats, hold many.
+    (1, (20, 1), 128, 4, 128, 0), (2, (8, 2), 128, 8, 128, 1),
+    # In both, and in neither.
+    (2, (2, 2), 32, 8, 128, 1), (2, (8, 10), 128, 128, 128, 0)])
+def test_narrow_rows(columns, strides, beats_read, packets, cycles, remote):
+    """128 rows of a few words take a cycle each, or what their slots take, with a memory as slow as a die's."""
+    source, destination = strides
+    there = {"remote": 1, "destination_die": DIES[1]} if remote else {}
+    strobes, memories = run(WIDE, [[(COPY, tile(200, HALF, (1, 128, columns), (0, source), (0, destination), **there))],
+                                   []], latency=50, response_delay=20)
+    counted = np.array(strobes[0])
+    assert counted[:, :4].sum() <= cycles + 100
+    assert sum(beats for _, _, beats in memories[0].reads) == beats_read
+    assert len(memories[remote].writes) == packets
 
 
 @pytest.mark.parametrize(("changes", "operation", "error"), [
