@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from plinth.errors import UserError
 from plinth.lower import activation, pooling
 from plinth.lower.builder import Buffer
 from plinth.lower.convolution import images_of
@@ -10,12 +11,14 @@ from plinth.lower.embedding import Rows
 from plinth.lower.places import LayerWeights, Part, RowNumbers, Tensor, parts
 from plinth.lower.products import Products
 from plinth.lower.stages import ACTIVATIONS, Follower, Stage
-from plinth.lower.step import Piece, StepBuilder, add_sources
+from plinth.lower.step import Piece, StepBuilder, add_sources, folded
 from plinth.lower.vector import VectorProgram
 from plinth.model.layers import Embedding, Join, MaxPool, SoftmaxCrossEntropy
 from plinth.plan.cost import cuts
+from plinth.plan.cost.stages import loss_rows
 from plinth.plan.partition import Region
 from plinth.plan.plan import Plan
+from plinth_hw.isa.registers import BASE_COUNT
 from plinth_hw.isa.tasks import VectorFunction, VectorOp
 
 #: Base registers that move from step to step: the first input's, targets', further inputs'.
@@ -157,6 +160,9 @@ class Forward:
         if edge is None:
             rows = isinstance(stage.layer, Embedding)
             base = INPUT_BASE if not flow.inputs else FURTHER_BASE + len(flow.inputs) - 1
+            if base >= BASE_COUNT:
+                raise UserError(f"layer {stage.name!r} is one too many that reads the network's input, which "
+                                f"{len(flow.inputs)} layers may; feed it from another layer")
             # Row numbers are no channels: each die has all of its samples.
             region, channels = (Region(region.batch, ()), 1) if rows else (region, node.input_channels)
             found = self.step.tensor(
@@ -185,7 +191,8 @@ class Forward:
         """Whether the loss finishes a stage: it reads its output, and each die's part is its own."""
         stage, edge, here = self.flow.stages[number], self.flow.stages[-1].feeds[0], self.flow.plan.layouts[number]
         return (edge is not None and edge.producer == number and stage.node.weighted and not stage.followers
-                and not here.mp and not here.op and len(self.flow.plan.graph.outputs[number]) == 1)
+                and not here.mp and not here.op and len(self.flow.plan.graph.outputs[number]) == 1
+                and not (stage.node.bias and loss_rows(self.flow.stages[-1].node) < stage.node.output_positions))
 
     def _copy_weights(self, stage: Stage) -> None:
         """FP16 copies of the weights, in pieces that fit the vector scratchpad."""
@@ -329,11 +336,14 @@ class Forward:
         classes = isinstance(stage.layer, SoftmaxCrossEntropy)
         factor = flow.scale / flow.plan.batch * (1 if classes else 2 / node.input_elements)
         for die, part in enumerate(parts):
-            for piece in self.step.strips(part.rows, part.channels, 3, 3,
+            fold = part.positions // loss_rows(node)
+            z, target, prediction, d = (folded(tensor.buffers[die], fold) for tensor in (
+                source, flow.targets, flow.predictions, error))
+            for piece in self.step.strips(part.rows // fold, fold * part.channels, 3, 3,
                                           column_regions=1 if classes else None) if part.words else ():
                 program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
-                program.load("z", piece.of(source.buffers[die]))
-                program.load("t", piece.of(flow.targets.buffers[die]))
+                program.load("z", piece.of(z))
+                program.load("t", piece.of(target))
                 if fused and before.stage.node.bias:
                     program.load("b", piece.of(flow.bias(before.stage, die, "parameters", part)), "row")
                     program.run(VectorOp.ADD, "z", "z", "b")
@@ -341,11 +351,11 @@ class Forward:
                     softmax(program)
                 program.run(VectorOp.SUB, "d", "z", "t")
                 program.run(VectorOp.SCALE, "d", "d", immediate=factor)
-                program.store("z", piece.of(flow.predictions.buffers[die]))
+                program.store("z", piece.of(prediction))
                 if fused and before.stage.node.bias:
                     column_sum(program, piece.of(flow.bias(before.stage, die, "gradients", part)),
                                first=piece.row == 0)
-                program.store("d", piece.of(error.buffers[die]))
+                program.store("d", piece.of(d))
                 self.step.vector(die, f"{stage.name}{piece}", program)
 
 

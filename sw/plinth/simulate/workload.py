@@ -25,7 +25,7 @@ from plinth.plan.cost.cuts import STRIPS
 from plinth.plan.cost.machine import LINK_LATENCY, Work, unlike
 from plinth.plan.cost.products import BPROP, FPROP, UPDATE
 from plinth.plan.cost.published import PublishedWords
-from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_work
+from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_rows, loss_work
 from plinth.plan.graph import DP, LOSS, MP, Node
 from plinth.plan.partition import Integers, Layout, Region, bounds
 from plinth.plan.plan import Plan
@@ -250,8 +250,9 @@ class Step:
             edge = self.graph.inputs[number][0]
             before = self.graph.edges[edge].producer
             bias = is_fused(self.graph, before, self.layouts[before]) and self.graph.nodes[before].bias > 0
-            stage = Stage("loss", loss_work(node, bias), node.input_elements // node.input_channels, 3, 3)
-            self.errors[edge] = self._vector(node.name, [stage], here.input, node.input_channels, ready)
+            stage = Stage("loss", loss_work(node, bias), loss_rows(node), 3, 3)
+            self.errors[edge] = self._vector(node.name, [stage], here.input, node.input_elements // loss_rows(node),
+                                             ready)
             return
         sources = max(1, len(self.graph.inputs[number]))
         if node.weighted:

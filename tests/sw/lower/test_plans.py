@@ -11,6 +11,16 @@ from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Flatten,
+    Layer,
+    MeanSquaredError,
+    Shape,
+    SoftmaxCrossEntropy,
+)
 from plinth.model.network import Network, perceptron
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
@@ -46,6 +56,39 @@ def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int,
     made = session(network, plan, data, program, driver, None)
     next(iter(made.epoch(0)))
     assert made.gradient_error < 1e-5
+
+
+@pytest.mark.parametrize("dies", [1, 2, 4])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("loss", [SoftmaxCrossEntropy, MeanSquaredError])
+def test_a_loss_reads_all_positions_of_a_map(loss: type[Layer], bias: bool, dies: int) -> None:
+    network = Network(name="flat", input=Shape((2, 4, 5)), layers=(
+        Convolution(name="conv", channels=3, kernel=3, bias=bias), Flatten(name="flatten"), loss(name="loss")))
+    for seed in range(3):
+        generator = np.random.default_rng(seed)
+        plan = random_plan(network, dies, 9, generator)
+        program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+        driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program,
+                        memory_words=MEMORY_WORDS)
+        made = session(network, plan, random_data(network, 9, generator), program, driver, None)
+        result = next(iter(made.epoch(0)))
+        assert made.gradient_error < 1e-5
+        assert np.isfinite(result.loss)
+
+
+def test_the_networks_input_has_fourteen_readers() -> None:
+    layers = [Dense(name=f"fc{number}", inputs=("input",), outputs=3) for number in range(15)]
+
+    def lowered(count: int) -> TrainingProgram:
+        network = Network(name="wide", input=Shape((4,)), layers=(
+            *layers[:count], Add(name="sum", inputs=tuple(layer.name for layer in layers[:count])),
+            SoftmaxCrossEntropy(name="loss")))
+        plan = random_plan(network, 1, 4, np.random.default_rng(0))
+        return lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+
+    assert len(lowered(14).inputs) == 14
+    with pytest.raises(UserError, match="layer 'fc14' is one too many that reads the network's input"):
+        lowered(15)
 
 
 @pytest.mark.parametrize("dies", [1, 2])

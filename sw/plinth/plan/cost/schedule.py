@@ -22,6 +22,7 @@ from plinth.plan.cost.stages import (
     bias_stage,
     forward_stages,
     is_fused,
+    loss_rows,
     loss_work,
     pool_tasks,
 )
@@ -353,8 +354,8 @@ class _Walk:
         return end
 
     def _loss(self, number: int, node: Node, ready: Ready) -> None:
-        samples, channels = self.size(self.regions[number].input, node.input_channels)
-        rows = samples * (node.input_elements // node.input_channels)
+        samples, _ = self.size(self.regions[number].input, node.input_channels)
+        rows, channels = samples * loss_rows(node), node.input_elements // loss_rows(node)
         edge = self.graph.inputs[number][0]
         before = self.graph.edges[edge].producer
         bias = self.made[before].fused and self.graph.nodes[before].bias > 0

@@ -34,12 +34,21 @@ def is_fused(graph: PlanGraph, number: int, here: Layout) -> bool:
     node, outputs = graph.nodes[number], graph.outputs[number]
     reader = graph.nodes[graph.edges[outputs[0]].consumer] if outputs else None
     return (reader is not None and reader.kind == LOSS and node.weighted and not node.followers and not here.mp
-            and not here.op)
+            and not here.op and not (node.bias and loss_rows(reader) < node.output_positions))
+
+
+def loss_rows(node: Node) -> int:
+    """Rows of a sample in the loss's programs: one over all its classes, else one a position."""
+    return 1 if _has_classes(node) else node.input_elements // node.input_channels
+
+
+def _has_classes(node: Node) -> bool:
+    return not node.followers or node.followers[0].kind == "softmax-cross-entropy"
 
 
 def loss_work(node: Node, bias: bool) -> Work:
     """The loss and its error, with the bias of the layer before if that is not added yet."""
-    classes = not node.followers or node.followers[0].kind == "softmax-cross-entropy"
+    classes = _has_classes(node)
     return Work(2, 2, row_loads=bias, row_stores=bias, sums=bias, wise=bias + (4 if classes else 2),
                 reductions=2 * classes, functions=int(classes), column_functions=int(classes))
 
