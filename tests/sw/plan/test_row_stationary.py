@@ -1,9 +1,11 @@
 """Costs of products on the row-stationary machine: bounds, agreement with lowered tasks, scaling by measurements."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from tests.support.refusal import refused
 
@@ -11,9 +13,10 @@ from plinth.errors import UserError
 from plinth.lower.builder import Buffer
 from plinth.lower.row_stationary import RowStationary
 from plinth.model.files import dump_yaml
+from plinth.plan.cost import row_stationary
 from plinth.plan.cost.machine import COPIES, PRODUCTS, PROGRAMS, Calibration, Machine, load_calibration
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
-from plinth.plan.cost.row_stationary import balanced, task_work, work
+from plinth.plan.cost.row_stationary import balanced, pieces, task_work, work
 from plinth.plan.graph import square
 from plinth_hw.isa.parameters import DieParameters, preset
 
@@ -95,6 +98,40 @@ def test_a_table_of_the_other_machine_is_refused(tmp_path: Path) -> None:
                               | {"preset": "ndp-demo"}))
     with refused(UserError, r"matrix\[0\]"):
         load_calibration(path)
+
+
+#: Convolutions, some whose sizes do not divide, and connected layers.
+CONVOLUTIONS = [Product(direction, 3, inputs, outputs, square(*window)) for direction in DIRECTIONS
+                for inputs, outputs, *window in ((3, 17, 19, 5, 2, 2), (20, 33, 13, 3, 1, 1), (64, 64, 14, 3, 1, 1))]
+CONNECTED = [Product(direction, *shape) for direction in DIRECTIONS
+             for shape in ((16, 100, 70), (37, 600, 10), (5, 31, 1000))]
+
+
+@pytest.mark.parametrize(("die", "product"), [
+    *((die, product) for die in (DEMO, PAPER) for product in CONVOLUTIONS),
+    *((die, product) for die in (DEMO, MIXED, PAPER) for product in CONNECTED)])
+def test_only_mappings_that_are_worse_are_left_out(die: DieParameters, product: Product,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    bound = row_stationary._bound
+    parts = row_stationary_parts(die, product)
+    monkeypatch.setattr(row_stationary, "_bound", lambda *given: np.zeros_like(bound(*given)))
+    for loops, mapping in parts:
+        # Nothing is left out where the bound is zero.
+        assert row_stationary._choose.__wrapped__(die, loops) == mapping
+
+
+@pytest.mark.parametrize("product", CONVOLUTIONS + CONNECTED)
+def test_tasks_of_a_size_are_costed_once(product: Product) -> None:
+    parts = row_stationary_parts(PAPER, product)
+    more, total = 0.0, np.zeros(3)
+    for loops, mapping in parts:
+        tasks = [(task.images, task.rows, task.windows, task.run) for task in pieces(loops, mapping)]
+        assert Counter(tasks) == {tuple(size): count for *size, count in row_stationary._sizes(loops, mapping)}
+        for task in tasks:
+            row, around, *words = row_stationary._costs(PAPER, loops, mapping, *task)
+            more, total = max(more, around), total + np.array([row, *words])
+    found = work(PAPER, parts)
+    assert (found.alone - found.row, found.row, found.read, found.written) == pytest.approx((more, *total))
 
 
 def test_balanced_parts() -> None:

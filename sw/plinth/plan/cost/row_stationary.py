@@ -243,6 +243,17 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     return row, around, read, beat * stored
 
 
+def _bound(die: DieParameters, loops: Loops, mapping: Any, tasks: Any, images: Any, rows: Any, windows: Any, run: Any
+           ) -> Any:
+    """Cycles of the passes of tasks: no more than :func:`_costs`, and much quicker to compute."""
+    rounds, groups = tasks * _rounds(loops, mapping), _up(loops.filters, mapping.filter_step)
+    multiplied, *buses = (rounds * one for one in _pass(die, loops, mapping, images, rows, windows, run))
+    found = multiplied * groups
+    for bus in buses:
+        np.maximum(found, bus * groups, out=found)
+    return found
+
+
 def _beats(words: Any, beat: int) -> Any:
     """Beats that neighbouring words lie in: whole ones, else of any first word the mean."""
     beats = words / beat
@@ -355,16 +366,12 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
             _up(_ids(loops, choices, images, rows) * lines * die.feed_words, die.packing), die.operand_buffer_words),
         "words of a bank of sums": (padded, die.bank_words),
     }
-    # Passes bound the cycles from below, and are much quicker to compute; what fits stays finite.
-    rounds = tasks * _rounds(loops, choices)
-    least, *others = (rounds * one for one in _pass(die, loops, choices, images, rows, windows, run))
-    bound = least * groups
-    for other in others:
-        np.maximum(bound, other * groups, out=bound)
+    bound = _bound(die, loops, choices, tasks, images, rows, windows, run)
     # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
     unfit = (run > 1) & ((tap_channels > 1) | (loops.column_stride > 1))
     for need, there in limits.values():
         unfit = unfit | (need > there)
+    # What fits stays finite.
     bound[unfit] = inf
     if unfit.all():
         what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
