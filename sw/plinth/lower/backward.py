@@ -170,6 +170,7 @@ class Backward:
                 products = flow.products(stage, die, x, z)
                 assert isinstance(products, Products), "an embedding reads the network's input"
                 products.bprop(error.buffers[die], self.forward.operand(stage, die), found.buffers[die])
+                flow.empty(die, z, found)
         for die in range(self.step.dies):
             flow.products(stage, die, x, z).update(x.buffers[die], error.buffers[die],
                                                    flow.weight_matrix(stage, die, "gradients"))

@@ -41,6 +41,8 @@ class Flow:
     #: Factor on errors.
     scale: float
     inputs: list[Tensor] = field(default_factory=list)
+    #: Places of dies that must hold zeros before the first step; no task of a step writes there.
+    zeros: list[tuple[int, Buffer]] = field(default_factory=list)
     targets: Tensor = field(init=False)
     predictions: Tensor = field(init=False)
 
@@ -83,6 +85,11 @@ class Flow:
             for piece in self.step.strips(samples * rows, fold * part.channels, regions, row_regions,
                                           pieces=1 if len(found) > 1 else cuts.STRIPS):
                 yield strip, replace(piece, row=first * rows + piece.row)
+
+    def empty(self, die: int, source: Tensor, target: Tensor) -> None:
+        """A die without channels of what it reads has a partial sum of nothing."""
+        if target.parts[die].words and not source.parts[die].words:
+            self.zeros.append((die, target.buffers[die]))
 
     def products(self, stage: Stage, die: int, x: Tensor, z: Tensor) -> Products | Rows:
         """Matrix tasks of a stage on a die, or transfer tasks of an embedding."""
@@ -222,6 +229,7 @@ class Forward:
             for die in range(self.step.dies):
                 flow.products(stage, die, made.x[0], made.z).fprop(
                     made.x[0].buffers[die], self.operand(stage, die), made.z.buffers[die])
+                flow.empty(die, made.x[0], made.z)
                 if isinstance(stage.layer, Embedding):
                     self.step.zero(self.step.builders[die], f"{stage.name}.zero",
                                    flow.weight_matrix(stage, die, "gradients"))

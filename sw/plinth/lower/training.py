@@ -105,6 +105,10 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     weights = {kind: {stage.name: _weights(step, plan, stage, kind) for stage in found if stage.node.weighted}
                for kind in ("parameters", "gradients")}
     flow = Flow(step, plan, found, weights["parameters"], weights["gradients"], steps, scale)
+    for name, layer in flow.weights.items():
+        flow.zeros += [(die, buffer.part(f"{name}.spare", piece.words, piece.spare, piece.outputs))
+                       for die, (piece, buffer) in enumerate(zip(layer.slices, layer.buffers, strict=True))
+                       if piece.spare_words]
     forward = Forward(flow)
     lowered = forward.run()
     backward = Backward(flow, forward)
@@ -193,18 +197,15 @@ def _groups(plan: Plan, found: Sequence[Stage]) -> dict[Halvings, int]:
 
 
 def _setup(flow: Flow, groups: Mapping[Halvings, int]) -> list[GraphBuilder]:
-    """Graphs that tell every die its rings, and fill the spare rows of tables with zeros."""
+    """Graphs that tell every die its rings, and fill with zeros what no step writes."""
     parameters = flow.step.parameters
     graphs = [GraphBuilder(parameters) for _ in range(flow.plan.dies)]
     for over, group in groups.items():
         for ring in members(over, flow.plan.levels):
             for die in ring:
                 ring_setup(parameters, ring.tolist(), int(die), group, graphs[die])
-    for name, layer in flow.weights.items():
-        for graph, piece, buffer in zip(graphs, layer.slices, layer.buffers, strict=True):
-            if piece.spare_words:
-                flow.step.zero(graph, f"{name}.zero", buffer.part(f"{name}.spare", piece.words, piece.spare,
-                                                                  piece.outputs))
+    for die, place in flow.zeros:
+        flow.step.zero(graphs[die], f"{place.name}.zero", place)
     return graphs
 
 

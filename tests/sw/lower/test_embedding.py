@@ -61,8 +61,12 @@ def lowered(network: Network, plan: Plan, name: str, steps: int = 1) -> Training
     return lower_training(network, plan, preset(name), rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
 
 
-def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False) -> Session:
+def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
+            left: int = 0x7FC00000) -> Session:
+    """On dies whose memories are full of what somebody has left there."""
     def driver(array: backends.Array) -> Driver:
+        for die in array.dies:
+            die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
         return Driver(array, program, memory_words=MEMORY_WORDS)
 
     golden = driver(backends.golden_array(program.parameters, plan.dies, MEMORY_WORDS))
@@ -148,11 +152,7 @@ def test_a_gradient_starts_from_zeros_whatever_lies_there(left: int) -> None:
                        SoftmaxCrossEntropy(name="loss"), tokens=2)
     plan = random_plan(network, 1, 3, np.random.default_rng(0))
     program = lowered(network, plan, "ndp-tiny")
-    made = session(network, plan, random_data(network, 3, np.random.default_rng(1)), program, rtl=True)
-    join = program.buffers["join"]
-    for driver in made.drivers:
-        driver.write(0, program.gradients["words"].buffers[0], np.full((1, 45), left, dtype=np.uint32))
-        driver.write(0, join, np.full((1, join.columns), left, dtype=np.uint32))
+    made = session(network, plan, random_data(network, 3, np.random.default_rng(1)), program, rtl=True, left=left)
     next(iter(made.epoch(0)))
     assert made.equal
     assert made.gradient_error < 1e-5

@@ -39,6 +39,14 @@ def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, Tr
     return network, plan, random_data(network, batch, generator), program
 
 
+def golden_driver(program: TrainingProgram, left: int = 0) -> Driver:
+    """On golden dies whose memories are full of what somebody has left there."""
+    array = backends.golden_array(program.parameters, program.dies, MEMORY_WORDS)
+    for die in array.dies:
+        die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
+    return Driver(array, program, memory_words=MEMORY_WORDS)
+
+
 def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, driver: Driver,
             golden: Driver | None) -> Session:
     made = Session(network, data, program, driver, golden, backends.float64_reference(network), plan.batch, 0)
@@ -51,9 +59,7 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
                                             *(("hypar-tiny", seed) for seed in range(12, 20))])
 def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int, dies: int) -> None:
     network, plan, data, program = lowered(seed, dies, name)
-    driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program,
-                    memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program, driver, None)
+    made = session(network, plan, data, program, golden_driver(program, 0x7FC00000), None)
     next(iter(made.epoch(0)))
     assert made.gradient_error < 1e-5
 
@@ -63,14 +69,12 @@ def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int,
 @pytest.mark.parametrize("loss", [SoftmaxCrossEntropy, MeanSquaredError])
 def test_a_loss_reads_all_positions_of_a_map(loss: type[Layer], bias: bool, dies: int) -> None:
     network = Network(name="flat", input=Shape((2, 4, 5)), layers=(
-        Convolution(name="conv", channels=3, kernel=3, bias=bias), Flatten(name="flatten"), loss(name="loss")))
+        Convolution(name="conv", channels=3, kernel=(3, 3), bias=bias), Flatten(name="flatten"), loss(name="loss")))
     for seed in range(3):
         generator = np.random.default_rng(seed)
         plan = random_plan(network, dies, 9, generator)
         program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
-        driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program,
-                        memory_words=MEMORY_WORDS)
-        made = session(network, plan, random_data(network, 9, generator), program, driver, None)
+        made = session(network, plan, random_data(network, 9, generator), program, golden_driver(program), None)
         result = next(iter(made.epoch(0)))
         assert made.gradient_error < 1e-5
         assert np.isfinite(result.loss)
@@ -99,8 +103,8 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
     batch = 7
     plan = replace(random_plan(network, dies, batch, np.random.default_rng(0)), splits=(("dp",) * (dies - 1),) * 3)
     program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
-    driver = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
-    made = session(network, plan, random_data(network, batch, np.random.default_rng(1)), program, driver, None)
+    data = random_data(network, batch, np.random.default_rng(1))
+    made = session(network, plan, data, program, golden_driver(program), None)
     next(iter(made.epoch(0)))
     assert made.gradient_error < (1e-5 if name == "ndp-tiny" else 1e-2)
 
@@ -118,8 +122,7 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: in
     network, plan, data, program = lowered(100 + seed, dies, "ndp-tiny")
     array, _ = backends.cosim_array(program.parameters, dies, MEMORY_WORDS)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
-    golden = Driver(backends.golden_array(program.parameters, dies, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program, driver, golden)
+    made = session(network, plan, data, program, driver, golden_driver(program))
     driver.clear_counters()
     next(iter(made.epoch(0)))
     assert made.equal
@@ -134,8 +137,8 @@ def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=splits)
     parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
     program = lower_training(network, plan, parameters, rate=0.1, steps=1, memory_words=MEMORY_WORDS)
-    drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in (
-        backends.cosim_array(parameters, 4, MEMORY_WORDS)[0], backends.golden_array(parameters, 4, MEMORY_WORDS))]
+    drivers = [Driver(backends.cosim_array(parameters, 4, MEMORY_WORDS)[0], program, memory_words=MEMORY_WORDS),
+               golden_driver(program)]
     made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, *drivers)
     next(iter(made.epoch(0)))
     assert made.equal
