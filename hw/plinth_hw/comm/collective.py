@@ -9,7 +9,7 @@
                                         |     ReduceLanes (shared)
                                         +--> order FIFO --> engine.done
 
-The seam to the network is a pair of flit streams a block: ``send_b``, whose class, source and kind the
+The seam to the network is a pair of flit streams a block: ``send_b``, whose class the
 :class:`~plinth_hw.comm.interface.NetworkInterface` fills in, and ``receive_b``, what arrives in that block's
 class. Credits and the choice between blocks are the interface's.
 

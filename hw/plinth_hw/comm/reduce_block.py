@@ -69,7 +69,7 @@ class ReduceBlock(wiring.Component):
     receive : In stream of flits
         What the previous member sends.
     send : Out stream of flits
-        To the next member; source, kind and class are 0.
+        To the next member; kind and class are 0.
     operands : Out stream of :func:`operands_layout`
     rate : Out(32)
     sum_valid, updated_valid, sum, updated : In

@@ -17,7 +17,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.engine import body_words
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
 from plinth_hw.isa.parameters import DieParameters
@@ -156,7 +155,7 @@ class Dispatch(wiring.Component):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
             # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
             with m.If(index > ADDRESS_WORD):
-                ends = [Const(HEADER_WORDS + body_words(self.parameters, engine), 7) for engine in self.engines]
+                ends = [Const(HEADER_WORDS + self.parameters.body_words(engine), 7) for engine in self.engines]
                 m.d.comb += [self.body_valid.eq(index < select(ends, position)), self.i.ready.eq(1)]
             with m.Else():
                 granted = Signal()

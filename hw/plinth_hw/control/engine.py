@@ -13,26 +13,8 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.tasks import (
-    BODY_WORDS,
-    CollectiveBody,
-    Engine,
-    ErrorCode,
-    MatrixBody,
-    RowStationaryBody,
-    TransferBody,
-    VectorBody,
-)
-
-
-def body_words(parameters: DieParameters, engine: Engine) -> int:
-    """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
-    matrix = RowStationaryBody if parameters.machine == ROW_STATIONARY else MatrixBody
-    body = {Engine.MATRIX: matrix, Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody,
-            Engine.TRANSFER: TransferBody}[engine]
-    used = data.Layout.cast(body).size // 32
-    return min(BODY_WORDS, 1 << (used - 1).bit_length())
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import ErrorCode
 
 
 class BodyWord(data.Struct):
@@ -40,7 +22,7 @@ class BodyWord(data.Struct):
 
     index: unsigned(6)
     word: unsigned(32)
-    #: Set on the last one of :func:`body_words`.
+    #: Set on the last one of ``DieParameters.body_words``.
     last: unsigned(1)
 
 

@@ -18,7 +18,7 @@ from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from plinth_hw.control.dispatch import Dispatch, engine_order
-from plinth_hw.control.engine import EngineSignature, body_words
+from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorFetch
 from plinth_hw.control.queues import BodyQueues
@@ -127,7 +127,7 @@ class Scheduler(wiring.Component):
         m.submodules.fetch = fetch = DescriptorFetch(self.parameters)
         m.submodules.dispatch = dispatch = Dispatch(self.parameters)
         m.submodules.queues = queues = BodyQueues(
-            [body_words(self.parameters, engine) for engine in self.engines], self.queue_depth)
+            [self.parameters.body_words(engine) for engine in self.engines], self.queue_depth)
         m.submodules.sequencer = sequencer = Sequencer(self.parameters)
         m.submodules.writer = writer = RecordWriter(self.parameters)
         m.submodules.counters = counters = UpdateCounters(self.parameters.counters)

@@ -3,8 +3,18 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from amaranth.lib import data
+
 from plinth_hw.isa.formats import FP16, FP32, Float
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.tasks import (
+    BODY_WORDS,
+    CollectiveBody,
+    Engine,
+    MatrixBody,
+    RowStationaryBody,
+    TransferBody,
+    VectorBody,
+)
 
 ALL_ENGINES = frozenset(Engine)
 #: Machines that a matrix engine can be.
@@ -138,6 +148,13 @@ class DieParameters:
     def tile_words(self) -> int:
         """Outputs of one tile of the systolic matrix engine."""
         return self.rows * self.columns * self.interleave
+
+    def body_words(self, engine: Engine) -> int:
+        """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
+        body = {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
+                Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody}[engine]
+        used = data.Layout.cast(body).size // 32
+        return min(BODY_WORDS, 1 << (used - 1).bit_length())
 
     @property
     def classes(self) -> int:

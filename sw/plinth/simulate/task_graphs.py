@@ -36,7 +36,6 @@ from plinth.plan.cost.machine import (
 )
 from plinth_hw.isa.tasks import (
     BODIES,
-    BODY_WORDS,
     DESCRIPTOR_WORDS,
     HEADER_WORDS,
     OPERATIONS,
@@ -53,8 +52,8 @@ from plinth_sim.array.machine import Activity, Flow, Task, Wait
 
 #: Headers and bodies that control holds for an engine.
 HEADERS, QUEUED_BODIES = 8, 4
-#: Cycles in which a body goes to its engine.
-BODY_CYCLES = 2 * BODY_WORDS
+#: Cycles in which a word of a body goes to its engine.
+BODY_WORD_CYCLES = 2
 #: Words a cycle of a link's queue of tiles: more than any link carries.
 _AMPLE = 1e9
 
@@ -166,7 +165,8 @@ class TaskGraphs:
             if place >= HEADERS:
                 room.append(Wait(f"{die}.{engine.value}", place - HEADERS + 1))
             yield Task(name=f"{key}.fetch", die=die, engine="fetch", seconds=DESCRIPTOR_WORDS, waits=room)
-            yield Task(name=f"{key}.body", die=die, engine=f"{engine.name} body", seconds=BODY_CYCLES,
+            yield Task(name=f"{key}.body", die=die, engine=f"{engine.name} body",
+                       seconds=BODY_WORD_CYCLES * self.machine.parameters.body_words(engine),
                        waits=[Wait(f"{key}.fetch")])
             waits = [Wait(f"{key}.body")]
             for index in range(WAITS):

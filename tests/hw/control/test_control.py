@@ -11,7 +11,6 @@ from tests.support.control import StandIn, descriptor, no_error
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.control.control import MACS, STROBES, Control
-from plinth_hw.control.engine import body_words
 from plinth_hw.control.errors import SCHEDULER
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import preset
@@ -49,7 +48,7 @@ class System:
         def end(_: int | None) -> dict[str, Any]:
             return no_error((0, 0, 0)) | {"error": error}
 
-        self.engines = [StandIn(getattr(self.dut, f"engine_{position}"), rng, start, end, body_words(TINY, engine),
+        self.engines = [StandIn(getattr(self.dut, f"engine_{position}"), rng, start, end, TINY.body_words(engine),
                                 longest=longest) for position, engine in enumerate(self.dut.engines)]
 
     async def _watch(self, ctx: Any) -> None:

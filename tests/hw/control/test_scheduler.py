@@ -10,7 +10,6 @@ from tests.support.amaranth_sim import randomly, simulate
 from tests.support.control import StandIn, Task, no_error, random_graph, record_words
 from tests.support.memory_model import MemoryModel
 
-from plinth_hw.control.engine import body_words
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine
@@ -162,7 +161,7 @@ def test_random_graph(beat_words: int, engines: frozenset[Engine], seed: int, ep
 
     stand_ins = [StandIn(getattr(dut, f"engine_{e}"), rng,
                          lambda *a, engine=engine: current[0].start(engine)(*a),
-                         lambda *a, engine=engine: current[0].end(engine)(*a), body_words(parameters, engine))
+                         lambda *a, engine=engine: current[0].end(engine)(*a), parameters.body_words(engine))
                  for e, engine in enumerate(order)]
     simulate(dut, bench, background=[
         clock, take_remote, *(s.bench for s in stand_ins),

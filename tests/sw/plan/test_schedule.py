@@ -41,7 +41,7 @@ def test_parts_of_a_tensor_are_there_one_after_the_other() -> None:
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
     die = Die(machine(preset("ndp-demo")), (), 1.0)
     first = die.task("matrix", 0, (1000, 700), 0)
-    assert first >= die.period + die.body + 1000
+    assert first >= die.period + die.body["matrix"] + 1000
     assert die.task("matrix", 0, (1000, 700), 0) == first + 700
     assert die.task("matrix", 50_000, (1000, 700), 0) == 50_000 + die.issue + 1000
     assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 350

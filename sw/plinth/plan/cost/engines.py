@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.plan.cost.machine import Cycles, Machine
-from plinth_hw.isa.tasks import BODY_WORDS
+from plinth_hw.isa.tasks import Engine
 
 #: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
 HEADERS, BODIES = 8, 4
@@ -30,7 +30,9 @@ class Die:
     def __init__(self, machine: Machine, shares: Sequence[float], speed: float):
         self.speed = speed
         control = machine.control
-        self.period, self.issue, self.body = control["fetch"], control["issue"], 2 * BODY_WORDS
+        self.period, self.issue = control["fetch"], control["issue"]
+        #: Cycles in which a body goes to its engine.
+        self.body = {name: 2 * machine.parameters.body_words(Engine[name.upper()]) for name in ENGINES}
         self.fetched = 0.0
         self.shares = shares
         self.starts: dict[str, deque[float]] = {engine: deque(maxlen=BODIES) for engine in ENGINES}
@@ -49,7 +51,7 @@ class Die:
         starts, ends = self.starts[engine], self.ends[engine]
         free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
         self.fetched = max(self.fetched, free) + self.period
-        start = max(ready + self.issue, self.fetched + self.body)
+        start = max(ready + self.issue, self.fetched + self.body[engine])
         self.fetched += (count - 1) * self.period
         starts.append(start)
         number = len(self.tasks)
