@@ -25,7 +25,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.carry import Place, table_sum
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.arith.common import empty_groups, leading_groups, select, shift_right_sticky, special_or
 from plinth_hw.isa.formats import Float
 
@@ -189,22 +189,26 @@ class FloatAdder(wiring.Component):
         limit = Signal(limit_bits)
         m.d.comb += limit.eq(exponent_3[:limit_bits] | exponent_3[limit_bits:].any().replicate(limit_bits))
         groups = leading_groups(m, "sum", empty, limit[_GROUP_LOG2:])
-        coarse_sum = Signal(total)
-        m.d.comb += coarse_sum.eq(sum_3 << Cat(Const(0, _GROUP_LOG2), groups))
         zero = Cat(*empty).all()
         sign_4 = register(1, "sign_4")
         nan_4, infinite_4 = register(1, "nan_4"), register(1, "infinite_4")
         exponent_4 = register(exponent, "exponent_4")
         limit_4 = register(_GROUP_LOG2, "limit_4")
-        sum_4 = register(total, "sum_4")
+        # Registers for the groups' high bits, of which only the lowest one changes what the others hold.
+        part = _GROUP_LOG2 + 1
+        partly = Mux(groups[0], sum_3 << (1 << _GROUP_LOG2), sum_3)[:total]
+        sums_4 = [register(total, f"sum_4_{number}") for number in range(1 << (group_bits - 1))]
         m.d.sync += [
             sign_4.eq(sign_3 & ~(zero & subtract_3)), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
             exponent_4.eq(Mux(zero, 0, Cat(exponent_3[:_GROUP_LOG2], exponent_3[_GROUP_LOG2:] - groups))),
             limit_4.eq(Mux(zero, 0, Mux(limit[_GROUP_LOG2:] == groups, limit[:_GROUP_LOG2], -1))),
-            sum_4.eq(coarse_sum),
+            *(moved.eq(Mux(groups[1:] == number, partly << (number << part), 0))
+              for number, moved in enumerate(sums_4)),
         ]
 
         # Stage 5: normalise by the rest, with a register for each number of places, zero but for the one wanted.
+        sum_4 = Signal(total)
+        m.d.comb += sum_4.eq(reduce(or_, sums_4))
         places = leading_groups(m, "places", [~bit for bit in reversed(sum_4[-1 << _GROUP_LOG2:])], limit_4)
         sign_5 = register(1, "sign_5")
         nan_5, infinite_5 = register(1, "nan_5"), register(1, "infinite_5")
@@ -227,10 +231,9 @@ class FloatAdder(wiring.Component):
             overflow.eq(exponent_5 == fmt.exponent_maximum - 1),
         ]
         magnitude = table_sum(m, platform, "magnitude", [
-            *(Place(tuple(moved[1 + bit] for moved in sums_5), lambda a, b, c, d: a | b | c | d)
-              for bit in range(fraction)),
-            Place((exponent_5[0], leading), lambda a, b: a, lambda a, b: b),
-            *(Place((bit,), lambda a: a) for bit in exponent_5[1:]),
+            Digits(tuple(moved[1:-1] for moved in sums_5), lambda a, b, c, d: a | b | c | d),
+            Digits((exponent_5[0], leading), lambda a, b: a, lambda a, b: b),
+            Digits((exponent_5[1:],), lambda a: a),
         ], carry)
         m.d.sync += self.o.eq(special_or(fmt, nan_5, infinite_5 | overflow, sign_5, magnitude))
         return m

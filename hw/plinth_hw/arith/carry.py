@@ -1,7 +1,7 @@
-"""Sums of digits that are functions of a few bits each, in the form that the target makes best use of.
+"""Sums of words that are functions of a few words each, in the form that the target makes best use of.
 
-Generic (simulation, ASIC, other FPGAs): the digits, and their sum. ECP5: ``CCU2C``, whose look-up tables have four
-inputs at each place of the carry chain, while synthesis uses two of them: the digits take no tables of their own.
+Generic (simulation, ASIC, other FPGAs): the words, and their sum. ECP5: ``CCU2C``, whose look-up tables have four
+inputs at each place of the carry chain, while synthesis uses two of them: the words take no tables of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,46 +19,79 @@ def _zero(*inputs: Any) -> Any:
     return inputs[0] & 0
 
 
-class Place(NamedTuple):
-    """Two digits of a sum: functions, of operators ``&``, ``|`` and ``^``, of up to four bits."""
+class Digits(NamedTuple):
+    """Places of a sum: two words, each a function, of operators ``&``, ``|``, ``^`` and ``~``, of up to four. Inputs of
+    one bit are the same at all places."""
 
     inputs: tuple[Value, ...]
     one: Callable[..., Any]
     other: Callable[..., Any] = _zero
 
+    @property
+    def width(self) -> int:
+        """Places."""
+        return max(len(word) for word in self.inputs)
 
-def table_sum(m: Module, platform: Any, name: str, places: Sequence[Place], carry: Value) -> Value:
-    """The sum of the digits ``one`` and ``other`` of all places, the lowest first, and a carry, without the carry out.
+
+def _extended(word: Value, width: int) -> Value:
+    """The word, in so many bits."""
+    sign = word[-1] if word.shape().signed else Const(0, 1)
+    return Cat(word, sign.replicate(width))[:width]
+
+
+def chosen_sum(m: Module, platform: Any, name: str, select: Value, high: Value, low: Value, addend: Value) -> Value:
+    """``Mux(select, high, low) + addend``, as wide as the widest of ``high`` and ``low``."""
+    width = max(len(high), len(low))
+    words = [_extended(word, width) for word in (addend, high, low)]
+    return table_sum(m, platform, name, [
+        Digits((words[0], select, words[1], words[2]), lambda a, s, h, x: x ^ ((h ^ x) & s), lambda a, s, h, x: a)])
+
+
+def loaded_sum(m: Module, platform: Any, name: str, load: Value, value: Value, count: Value, addend: Value) -> Value:
+    """``Mux(load, value, count + addend)``, as wide as ``count``."""
+    words = [_extended(word, len(count)) for word in (value, addend)]
+    return table_sum(m, platform, name, [
+        Digits((count, load, words[0], words[1]), lambda c, s, v, a: (c & ~s) | (v & s), lambda c, s, v, a: a & ~s)])
+
+
+def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], carry: Value | None = None) -> Value:
+    """The sum of the words ``one`` and ``other`` of all digits, the lowest first, and a carry, without the carry out.
 
     The platform chooses the form: one whose ``family`` is ``"ecp5"`` gets ``CCU2C``.
 
     Raises
     ------
     ValueError
-        If an ECP5 has no table for a place.
+        If an ECP5 has no table for a digit.
     """
-    total = Signal(len(places), name=name)
+    total = Signal(sum(part.width for part in digits), name=name)
+    into: Value = Const(0, 1) if carry is None else carry
     if getattr(platform, "family", None) != "ecp5":
-        one, other = (Cat(digit(*place.inputs) for place, digit in zip(places, digits, strict=True))
-                      for digits in zip(*((place.one, place.other) for place in places), strict=True))
-        m.d.comb += total.eq(one + other + carry)
+        ones, others = [], []
+        for part in digits:
+            words = [word if len(word) == part.width else word.replicate(part.width) for word in part.inputs]
+            ones.append(part.one(*words)[:part.width])
+            others.append(part.other(*words)[:part.width])
+        m.d.comb += total.eq(Cat(ones) + Cat(others) + into)
         return total
+    places = [(tuple(word[place if len(word) > 1 else 0] for word in part.inputs), carry_table(part))
+              for part in digits for place in range(part.width)]
     for low in range(0, len(places), _PLACES):
         pair = places[low:low + _PLACES]
         following = Signal(name=f"{name}_carry_{low}")
-        pins: dict[str, Any] = {"i_CIN": carry, "o_COUT": following}
+        pins: dict[str, Any] = {"i_CIN": into, "o_COUT": following}
         for number in range(_PLACES):
-            inputs, table = (pair[number].inputs, carry_table(pair[number])) if number < len(pair) else ((), 0)
+            inputs, table = pair[number] if number < len(pair) else ((), 0)
             pins |= {f"p_INIT{number}": Const(table, 16), f"p_INJECT1_{number}": "NO",
                      f"o_S{number}": total[low + number] if number < len(pair) else Signal(name=f"{name}_unused"),
                      **{f"i_{pin}{number}": inputs[at] if at < len(inputs) else Const(1, 1)
                         for at, pin in enumerate("ABCD")}}
         m.submodules[f"{name}_{low}"] = Instance("CCU2C", **pins)
-        carry = following
+        into = following
     return total
 
 
-def carry_table(place: Place) -> int:
+def carry_table(digits: Digits) -> int:
     """Contents of a place's table; inputs that it does not use are 1.
 
     A table of four inputs says whether the digits differ, and then a carry passes. Else the first four entries, those
@@ -69,11 +102,11 @@ def carry_table(place: Place) -> int:
     ValueError
         If no contents do both.
     """
-    used = len(place.inputs)
+    used = len(digits.inputs)
     entries: dict[int, int] = {}
     carries: dict[int, set[int]] = {}
     for bits in product((0, 1), repeat=used):
-        one, other = place.one(*bits), place.other(*bits)
+        one, other = digits.one(*bits) & 1, digits.other(*bits) & 1
         padded = (*bits, *(1,) * (_INPUTS - used))
         entries[sum(bit << at for at, bit in enumerate(padded))] = one ^ other
         if one == other:

@@ -25,7 +25,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.carry import Place, table_sum
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.arith.common import leading_zeros, select, shift_right_sticky, special_or
 from plinth_hw.arith.significand import SignificandMultiplier
 from plinth_hw.isa.formats import Float
@@ -45,11 +45,15 @@ class FloatMultiplier(wiring.Component):
         Format of both operands.
     result_format : Float
         Format of the product.
+    gated : bool
+        There is a member ``wanted``.
 
     Members
     -------
     a, b : In
         Operands, taken every cycle.
+    wanted : In(1)
+        A cycle before the product: it is wanted, or else zero.
     o : Out
         Product of the operands of ``latency`` cycles before.
 
@@ -64,13 +68,15 @@ class FloatMultiplier(wiring.Component):
         If a format is not a :class:`Float`.
     """
 
-    def __init__(self, a_format: Float, result_format: Float):
+    def __init__(self, a_format: Float, result_format: Float, *, gated: bool = False):
         for name, fmt in (("Operand", a_format), ("Result", result_format)):
             if not isinstance(fmt, Float):
                 raise TypeError(f"{name} format must be a Float, not {fmt!r}")
         self._a_format = a_format
         self._result_format = result_format
-        super().__init__({"a": In(a_format.bits), "b": In(a_format.bits), "o": Out(result_format.bits)})
+        self._gated = gated
+        super().__init__({"a": In(a_format.bits), "b": In(a_format.bits), "o": Out(result_format.bits),
+                          **({"wanted": In(1)} if gated else {})})
 
     @property
     def a_format(self) -> Float:
@@ -235,11 +241,11 @@ class FloatMultiplier(wiring.Component):
                                      + Cat(fraction, some & ~high, high) + carry)
         else:
             magnitude = table_sum(m, platform, "magnitude", [
-                *(Place((product_4[1 + bit], product_4[2 + bit], high), lambda a, b, c: a ^ ((a ^ b) & c))
-                  for bit in range(result.fraction_bits)),
-                Place((exponent_4[0], some, high), lambda a, b, c: a & b, lambda a, b, c: b & (c ^ 1)),
-                Place((exponent_4[1], some, high), lambda a, b, c: a & b, lambda a, b, c: c),
-                *(Place((bit, some), lambda a, b: a & b) for bit in exponent_4[2:result.exponent_bits]),
+                Digits((product_4[1:-2], product_4[2:-1], high), lambda a, b, c: a ^ ((a ^ b) & c)),
+                Digits((exponent_4[0], some, high), lambda a, b, c: a & b, lambda a, b, c: b & ~c),
+                Digits((exponent_4[1], some, high), lambda a, b, c: a & b, lambda a, b, c: c),
+                Digits((exponent_4[2:result.exponent_bits], some), lambda a, b: a & b),
             ], carry)
-        m.d.sync += self.o.eq(special_or(result, nan_4, infinite_4 | overflow, sign_4, magnitude))
+        m.d.sync += self.o.eq(Mux(self.wanted if self._gated else 1,
+                                  special_or(result, nan_4, infinite_4 | overflow, sign_4, magnitude), 0))
         return m

@@ -197,8 +197,8 @@ class ComputeStage(wiring.Component):
             m.d.comb += [lane.control.eq(decoder.o), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
                          lane.immediate.eq(immediate)]
             if number == 0:
-                m.d.comb += function.i.eq(lane.chosen)
-                results.append(Mux(is_function, function.o, lane.o))
+                m.d.comb += [function.i.eq(lane.chosen), function.wanted.eq(is_function)]
+                results.append(lane.o | function.o)
             else:
                 results.append(lane.o)
         return results

@@ -21,7 +21,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import shift_right_sticky
+from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.arith.common import select, shift_right_sticky
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.functions import (
     C0_BITS,
@@ -79,6 +80,8 @@ class FunctionUnit(wiring.Component):
         With ``i``.
     i : In(32)
         FP32 argument, taken every cycle.
+    wanted : In(1)
+        A cycle before the value: it is wanted, or else zero.
     o : Out(32)
         FP32 value for the argument of ``latency`` cycles before.
 
@@ -91,13 +94,13 @@ class FunctionUnit(wiring.Component):
     latency = 11
 
     def __init__(self) -> None:
-        super().__init__({"function": In(VectorFunction), "i": In(32), "o": Out(32)})
+        super().__init__({"function": In(VectorFunction), "i": In(32), "wanted": In(1), "o": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         context, code, turns, fraction = self._reduce(m)
         value, context, power = self._interpolate(m, turns, code, fraction, context)
-        self._round(m, value, context, power)
+        self._round(m, platform, value, context, power)
         return m
 
     def _tanh_block(self, fraction: Any, exponent: Any) -> Any:
@@ -277,7 +280,7 @@ class FunctionUnit(wiring.Component):
         ]
         return value, contexts[-1], powers[-1]
 
-    def _round(self, m: Module, value: Any, context: Any, power: Any) -> None:
+    def _round(self, m: Module, platform: Any, value: Any, context: Any, power: Any) -> None:
         """Stages 10 and 11: to FP32, subnormals included."""
         guard_bits = VALUE_BITS - 23
         exponent = Signal(signed(12))
@@ -291,32 +294,40 @@ class FunctionUnit(wiring.Component):
             # The exponent of a wide value is 1 at least, so that its distance is none.
             shift.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5])) | (context.wide & ~lower)),
         ]
-        kept, lost = shift_right_sticky(m, "round", value, shift, len(value))
-        shifted = Signal(len(value), reset_less=True)
+        # By the shift's low bits with a register for each value, zero but for the one wanted.
+        fine = shift[:2]
+        kept, lost = shift_right_sticky(m, "round", value, shift[2:], len(value), 2)
+        moved = [Signal(len(value), name=f"moved_{places}", reset_less=True) for places in range(4)]
         sticky = Signal(reset_less=True)
         field = Signal(9, reset_less=True)
         zero, infinite, nan, sign = (Signal(name=name, reset_less=True)
                                      for name in ("zero", "infinite", "nan", "sign"))
         m.d.sync += [
-            shifted.eq(kept), sticky.eq(lost),
+            *(register.eq(Mux(fine == places, kept[places:], 0)) for places, register in enumerate(moved)),
+            sticky.eq(lost | select([kept[:places].any() for places in range(4)], fine)),
             # Less one, or less two.
             field.eq(Mux(distance >= 0, 0, exponent + Cat(~lower, Const(-1, len(exponent) - 1)))),
             zero.eq(context.zero), nan.eq(context.nan), sign.eq(context.sign),
             infinite.eq(context.infinite | (exponent > 254)),
         ]
         up = Signal()
-        magnitude = Signal(32)
-        rest = shifted[:guard_bits]
-        m.d.comb += [
-            up.eq(rest[-1] & (rest[:-1].any() | sticky | shifted[guard_bits])),
-            # The leading bit of the significand adds one to the exponent field.
-            magnitude.eq((field << 23) + shifted[guard_bits:] + up),
-        ]
-        with m.If(nan):
+        rest = reduce(or_, (register[:guard_bits + 1] for register in moved))
+        m.d.comb += up.eq(rest[-2] & (rest[:-2].any() | sticky | rest[-1]))
+        # The leading bit of the significand adds one to the exponent field.
+        leading = reduce(or_, (register[guard_bits + 23:] for register in moved))
+        assert len(leading) == 2
+        magnitude = table_sum(m, platform, "magnitude", [
+            Digits(tuple(register[guard_bits:guard_bits + 23] for register in moved), lambda a, b, c, d: a | b | c | d),
+            Digits((field[:2], leading), lambda a, b: a, lambda a, b: b),
+            Digits((field[2:8],), lambda a: a),
+        ], up)
+        with m.If(~self.wanted):
+            m.d.sync += self.o.eq(0)
+        with m.Elif(nan):
             m.d.sync += self.o.eq(FP32.quiet_nan)
         with m.Elif(zero):
             m.d.sync += self.o.eq(Cat(Const(0, 31), sign))
         with m.Elif(infinite):
             m.d.sync += self.o.eq(Cat(Const(FP32.infinity, 31), sign))
         with m.Else():
-            m.d.sync += self.o.eq(Cat(magnitude[:31], sign))
+            m.d.sync += self.o.eq(Cat(magnitude, sign))

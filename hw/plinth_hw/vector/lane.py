@@ -49,8 +49,9 @@ LATENCIES: dict[VectorOp, int] = {op: 6 if op in _PRODUCTS else 7
 class LaneControl(data.Struct):
     """What an instruction wants of the lanes, with each element."""
 
-    #: The product instead of the sum.
+    #: The product, the sum; neither with a function.
     product: unsigned(1)
+    sum: unsigned(1)
     #: The larger of both instead of the sum.
     larger: unsigned(1)
     #: The sign of the other operand, which may be zero, is turned.
@@ -88,7 +89,8 @@ class LaneDecoder(wiring.Component):
             return Cat(self.op == op for op in ops).any()
 
         m.d.sync += [
-            self.o.product.eq(one_of(*_PRODUCTS)), self.o.masked.eq(self.op == VectorOp.RELU_MASK),
+            self.o.product.eq(one_of(*_PRODUCTS)), self.o.sum.eq(~one_of(*_PRODUCTS, VectorOp.FUNCTION)),
+            self.o.masked.eq(self.op == VectorOp.RELU_MASK),
             self.o.widens.eq(self.op == VectorOp.FROM_FP16), self.o.narrows.eq(self.op == VectorOp.TO_FP16),
             larger.eq(one_of(VectorOp.MAX, VectorOp.RELU)), turned.eq(one_of(VectorOp.SUB, VectorOp.COPY)),
             sum_turned.eq(one_of(VectorOp.SUM, VectorOp.MAXIMUM)), further.eq(self.op == VectorOp.MAXIMUM),
@@ -115,9 +117,9 @@ class Lane(wiring.Component):
         The other operand, the one of both that the instruction does not take being zero; both zero with a
         reduction. FROM_FP16 takes ``FROM_FP16_SCALE``.
     o : Out(32)
-        Result of the operands of ``LATENCIES[op]`` cycles before.
+        Result of the operands of ``LATENCIES[op]`` cycles before; zero with a function.
     chosen : Out(32)
-        ``a`` of one cycle before, for instructions that the lane does not know.
+        ``a`` of one cycle before, for functions.
     """
 
     #: Name under which the module is emitted once.
@@ -130,7 +132,7 @@ class Lane(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.adder = adder = FloatAdder(FP32, chooses=True)
-        m.submodules.multiplier = multiplier = FloatMultiplier(FP32, FP32)
+        m.submodules.multiplier = multiplier = FloatMultiplier(FP32, FP32, gated=True)
         assert adder.latency + 2 == LOOP_CYCLES
         assert (LATENCIES[VectorOp.ADD], LATENCIES[VectorOp.MUL]) == (1 + adder.latency, 1 + multiplier.latency)
         control = self.control
@@ -151,11 +153,10 @@ class Lane(wiring.Component):
             with m.If(self.b[31] | _is_nan(self.b) | ~self.b[:31].any()):
                 m.d.sync += x.eq(0)
 
-        m.d.comb += self.o.eq(adder.o)
-        with m.If(control.product):
-            m.d.comb += self.o.eq(multiplier.o)
-        with m.Elif(control.narrows):
-            m.d.comb += self.o.eq(_rounded(m, adder.o))
+        m.d.comb += [
+            multiplier.wanted.eq(control.product),
+            self.o.eq(Mux(control.sum, Mux(control.narrows, _rounded(m, adder.o), adder.o), 0) | multiplier.o),
+        ]
         return m
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
 from plinth_hw.memory.channel import command_layout
@@ -93,7 +93,7 @@ class MoveFetch(wiring.Component):
         index = Signal.like(self.read.index)
         left = Signal.like(self.count)
         number = Signal(3)
-        m.submodules.places = places = SyncFIFO(width=Place.as_shape().size, depth=VECTOR_LOADS)
+        m.submodules.places = places = Queue(Place, VECTOR_LOADS)
         command, place = self.command.payload, Signal(Place)
         move, region = Signal(VectorMove), Signal(VectorRegion)
         word = self.read.data
@@ -102,10 +102,10 @@ class MoveFetch(wiring.Component):
             self.read.slot.eq(self.task.slot),
             move.eq(Cat(Const(0, 64), word)), region.eq(word),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
-            places.w_data.eq(place), places.w_en.eq(self.command.valid & self.command.ready),
-            self.place.payload.eq(places.r_data), self.place.valid.eq(places.r_rdy),
-            places.r_en.eq(self.place.ready),
+            places.i.payload.eq(place), places.i.valid.eq(self.command.valid & self.command.ready),
         ]
+
+        wiring.connect(m, places.o, wiring.flipped(self.place))
 
         with m.FSM():
             with m.State("IDLE"):
@@ -124,7 +124,7 @@ class MoveFetch(wiring.Component):
                 command.columns.eq(Mux(place.packed, (elements + 1) >> 1, elements)),
             ], "OFFER")
             with m.State("OFFER"):
-                m.d.comb += self.command.valid.eq(places.w_rdy)
+                m.d.comb += self.command.valid.eq(places.i.ready)
                 next_of(m, self.command.valid & self.command.ready, left, "ADDRESS")
         return m
 

@@ -1,65 +1,83 @@
-"""Sums of digits that are functions of a few bits, with the ECP5's carry chain and without."""
+"""Sums of words that are functions of a few words, with the ECP5's carry chain and without."""
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from tests.support.batch import Batch
 from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
-from plinth_hw.arith.carry import Place, carry_table, table_sum
+from plinth_hw.arith.carry import Digits, carry_table, chosen_sum, loaded_sum, table_sum
 
-#: Digits of each kind of place, by the number of bits that they are functions of.
+#: Words of each kind, by the number of words that they are functions of; the last ones are of one bit.
 DIGITS = [
-    (4, lambda a, b, c, d: a | b | c | d, lambda a, b, c, d: a & 0),
-    (3, lambda a, b, c: a ^ ((a ^ b) & c), lambda a, b, c: a & 0),
-    (3, lambda a, b, c: a & b, lambda a, b, c: b & (c ^ 1)),
-    (4, lambda a, b, c, d: a | b, lambda a, b, c, d: c ^ d),
-    (2, lambda a, b: a, lambda a, b: b),
-    (1, lambda a: a, lambda a: a & 0),
-    (4, lambda a, b, c, d: a, lambda a, b, c, d: b & (c | d)),
+    (4, 0, lambda a, b, c, d: a | b | c | d, lambda a, b, c, d: a & 0),
+    (2, 1, lambda a, b, c: a ^ ((a ^ b) & c), lambda a, b, c: a & 0),
+    (1, 2, lambda a, b, c: a & b, lambda a, b, c: b & ~c),
+    (4, 0, lambda a, b, c, d: a | b, lambda a, b, c, d: c ^ d),
+    (2, 0, lambda a, b: a, lambda a, b: b),
+    (1, 0, lambda a: a, lambda a: a & 0),
+    (4, 0, lambda a, b, c, d: a, lambda a, b, c, d: b & (c | d)),
 ]
 
 
 class Unit(wiring.Component):
-    """A sum of two digits of each kind, seven places a turn; operand bits come from ``a``, the carry from ``b``."""
+    """A sum of words of each kind, ``width`` places each, a choice before a sum, or one after it.
+
+    Bits of words come from anywhere in ``a``, single bits from ``b``.
+    """
 
     latency = 1
 
-    def __init__(self, places: int) -> None:
-        self.places = places
-        super().__init__({"a": In(32), "b": In(1), "o": Out(places)})
-
-    def digits(self) -> list:
-        """Bits that a place takes, the first one, and its digits."""
-        return [(count, 3 * at % 29, one, other)
-                for at, (count, one, other) in zip(range(self.places), DIGITS * self.places, strict=False)]
+    def __init__(self, width: int, form: str) -> None:
+        self.width = width
+        self.form = form
+        super().__init__({"a": In(32), "b": In(4), "o": Out(32)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        places = [Place(tuple(self.a[first:first + count]), one, other) for count, first, one, other in self.digits()]
-        m.d.sync += self.o.eq(table_sum(m, platform, "total", places, self.b))
+        words = [Cat(self.a, self.a)[first:first + self.width] for first in range(0, 32, 5)]
+        if self.form == "digits":
+            total = table_sum(m, platform, "total", [
+                Digits((*words[kind:][:many], *self.b[1:1 + single]), one, other)
+                for kind, (many, single, one, other) in enumerate(DIGITS[:4])] + [
+                Digits((*words[:many], *self.b[1:1 + single]), one, other) for many, single, one, other in DIGITS[4:]],
+                self.b[0])
+        elif self.form == "chosen":
+            total = chosen_sum(m, platform, "total", self.b[0], words[0], words[1], words[2][1:])
+        else:
+            total = loaded_sum(m, platform, "total", self.b[0], words[0][1:], words[1], words[2])
+        m.d.sync += self.o.eq(total)
         return m
 
+    def expected(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The outputs for inputs, as 64 bits."""
+        mask = np.uint64((1 << self.width) - 1)
+        twice = a | a << np.uint64(32)
+        words = [twice >> np.uint64(first) & mask for first in range(0, 32, 5)]
+        bits = [(b >> np.uint64(at) & np.uint64(1)) * mask for at in range(4)]
+        if self.form == "chosen":
+            return np.where(bits[0], words[0], words[1]) + (words[2] >> np.uint64(1)) & mask
+        if self.form == "loaded":
+            return np.where(bits[0], words[0] >> np.uint64(1), words[1] + words[2]) & mask
+        total = bits[0] & np.uint64(1)
+        for kind, (many, single, one, other) in enumerate(DIGITS):
+            inputs = [*words[kind if kind < 4 else 0:][:many], *bits[1:1 + single]]
+            total += (one(*inputs) + other(*inputs)) << np.uint64(self.width * kind)
+        return total & np.uint64((1 << min(32, self.width * len(DIGITS))) - 1)
 
-@pytest.mark.parametrize("places", [14, 9])
+
+@pytest.mark.parametrize(("width", "form"), [(4, "digits"), (1, "digits"), (13, "chosen"), (16, "loaded")])
 @pytest.mark.parametrize("platform", [None, Ecp5()], ids=["generic", "ecp5"])
-def test_sums(platform, places) -> None:
-    unit = Unit(places)
-    rng = np.random.default_rng(places)
-    a, b = rng.integers(0, 1 << 32, 20_000, dtype=np.uint64), rng.integers(0, 2, 20_000, dtype=np.uint64)
-    expected = b.copy()
-    for at, (count, first, one, other) in enumerate(unit.digits()):
-        bits = [a >> np.uint64(first + bit) & np.uint64(1) for bit in range(count)]
-        for digit in (one, other):
-            expected += digit(*bits) << np.uint64(at)
-    np.testing.assert_array_equal(Batch(unit, platform, MODELS if platform else None)(a, b),
-                                  expected & np.uint64((1 << places) - 1))
+def test_sums(platform, width, form) -> None:
+    unit = Unit(width, form)
+    rng = np.random.default_rng(width)
+    a, b = rng.integers(0, 1 << 32, 20_000, dtype=np.uint64), rng.integers(0, 16, 20_000, dtype=np.uint64)
+    np.testing.assert_array_equal(Batch(unit, platform, MODELS if platform else None)(a, b), unit.expected(a, b))
 
 
 def test_digits_that_no_table_holds_are_refused() -> None:
-    inputs = tuple(Signal(4))
     with refused(ValueError, match="A carry chain has no table for a place with carries"):
-        carry_table(Place(inputs, lambda a, b, c, d: a, lambda a, b, c, d: b | c | d))
+        carry_table(Digits(tuple(Signal(4)), lambda a, b, c, d: a, lambda a, b, c, d: b | c | d))

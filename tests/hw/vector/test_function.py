@@ -49,11 +49,16 @@ def test_unit_equals_golden_bit_for_bit() -> None:
     got: list[int] = []
 
     async def bench(ctx: Any) -> None:
+        assert ctx.get(dut.o) == 0
+        ctx.set(dut.wanted, 1)
         for function, bits in words + [words[0]] * dut.latency:
             ctx.set(dut.function, function)
             ctx.set(dut.i, bits)
             await ctx.tick()
             got.append(ctx.get(dut.o))
+        ctx.set(dut.wanted, 0)
+        await ctx.tick()
+        assert ctx.get(dut.o) == 0
 
     simulate(dut, bench)
     for (function, bits), want, seen in zip(words, expected, got[dut.latency - 1:], strict=False):
