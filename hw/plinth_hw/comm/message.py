@@ -22,6 +22,7 @@ from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.isa.parameters import DieParameters
 
 #: Bits of ``members`` and ``index`` in the group table.
@@ -144,13 +145,12 @@ class Schedule(wiring.Component):
         opening, passing, finished = Signal(), Signal(), Signal()
         left = Signal(signed(bits + 1))
         moves, advances, stage_ends = Signal(), Signal(), Signal()
-        distance, following = Signal(signed(MEMBER_BITS + log2(depth) + 1)), Signal(bits)
+        distance = Signal(signed(MEMBER_BITS + log2(depth) + 1))
         m.d.comb += [
             left.eq(message.last_chunk - chunk),
             before.eq(Mux(owner == 0, message.members, owner) - 1),
             # To the owner before, unless the schedule stays in a stage or turns to a new round.
             distance.eq(Mux(owner == 0, before, -1)),
-            following.eq(Mux(advances, chunk, first) + distance),
             step.chunk.eq(chunk),
             step.short.eq(left == 0),
             step.own.eq(owner == message.index),
@@ -159,6 +159,7 @@ class Schedule(wiring.Component):
             step.final.eq(passing & (before == message.index)),
             stage_ends.eq((left < 0) | (place == depth - 1)),
         ]
+        following = chosen_sum(m, platform, "following", advances, chunk, first, distance)
         with m.If(moves):
             m.d.sync += chunk.eq(following)
             with m.If(~advances):

@@ -30,6 +30,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.message import Schedule, chunks_in_flight, log2, message_layout, piece_layout
 from plinth_hw.comm.prefetch import Lane, Prefetch, buffer_chunks, chunk_beats
@@ -126,7 +127,7 @@ class ReduceBlock(wiring.Component):
             schedule.message.eq(message), prefetch.last_words.eq(message.last_words),
             write_back.address.eq(writing.payload.address), self.rate.eq(message.rate),
         ]
-        self._plan(m, message, schedule, prefetch, arrivals, departures, writes)
+        self._plan(m, platform, message, schedule, prefetch, arrivals, departures, writes)
 
         # Own words with what arrives: to the lanes, and their results to the FIFO.
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
@@ -218,14 +219,15 @@ class ReduceBlock(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _plan(self, m: Module, message: Any, schedule: Schedule, prefetch: Prefetch, arrivals: Queue,
+    def _plan(self, m: Module, platform: Any, message: Any, schedule: Schedule, prefetch: Prefetch, arrivals: Queue,
               departures: Queue, writes: Queue) -> None:
         """Tell every part its steps: of each chunk first what it reads of the source, then where it goes."""
         step, read = schedule.o.payload, prefetch.i
         written, second, to_result, last = Signal(), Signal(), Signal(), Signal()
         asks, room, goes = Signal(), Signal(), Signal()
         beats_log2 = log2(chunk_beats(self._parameters))
-        address = Mux(to_result, message.destination, message.source) + (step.chunk << beats_log2)
+        address = chosen_sum(m, platform, "address", to_result, message.destination, message.source,
+                             step.chunk << beats_log2)
         m.d.comb += [
             written.eq(step.copy | (step.own & ~(message.gather & message.in_place))),
             to_result.eq(second | step.copy),
