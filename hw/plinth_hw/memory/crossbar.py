@@ -13,7 +13,7 @@ Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a r
 read data and responses. Throughput: one beat a cycle each way, one request a cycle each way. What clients give is
 registered for each of them, zero but for the one wanted: so nothing has to be chosen, the OR of all is that client's.
 
-There is no data storage here, so two rules keep the clients from stopping each other for good:
+But for a written beat there is no data storage here, so two rules keep the clients from stopping each other for good:
 
 * A reader takes every beat it has asked for within a bounded time that depends on nothing but itself:
   it asks only when it has room for all of it.
