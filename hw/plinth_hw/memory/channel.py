@@ -23,9 +23,10 @@ starts in the cycle after the command; load data pass through without a register
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import loaded_sum
+from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, beat_layout, request_layout
 
@@ -124,10 +125,17 @@ class StridedRows(wiring.Component):
         ]
         active = Signal()
         m.d.comb += self.o.valid.eq(active)
-        with m.If(self.command.ready):
-            m.d.sync += [current.eq(self.command.payload), active.eq(self.command.valid)]
-        with m.Elif(step):
-            m.d.sync += [current.address.eq(current.address + current.stride), current.rows.eq(current.rows - 1)]
+        loads, command = self.command.ready, self.command.payload
+        with m.If(loads):
+            m.d.sync += [current.stride.eq(command.stride), current.columns.eq(command.columns),
+                         active.eq(self.command.valid)]
+        with m.If(loads | step):
+            m.d.sync += [
+                current.address.eq(loaded_sum(m, platform, "address", loads, command.address, current.address,
+                                              current.stride)),
+                current.rows.eq(loaded_sum(m, platform, "rows", loads, command.rows, current.rows,
+                                           Const(-1, len(current.rows)))),
+            ]
         return m
 
 
@@ -193,11 +201,14 @@ class RowCut(wiring.Component):
             self.request_last.eq(split_final & split_last),
         ]
         with m.If(split_free):
-            m.d.sync += [split_address.eq(address), split_more.eq(more), split_last.eq(span.last),
-                         split_active.eq(self.row.valid & self.row.ready & wanted)]
-        with m.Elif(self.request.ready):
-            m.d.sync += [split_address.eq(split_address + self.max_beats),
-                         split_more.eq(split_more - self.max_beats)]
+            m.d.sync += [split_last.eq(span.last), split_active.eq(self.row.valid & self.row.ready & wanted)]
+        with m.If(split_free | self.request.ready):
+            m.d.sync += [
+                split_address.eq(loaded_sum(m, platform, "split_address", split_free, address, split_address,
+                                            Const(self.max_beats, len(split_address)))),
+                split_more.eq(loaded_sum(m, platform, "split_more", split_free, more, split_more,
+                                         Const(-self.max_beats, len(split_more)))),
+            ]
         return m
 
 
@@ -300,7 +311,7 @@ class RowLoad(wiring.Component):
     row_bits, column_bits : int
         Widths of the number of a row in its command, and of ``columns``.
     row_depth : int
-        Rows that may be requested but not delivered.
+        Rows that may be requested but not delivered; a power of two.
     max_beats : int
         Longest request, at most ``MAX_BEATS``.
     clipped : bool
@@ -341,18 +352,18 @@ class RowLoad(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped)
-        m.submodules.rows = rows = SyncFIFO(width=cut.row.payload.shape().size, depth=self.row_depth)
+        m.submodules.rows = rows = Queue(cut.row.payload.shape(), self.row_depth)
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped)
         wiring.connect(m, wiring.flipped(self.i), cut.i)
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
+        wiring.connect(m, cut.row, rows.i)
+        wiring.connect(m, rows.o, walk.row)
         beat, place = self.o.payload, walk.o.payload
         # A beat of padding has no data to wait for.
         unread = ~place.real.any() if self.clipped else Const(0)
         there = Signal()
         m.d.comb += [
             self.request_row_last.eq(cut.request_row_last),
-            rows.w_data.eq(cut.row.payload), rows.w_en.eq(cut.row.valid), cut.row.ready.eq(rows.w_rdy),
-            walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
             beat.data.eq(self.port.data.payload),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             there.eq(self.port.data.valid | unread),
@@ -410,9 +421,9 @@ class RowStore(wiring.Component):
     row_bits, column_bits, max_beats
         As of :class:`RowLoad`.
     fetch_depth : int
-        Beats that may be fetched but not yet given; at least the client's latency.
+        Beats that may be fetched but not yet given; at least the client's latency; a power of two.
     request_depth : int
-        Requests that may wait for their response.
+        Requests that may wait for their response; a power of two.
 
     Members
     -------
@@ -455,39 +466,35 @@ class RowStore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
-        m.submodules.rows = rows = SyncFIFO(
-            width=cut.row.payload.shape().size, depth=min(self.fetch_depth, 8))
+        m.submodules.rows = rows = Queue(cut.row.payload.shape(), min(self.fetch_depth, 8))
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits)
         strobe_bits = self.parameters.beat_words
-        m.submodules.strobes = strobes = SyncFIFO(
-            width=strobe_bits + len(self.words), depth=self.fetch_depth)
-        m.submodules.unanswered = unanswered = SyncFIFO(width=1, depth=self.request_depth)
+        m.submodules.strobes = strobes = Queue(strobe_bits + len(self.words), self.fetch_depth)
+        m.submodules.unanswered = unanswered = Queue(1, self.request_depth)
         wiring.connect(m, wiring.flipped(self.i_rows), cut.i)
+        wiring.connect(m, cut.row, rows.i)
+        wiring.connect(m, rows.o, walk.row)
         m.d.comb += [
-            rows.w_data.eq(cut.row.payload), rows.w_en.eq(cut.row.valid),
-            cut.row.ready.eq(rows.w_rdy),
-            walk.row.payload.eq(rows.r_data), walk.row.valid.eq(rows.r_rdy), rows.r_en.eq(walk.row.ready),
-
             self.port.request.payload.eq(cut.request.payload),
-            self.port.request.valid.eq(cut.request.valid & unanswered.w_rdy),
-            cut.request.ready.eq(self.port.request.ready & unanswered.w_rdy),
-            unanswered.w_data.eq(cut.request_last),
-            unanswered.w_en.eq(self.port.request.valid & self.port.request.ready),
-            unanswered.r_en.eq(self.port.response),
-            self.done.eq(self.port.response & unanswered.r_data),
+            self.port.request.valid.eq(cut.request.valid & unanswered.i.ready),
+            cut.request.ready.eq(self.port.request.ready & unanswered.i.ready),
+            unanswered.i.payload.eq(cut.request_last),
+            unanswered.i.valid.eq(self.port.request.valid & self.port.request.ready),
+            unanswered.o.ready.eq(self.port.response),
+            self.done.eq(self.port.response & unanswered.o.payload),
 
             self.fetch.payload.eq(walk.o.payload),
-            self.fetch.valid.eq(walk.o.valid & strobes.w_rdy),
-            walk.o.ready.eq(self.fetch.ready & strobes.w_rdy),
-            strobes.w_data.eq(Cat(walk.o.payload.mask, walk.o.payload.words)),
-            strobes.w_en.eq(self.fetch.valid & self.fetch.ready),
+            self.fetch.valid.eq(walk.o.valid & strobes.i.ready),
+            walk.o.ready.eq(self.fetch.ready & strobes.i.ready),
+            strobes.i.payload.eq(Cat(walk.o.payload.mask, walk.o.payload.words)),
+            strobes.i.valid.eq(self.fetch.valid & self.fetch.ready),
 
             self.port.data.payload.data.eq(self.i.payload),
-            self.port.data.payload.strobe.eq(strobes.r_data[:strobe_bits]),
-            self.port.data.valid.eq(self.i.valid & strobes.r_rdy),
-            self.i.ready.eq(self.port.data.ready & strobes.r_rdy),
-            strobes.r_en.eq(self.i.valid & self.port.data.ready),
-            self.words.eq(Mux(strobes.r_rdy & strobes.r_en, strobes.r_data[strobe_bits:], 0)),
+            self.port.data.payload.strobe.eq(strobes.o.payload[:strobe_bits]),
+            self.port.data.valid.eq(self.i.valid & strobes.o.valid),
+            self.i.ready.eq(self.port.data.ready & strobes.o.valid),
+            strobes.o.ready.eq(self.i.valid & self.port.data.ready),
+            self.words.eq(Mux(strobes.o.valid & strobes.o.ready, strobes.o.payload[strobe_bits:], 0)),
         ]
         return m
 
