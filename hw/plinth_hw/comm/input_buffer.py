@@ -6,8 +6,8 @@
         \\--> {own, same, tail} of each flit, a small memory a class --> head (what waits first in each class)
 
 A flit written in cycle t is at the head from t + 1. The head tells what the switch must know before the
-flit is read: whether it ends here, whether it has the same destination as the flit before it in its
-class (then the route found for that one holds), and whether it ends its packet.
+flit is read: whether it ends here, whether it has the same destination as the last flit before it in its
+class that did not (then the route found for that one holds), and whether it ends its packet.
 """
 
 from typing import Any
@@ -30,7 +30,8 @@ class Head(data.Struct):
     present: unsigned(1)
     #: It is for this die.
     own: unsigned(1)
-    #: Same destination as the flit before it in this class, and the route table has not changed since.
+    #: Same destination as the last flit before it in this class that did not end here, and the route table has not
+    #: changed since.
     same: unsigned(1)
     #: It ends its packet.
     tail: unsigned(1)
@@ -154,11 +155,9 @@ class InputBuffer(wiring.Component):
                 self.link.credit[number].eq(leaves),
             ]
             with m.If(arrives):
-                m.d.sync += [
-                    written[number].eq(following(written[number])),
-                    last_destination.eq(flit.destination),
-                    last_known.eq(~is_error),
-                ]
+                m.d.sync += written[number].eq(following(written[number]))
+            with m.If(arrives & ~ends_here):
+                m.d.sync += [last_destination.eq(flit.destination), last_known.eq(~is_error)]
             with m.If(leaves):
                 m.d.sync += taken[number].eq(next_taken)
             with m.If(self.forget):

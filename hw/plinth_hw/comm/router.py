@@ -18,8 +18,9 @@ port p xor 1) when one has. So a ring always keeps room for a packet and cannot 
 leaves by the port that it names and ends at the next die, whatever its destination.
 
 Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject``: 3 to ``eject``; 4 to
-``link_out``, 7 when the route must be looked up because the destination differs from that of the
-packet before. Throughput: a flit a cycle from each input, to each output, and out of each class; a
+``link_out``, 7 when the route must be looked up because the destination differs from that of the last
+packet before that did not end here; one packet is looked up at a time. Throughput: a flit a cycle from each
+input, to each output, and out of each class, and three cycles more for a packet whose route is looked up; a
 link's output carries ``rate_numerator / rate_denominator`` flits a cycle.
 Source: MPT section VI (memory-centric network), DESIGN "One network".
 """

@@ -336,6 +336,19 @@ def test_transfers_use_the_whole_link():
     assert last - first < total * 16 / 15 + 4
 
 
+def test_what_ends_here_leaves_routes_known():
+    """Packets of one flit go two links on: those that pass through a die come in turn with those that end there, and
+    need no lookup."""
+    count = 100
+    traffic = [Traffic([*(deque() for _ in range(TRANSFER)), deque(
+        flit(destination=(die + 2) % 4, traffic_class=TRANSFER, tail=1, kind=PacketKind.STORE, message=die,
+             chunk=number, words=1, data=[number, die]) for number in range(count))]) for die in range(4)]
+    bench = Bench(4, traffic, Fraction(1), routes=lambda die, to: 0).check()
+    busy = np.array([ports[0][0] > 0 for ports in bench.ports])
+    first, last = busy.nonzero()[0][[0, -1]]
+    assert busy.sum() == 2 * count and last - first < 2.2 * count
+
+
 @pytest.mark.parametrize("port", [0, 1])
 def test_error_packets_take_the_port_they_name(port):
     """Among advances to the same destination, which go their way, an ERROR goes to the next die on its port."""
