@@ -11,13 +11,15 @@ from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.engines import Die
-from plinth.plan.cost.machine import ADD_CYCLES, MEMORY_LATENCY, Machine, machine
+from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, MEMORY_LATENCY, Machine, machine
 from plinth.plan.cost.schedule import Ready, Times
 from plinth.plan.cost.time import StepTime
 from plinth.plan.graph import PlanGraph, from_network
 from plinth.plan.partition import Region
 from plinth.plan.planning import PLANNERS, task
 from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.landing import BLOCKS
+from plinth_hw.memory.slots import packet_words
 
 CNN = from_network(NETWORKS["digits-cnn"])
 
@@ -121,7 +123,10 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
     # Rows that are alike wait for each other, one alone for all of its own adds; others do not.
     assert die.rows(8 * samples, 16, 10)[1] > 1.5 * added
     assert die.rows(8 * samples, 16, 1)[1] == pytest.approx(8 * samples * ADD_CYCLES, rel=0.35)
-    assert die.rows(8 * samples, 16, 1e9)[1] == pytest.approx(gathered + MEMORY_LATENCY, abs=1)
+    # A die tells 32 blocks of 64 words apart.
+    assert die.rows(8 * samples, 16, 1e9) == die.rows(8 * samples, 16, 128) < die.rows(8 * samples, 16, 127)
+    assert (ADD_PACKETS, die.parameters.chunk_words) == (BLOCKS, packet_words(die.parameters))
+    assert die.rows(1000, 1)[1] == pytest.approx(1000 * INDEXED_CYCLES + MEMORY_LATENCY, rel=0.2)
     small = found(100, 16, 8)
     # Engines wait for what others take of the memory as well.
     assert 0.99 * (gathered + added) < small.transfer < 1.5 * (gathered + added)

@@ -30,8 +30,9 @@ CALIBRATION_VERSION = 2
 FOLDER = Path(__file__).resolve().parent / "calibration"
 #: Latency of a read, and of a write response, that the formulas assume, in cycles.
 MEMORY_LATENCY = 50
-#: From an add's read until what it wrote may be read again, in cycles, as counted.
-ADD_CYCLES = 180.0
+#: Of rows by their numbers (docs/memory.md): cycles of a row at least; cycles from an add's read until what it wrote
+#: may be read again, but for its flits, as counted; longest packets whose places in memory are told apart.
+INDEXED_CYCLES, ADD_CYCLES, ADD_PACKETS = 4.0, 125.0, 32
 #: Latency of the links that tables are measured over, in cycles.
 LINK_LATENCY = 5
 
@@ -365,18 +366,20 @@ class Machine:
         ----------
         unlike : float
             0: they are copied. Else one in so many pairs of them is added to the same row. The second of a pair waits
-            until the first is in memory, which takes half of :data:`ADD_CYCLES` on the average where it is under way;
-            the adds under way in t cycles each are ``ADD_CYCLES / t``, so ``t = p + ADD_CYCLES**2 / (2 t unlike)``,
-            p the cycles of a copied row.
+            until the first is in memory: if that is under way, half of an add's l cycles on the average. Adds that take
+            t cycles each have l / t of them under way, so ``t = p + l**2 / (2 t unlike)``, p the cycles of a copied
+            row. Rows of equal places in blocks that the die does not tell apart wait as equal ones do.
         """
         alone, row = self.copy("local", rows, columns)
         if not alone:
             return 0.0, 0.0
-        more = float(MEMORY_LATENCY)
+        period = max(row / rows, INDEXED_CYCLES)
+        more = MEMORY_LATENCY + rows * period - row
         if unlike:
-            period = row / rows
-            added = (period + (period ** 2 + 2 * ADD_CYCLES ** 2 / unlike) ** 0.5) / 2
-            more += MEMORY_LATENCY + rows * (max(period, min(added, ADD_CYCLES)) - period)
+            flits = -(-columns // self.parameters.flit_words)
+            latency, apart = ADD_CYCLES + 2 * flits, ADD_PACKETS * self.parameters.chunk_words / columns
+            added = (period + (period ** 2 + 2 * latency ** 2 / max(1.0, min(unlike, apart))) ** 0.5) / 2
+            more += MEMORY_LATENCY + rows * max(0.0, min(added, latency) - period)
         return alone + more, row + more
 
 
