@@ -24,6 +24,8 @@ from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32
+#: Places up to which a queue is in look-up-table RAM.
+SHORT = 64
 
 
 def log2(value: int) -> int:
@@ -60,7 +62,8 @@ def covered(words: data.View, unit: int) -> tuple:
 
 
 class BlockQueue(wiring.Component):
-    """First in, first out, in block RAM: a payload taken in cycle t is offered from cycle t + 2.
+    """First in, first out, in block RAM or, if short, in look-up-table RAM: a payload taken in cycle t is offered
+    from cycle t + 2.
 
     Parameters
     ----------
@@ -85,7 +88,8 @@ class BlockQueue(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # A place is read after the cycle in which it is written.
-        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[], attrs=UNCHECKED)
+        style = {"ram_style": "distributed"} if self._depth <= SHORT else {}
+        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[], attrs=UNCHECKED | style)
         write, read = storage.write_port(), storage.read_port()
         bits = log2(self._depth)
         written, taken, waits = Signal(bits + 1), Signal(bits + 1), Signal()
