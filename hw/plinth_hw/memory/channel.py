@@ -131,9 +131,9 @@ class StridedRows(wiring.Component):
                          active.eq(self.command.valid)]
         with m.If(loads | step):
             m.d.sync += [
-                current.address.eq(loaded_sum(m, platform, "address", loads, command.address, current.address,
+                current.address.eq(loaded_sum(m, platform, "next_address", loads, command.address, current.address,
                                               current.stride)),
-                current.rows.eq(loaded_sum(m, platform, "rows", loads, command.rows, current.rows,
+                current.rows.eq(loaded_sum(m, platform, "next_rows", loads, command.rows, current.rows,
                                            Const(-1, len(current.rows)))),
             ]
         return m
@@ -204,9 +204,9 @@ class RowCut(wiring.Component):
             m.d.sync += [split_last.eq(span.last), split_active.eq(self.row.valid & self.row.ready & wanted)]
         with m.If(split_free | self.request.ready):
             m.d.sync += [
-                split_address.eq(loaded_sum(m, platform, "split_address", split_free, address, split_address,
+                split_address.eq(loaded_sum(m, platform, "next_split_address", split_free, address, split_address,
                                             Const(self.max_beats, len(split_address)))),
-                split_more.eq(loaded_sum(m, platform, "split_more", split_free, more, split_more,
+                split_more.eq(loaded_sum(m, platform, "next_split_more", split_free, more, split_more,
                                          Const(-self.max_beats, len(split_more)))),
             ]
         return m
