@@ -51,10 +51,11 @@ def test_other_arrays(array: str, tmp_path: Path) -> None:
     assert_report_exact(report)
 
 
-def test_row_stationary_dies_of_mixed_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("network", ["digits-mlp", "digits-cnn"])
+def test_row_stationary_dies_of_mixed_precision(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "hypar-tiny-mixed"
     monkeypatch.setitem(PRESETS, name, replace(preset("hypar-tiny"), name=name, multiply_format=FP16))
-    report = train(tmp_path, "--dies", "2", "--steps", "3", "--preset", name, "--format", "mixed")
+    report = train(tmp_path, network, "--dies", "2", "--steps", "3", "--preset", name, "--format", "mixed")
     assert report["bit_exact"] is True
     assert report["compared_steps"] == 3
     assert report["gradient_error"] < 0.1
