@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
+from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.machine import (
     COPIES,
     Machine,
-    copy_flits,
-    copy_formula,
     machine,
     moved_words,
 )
@@ -251,12 +250,11 @@ class Calibrated:
 
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
         """As :class:`Costs`; packets have a flit of their own."""
-        kind = COPIES[min(2, max(1, hops))]
-        _, row = self.machine.copy(kind, max(1, rows), max(1, width))
-        _, formula = copy_formula(self.parameters, max(1, rows), max(1, width))
-        flits = words / max(1, width) * copy_flits(self.parameters, 1, width) * row / formula
-        packet = max(1.0, min(width, self.parameters.chunk_words) / self.parameters.flit_words)
-        return flits * self.second, (packet + 1) / packet
+        parameters, copy = self.parameters, Copy.part(max(1, rows), max(1, width))
+        _, row = self.machine.copy(COPIES[1], copy)
+        of = copy.rows * copy.columns
+        share = words / of * copy.cycles(parameters) * row / copy_formula(parameters, copy, 0.0)[1]
+        return share * self.second, copy.flits(parameters) * parameters.flit_words / of
 
     def ring(self, members: int, hops: int) -> float:
         """As :class:`Costs`."""

@@ -7,9 +7,9 @@ Of each descriptor of each die, in program order::
 What control does (docs/control.md) is simulated as it stands: descriptors come one behind the other, and wait for a
 place among their engine's headers and bodies; engines start their tasks in order. A vector task loads, computes and
 stores on three units that overlap; a matrix or transfer task holds its engine for what one more task of its kind costs,
-and ends later. Cycles come from the planners' cost table. What goes on at the same time shares a die's read and write
-channels, its memory, the landing of tiles, and links, whose tiles stand in one queue. A "second" of the simulator is a
-cycle here.
+and ends later; what routers can hold of a tile lands in its own time. Cycles come from the planners' cost table. What
+goes on at the same time shares a die's read and write channels, its memory, the landing of tiles, and links, whose
+tiles stand in one queue. A "second" of the simulator is a cycle here.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,13 +24,12 @@ from plinth.lower.training import TrainingProgram
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost import row_stationary, systolic
+from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, buffered, lookups
 from plinth.plan.cost.machine import (
     COPIES,
     LINK_LATENCY,
-    MEMORY_LATENCY,
     Machine,
     Work,
-    copy_flits,
     moved_words,
     unlike,
 )
@@ -54,8 +53,6 @@ from plinth_sim.array.machine import Activity, Flow, Task, Wait
 HEADERS, QUEUED_BODIES = 8, 4
 #: Cycles in which a word of a body goes to its engine.
 BODY_WORD_CYCLES = 2
-#: Words a cycle of a link's queue of tiles: more than any link carries.
-_AMPLE = 1e9
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class TaskGraphs:
     ----------
     given : plinth_sim.array.machine.Machine
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
-        write channel and its landing of tiles, and each link's queue of tiles.
+        write channel and its landing of tiles, and the queue of tiles behind each link, all in cycles.
     """
 
     def __init__(self, program: TrainingProgram, array: Array, machine: Machine):
@@ -114,7 +111,7 @@ class TaskGraphs:
         self.given = simulated.Machine(
             dies=tuple(simulated.Die(words_per_second=float(self.parameters.memory_words_per_cycle)) for _ in dies),
             links=(*(simulated.Link(name=name, words_per_second=rate) for name, rate in named),
-                   *(simulated.Link(name=f"{die}.{port} tiles", words_per_second=_AMPLE, queue=True)
+                   *(simulated.Link(name=f"{die}.{port} tiles", words_per_second=1.0, queue=True)
                      for die, port, _, _ in links)))
         self._rings = self._members()
         #: For each ring's message, the dies that have joined it.
@@ -189,7 +186,7 @@ class TaskGraphs:
             else:
                 yield from self._reduce(key, die, place, task, started, signals)
             if task.header.remote_enable:
-                yield self._arrival(key, die, int(task.header.remote_die), int(task.header.remote_counter))
+                yield self._arrival([key], die, int(task.header.remote_die), int(task.header.remote_counter))
 
     def _unit(self, task: _Decoded) -> str:
         """What a task's start waits for."""
@@ -197,12 +194,13 @@ class TaskGraphs:
             return f"block {int(task.body.message) % self.parameters.reduce_blocks}"
         return {Engine.MATRIX: "matrix", Engine.VECTOR: "vector load", Engine.TRANSFER: "transfer"}[task.engine]
 
-    def _arrival(self, key: str, die: int, other: int, counter: int) -> Flow:
-        """A counter of another die advances once a task's words are there."""
+    def _arrival(self, keys: Sequence[str], die: int, other: int, counter: int) -> Flow:
+        """A counter of another die advances once a task's words are there: after some activities."""
         hops = len(self._path(die, other))
-        latency = self.machine.control["arrival"] - self.machine.control["issue"]
-        return Flow(name=f"{key}.arrival", latency=max(0.0, latency + hops * self.array.link_latency - LINK_LATENCY),
-                    waits=[Wait(key)], signals=[f"{other}.{counter}"])
+        latency = (self.machine.control["arrival"] - self.machine.control["issue"]
+                   + hops * self.array.link_latency - LINK_LATENCY)
+        return Flow(name=f"{keys[0]}.arrival", latency=max(0.0, latency),
+                    waits=[Wait(key) for key in keys], signals=[f"{other}.{counter}"])
 
     def _work(self, name: str, die: int, engine: str, seconds: float, reads: float, writes: float,
               waits: Sequence[Wait], *, latency: float = 0.0, signals: Sequence[str] = ()) -> Flow:
@@ -249,33 +247,44 @@ class TaskGraphs:
 
     def _transfer(self, key: str, die: int, task: _Decoded, waits: list[Wait],
                   signals: list[str]) -> Iterator[Activity]:
-        body, flit = task.body, self.parameters.flit_words
+        body, parameters = task.body, self.parameters
         other = int(body.destination_die) if body.remote else die
         path = self._path(die, other)
         rows, columns = int(body.rows * body.planes), int(body.columns)
+        copy = Copy(rows, columns, int(body.source_row_stride), int(body.destination_row_stride),
+                    *(int(pointer.offset) % parameters.beat_words for pointer in (body.source, body.destination)))
         # What meets on the way is simulated: longer ways cost what one link does.
         added = task.operation is TransferOperation.ADD
         if body.gather or body.scatter:
             table = self.program.gradients[task.name.rpartition(".")[0]]
             alone, row = self.machine.rows(rows, columns, added * unlike(table.shape[1], table.slices[die].inputs))
         else:
-            alone, row = self.machine.copy(COPIES[min(len(path), 1)], rows, columns)
-        carried = float(flit * rows * (-(-columns // self.parameters.chunk_words) + -(-columns // flit)))
-        landing = float(copy_flits(self.parameters, rows, columns))
-        moved = moved_words(self.parameters, rows, columns)
-        way = [place for link in path for place in (link, self._queues + link)]
-        loads = {self._reads + die: moved, **dict.fromkeys(way, carried), self._landings + other: landing,
-                 self._writes + other: moved}
+            alone, row = self.machine.copy(COPIES[min(len(path), 1)], copy)
+        flits, read, written = copy.flits(parameters), copy.read(parameters), copy.written(parameters)
+        # What buffers hold on the way lands in its own time: it does not hold the sender up.
+        held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
+        loads = {self._reads + die: read, self._landings + other: flits * (1 - held),
+                 self._writes + other: written * (1 - held)}
+        for place, link in enumerate(path):
+            loads[link] = flits * parameters.flit_words
+            # Packets that go on wait for their routes behind the link.
+            loads[self._queues + link] = flits + (place + 1 < len(path)) * lookups(copy, parameters, len(path))
         if added:
             # What is added to is read.
-            loads[self._reads + other] = loads.get(self._reads + other, 0.0) + moved
-        stored = moved * (1 + added)
-        places, amounts = ([die], [moved + stored]) if other == die else ([die, other], [moved, stored])
+            loads[self._reads + other] = loads.get(self._reads + other, 0.0) + written
+        stored = written * (1 + added)
+        places, amounts = ([die], [read + stored]) if other == die else ([die, other], [read, stored * (1 - held)])
         yield Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row,
                    latency=max(0.0, alone - row), dies=np.array(places), die_words=np.array(amounts), die=die,
                    engine="transfer", waits=waits, signals=signals)
+        arrived = [key]
+        if held:
+            arrived.append(f"{key}.held")
+            yield Flow(name=arrived[-1], links=np.array([self._landings + other, self._writes + other]),
+                       words=held * np.array([flits, written]), seconds=row, dies=np.array([other]),
+                       die_words=np.array([held * stored]), waits=waits)
         if body.arrival_enable:
-            yield self._arrival(key, die, other, int(body.arrival))
+            yield self._arrival(arrived, die, other, int(body.arrival))
 
     def _reduce(self, key: str, die: int, place: int, task: _Decoded, waits: list[Wait],
                 signals: list[str]) -> Iterator[Activity]:

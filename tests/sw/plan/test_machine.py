@@ -9,6 +9,7 @@ from plinth import backends
 from plinth.bench import calibrate
 from plinth.errors import UserError
 from plinth.model.files import dump_yaml
+from plinth.plan.cost.copies import Copy
 from plinth.plan.cost.machine import (
     CONTROL,
     COPIES,
@@ -16,7 +17,6 @@ from plinth.plan.cost.machine import (
     PROGRAMS,
     Calibration,
     Machine,
-    copy_formula,
     load_calibration,
     machine,
     matrix_formula,
@@ -39,8 +39,8 @@ def table(ratio: float) -> Calibration:
                      for shape in shapes for product in PRODUCTS),
         vector=tuple((program, *shape, *2 * (round(ratio * sum(vector_formula(TINY, work, *shape))),))
                      for shape in ((2, 10), (32, 64)) for program, work in PROGRAMS.items()),
-        transfer=tuple((kind, *shape, *(round(ratio * cycles) for cycles in copy_formula(TINY, *shape)))
-                       for shape in ((4, 4), (100, 16)) for kind in COPIES),
+        transfer=tuple((kind, *shape, *(round(ratio * cycles) for cycles in Machine(TINY).copy(
+            kind, Copy.part(*shape)))) for shape in ((4, 4), (100, 16)) for kind in COPIES),
         control=(("fetch", 300), ("issue", 12), ("arrival", 100), ("ring", 300), ("hop", 20), ("reduce", 100)))
 
 
@@ -60,8 +60,10 @@ def test_measurements_scale_the_formulas_between_and_beyond_them() -> None:
         for one, two in zip(scaled.matrix("update", *shape), plain.matrix("update", *shape), strict=True):
             assert one == pytest.approx(1.5 * two, rel=0.02)
     assert sum(scaled.vector("forward", 8, 30)) == pytest.approx(1.5 * sum(plain.vector("forward", 8, 30)), rel=0.01)
-    assert scaled.copy("remote", 50, 8)[0] == pytest.approx(1.5 * plain.copy("remote", 50, 8)[0], rel=0.01)
-    assert not any((*plain.matrix("fprop", 0, 5, 5), *plain.vector("forward", 0, 5), *plain.copy("local", 0, 5)))
+    copy = Copy.part(50, 8)
+    assert scaled.copy("remote", copy)[0] == pytest.approx(1.5 * plain.copy("remote", copy)[0], rel=0.01)
+    assert not any((*plain.matrix("fprop", 0, 5, 5), *plain.vector("forward", 0, 5),
+                    *plain.copy("local", Copy.part(0, 5))))
     assert "efficiency of 1" in plain.source and "tasks measured" in scaled.source
     assert scaled.control["fetch"] == 300 and plain.control["fetch"] != 300
 

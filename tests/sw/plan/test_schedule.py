@@ -10,8 +10,9 @@ from plinth.model.array import ring
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
-from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, MEMORY_LATENCY, Machine, machine
+from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Machine, machine
 from plinth.plan.cost.schedule import Ready, Times
 from plinth.plan.cost.time import StepTime
 from plinth.plan.graph import PlanGraph, from_network
@@ -119,7 +120,7 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
 
     samples = 64
     gathered, added = (die.rows(8 * samples, 16, unlike)[1] for unlike in (0, 100))
-    assert added > gathered > die.copy("local", 8 * samples, 16)[1]
+    assert added > gathered > die.copy("local", Copy.part(8 * samples, 16))[1]
     # Rows that are alike wait for each other, one alone for all of its own adds; others do not.
     assert die.rows(8 * samples, 16, 10)[1] > 1.5 * added
     assert die.rows(8 * samples, 16, 1)[1] == pytest.approx(8 * samples * ADD_CYCLES, rel=0.35)

@@ -18,6 +18,7 @@ from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, read_yaml
 from plinth.model.layers import described, is_integer
 from plinth.plan.cost import systolic
+from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, copy_formula
 from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.plan.cost.row_stationary import work
 from plinth.plan.graph import square
@@ -28,8 +29,6 @@ from plinth_hw.isa.tasks import BODY_WORDS
 CALIBRATION_VERSION = 2
 #: Where tables lie, one a preset.
 FOLDER = Path(__file__).resolve().parent / "calibration"
-#: Latency of a read, and of a write response, that the formulas assume, in cycles.
-MEMORY_LATENCY = 50
 #: Of rows by their numbers (docs/memory.md): cycles of a row at least; cycles from an add's read until what it wrote
 #: may be read again, but for its flits, as counted; longest packets whose places in memory are told apart.
 INDEXED_CYCLES, ADD_CYCLES, ADD_PACKETS = 4.0, 125.0, 32
@@ -133,17 +132,6 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
                + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 15)
                + work.functions * (rows * columns + 20) + work.column_functions * (rows + 20))
     return MEMORY_LATENCY + 5 + load, compute + 14, MEMORY_LATENCY + store
-
-
-def copy_flits(parameters: DieParameters, rows: int, columns: int) -> int:
-    """Cycles in which rows x columns words leave a die, or land: a flit a cycle, a row in four cycles at least."""
-    return rows * max(4, -(-columns // parameters.flit_words))
-
-
-def copy_formula(parameters: DieParameters, rows: int, columns: int) -> tuple[float, float]:
-    """Cycles of a copy of rows x columns words alone, until the last has left, and of a further one in a row."""
-    flits = copy_flits(parameters, rows, columns)
-    return MEMORY_LATENCY + 20 + flits, MEMORY_LATENCY + 15 + flits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,7 +263,8 @@ class Machine:
                 shape, formula = self._measured(row)
                 self._add(found[row[0]], shape, formula, *row[-2:])
             for name, *shape, cycles, period in table.transfer:
-                self._add(found[name], _near(shape), copy_formula(self.parameters, *shape), cycles, period)
+                copy = Copy.part(*shape)
+                self._add(found[name], _near(copy), self._copied(name, copy), cycles, period)
             for name, *shape, cycles, _ in table.vector:
                 whole = sum(vector_formula(self.parameters, PROGRAMS[name], *shape))
                 self._add(found[name], shape, (whole, whole), cycles, cycles)
@@ -347,14 +336,27 @@ class Machine:
         return (control["ring"] + 2 * (members - 2) * control["hop"]
                 + 2 * (members - 1) * (hops * link_latency - LINK_LATENCY))
 
-    def copy(self, kind: str, rows: int, columns: int) -> Cycles:
-        """Of a copy of a tile, by one of :data:`COPIES`, until its last word has left."""
-        key = (kind, rows, columns)
+    def _copied(self, kind: str, copy: Copy, link: float | None = None) -> Cycles:
+        """A copy by its formula; default of ``link``: while all dies of a ring send as far."""
+        hops = COPIES.index(kind)
+        if hops and link is None:
+            link = hops * copy.flits(self.parameters) / float(self.parameters.link_rate)
+        return copy_formula(self.parameters, copy, link if hops else None)
+
+    def copy(self, kind: str, copy: Copy, link: float | None = None) -> Cycles:
+        """Of a copy of a tile, by one of :data:`COPIES`, until its last word has left.
+
+        Parameters
+        ----------
+        link : float, optional
+            Cycles of the fullest link on its way; default: while all dies of a ring send as far.
+        """
+        key = (kind, copy, link)
         if key not in self._cycles:
             found: Cycles = (0.0, 0.0)
-            if rows and columns:
-                (alone, row), (one, two) = copy_formula(self.parameters, rows, columns), self._ratios[kind]
-                near = _near((rows, columns))
+            if copy.rows and copy.columns:
+                alone, row = self._copied(kind, copy, link)
+                (one, two), near = self._ratios[kind], _near(copy)
                 found = alone * one(near), row * two(near)
             self._cycles[key] = found
         return self._cycles[key]
@@ -370,7 +372,7 @@ class Machine:
             t cycles each have l / t of them under way, so ``t = p + l**2 / (2 t unlike)``, p the cycles of a copied
             row. Rows of equal places in blocks that the die does not tell apart wait as equal ones do.
         """
-        alone, row = self.copy("local", rows, columns)
+        alone, row = self.copy("local", Copy.part(rows, columns))
         if not alone:
             return 0.0, 0.0
         period = max(row / rows, INDEXED_CYCLES)
@@ -389,10 +391,9 @@ def unlike(table: int, own: int) -> float:
     return table ** 2 / max(1, own)
 
 
-def _near(shape: Sequence[int]) -> tuple[int, int]:
+def _near(copy: Copy) -> tuple[int, int]:
     """A copy's shape as its neighbours are found by: its columns count more than its rows."""
-    rows, columns = shape
-    return rows, columns ** 3
+    return copy.rows, copy.columns ** 3
 
 
 @lru_cache(maxsize=64)

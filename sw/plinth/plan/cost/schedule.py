@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
+from plinth.plan.cost.copies import Copy, lookups
 from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
@@ -243,17 +244,21 @@ class _Walk:
         """When every die has what it needs of ``source`` in its ``target``."""
         machine, given = self.machine, self.given
         tiles = given.links.tiles(Exchange("", "", "", None, source, target, channels, positions), given.batch)
-        arrived = 0.0
+        parameters, arrived = self.parameters, 0.0
+        # Rows lie one behind the other in what a die has of either side.
+        strides = self.size(source, channels)[1], self.size(target, channels)[1]
         for turn, (samples, width, cycles, hops, count) in enumerate(tiles):
             if not (samples and width) or not (turn or own):
                 continue
-            alone, row = machine.copy(COPIES[min(hops, 2)], samples * positions, width)
+            copy = Copy(samples * positions, width, *strides)
             if turn:
-                # A packet has a flit of its own; a row is one, or several.
-                packet = max(1.0, min(width, self.parameters.chunk_words) / self.parameters.flit_words)
-                cycles *= (packet + 1) / packet
-                alone, row = max(alone, cycles + alone - row), max(row, cycles)
-            words = 2 * moved_words(self.parameters, samples * positions, width)
+                # Flits are not full where narrow rows do not follow each other.
+                cycles *= copy.flits(parameters) * parameters.flit_words / (samples * positions * width)
+                # The input behind the link takes a flit a cycle, but for lookups.
+                cycles = max(cycles, cycles * float(parameters.link_rate)
+                             + (hops - 1) * lookups(copy, parameters, hops))
+            alone, row = machine.copy(COPIES[min(hops, 2)], copy, cycles)
+            words = copy.read(parameters) + copy.written(parameters)
             end = self.die.task("transfer", ready.whole, (alone, row), words, words / row / self.die.rate, count)
             arrived = max(arrived, end + machine.control["arrival"] + hops * given.hop - LINK_LATENCY if turn else end)
         return Ready(arrived)
