@@ -171,38 +171,46 @@ class FloatAdder(wiring.Component):
         m.d.comb += addend.eq(Cat(sticky_2 | lost_2 | lost, fine) ^ subtract_2.replicate(total))
         # The lowest place carries the 1 of a subtraction in.
         total_sum = Cat(Const(1, 4), x_2) + Cat(subtract_2, addend)
+        # The exponent, as far as it can limit the normalisation: by how many groups, and places beyond them.
+        count = -(-total >> _GROUP_LOG2)
+        limit_bits = (count - 1).bit_length() + _GROUP_LOG2
+        limit = Signal(limit_bits)
+        m.d.comb += limit.eq(exponent_2[:limit_bits] | exponent_2[limit_bits:].any().replicate(limit_bits))
         sign_3, subtract_3 = register(1, "sign_3"), register(1, "subtract_3")
         nan_3, infinite_3 = register(1, "nan_3"), register(1, "infinite_3")
         exponent_3 = register(exponent, "exponent_3")
+        allowed_3, limit_3 = register(count, "allowed_3"), register(_GROUP_LOG2, "limit_3")
         sum_3 = register(total, "sum_3")
         m.d.sync += [
             sign_3.eq(sign_2), subtract_3.eq(subtract_2), nan_3.eq(nan_2), infinite_3.eq(infinite_2),
             exponent_3.eq(exponent_2),
+            allowed_3.eq(Cat(limit[_GROUP_LOG2:] > number for number in range(count))),
+            limit_3.eq(limit[:_GROUP_LOG2]),
             sum_3.eq(total_sum[1:]),
         ]
 
         # Stage 4: normalise by fours, by min(leading zeros, exponent) so that subnormals stay.
-        empty = empty_groups(m, "sum", sum_3, _GROUP_LOG2)
-        group_bits = (len(empty) - 1).bit_length()
-        limit_bits = group_bits + _GROUP_LOG2
-        # The exponent, as far as it can limit the shift.
-        limit = Signal(limit_bits)
-        m.d.comb += limit.eq(exponent_3[:limit_bits] | exponent_3[limit_bits:].any().replicate(limit_bits))
-        groups = leading_groups(m, "sum", empty, limit[_GROUP_LOG2:])
-        zero = Cat(*empty).all()
+        empty = Cat(*empty_groups(m, "sum", sum_3, _GROUP_LOG2))
+        zero = empty.all()
+        # Whether the shift is of so many groups at least; one of zero may be of any.
+        reached = [Const(1), *(Signal(name=f"reached_{number}") for number in range(1, count)), Const(0), Const(0)]
+        m.d.comb += [reached[number].eq(empty[:number].all() & allowed_3[number - 1]) for number in range(1, count)]
+        groups = Signal(limit_bits - _GROUP_LOG2)
+        m.d.comb += groups.eq(reduce(or_, (
+            Mux(reached[number] & ~reached[number + 1], number, 0) for number in range(1, count))))
         sign_4 = register(1, "sign_4")
         nan_4, infinite_4 = register(1, "nan_4"), register(1, "infinite_4")
         exponent_4 = register(exponent, "exponent_4")
         limit_4 = register(_GROUP_LOG2, "limit_4")
-        # Registers for the groups' high bits, of which only the lowest one changes what the others hold.
+        # Registers for the groups by twos, of which only an odd one changes what the others hold.
         part = _GROUP_LOG2 + 1
         partly = Mux(groups[0], sum_3 << (1 << _GROUP_LOG2), sum_3)[:total]
-        sums_4 = [register(total, f"sum_4_{number}") for number in range(1 << (group_bits - 1))]
+        sums_4 = [register(total, f"sum_4_{number}") for number in range(-(-count // 2))]
         m.d.sync += [
             sign_4.eq(sign_3 & ~(zero & subtract_3)), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
             exponent_4.eq(Mux(zero, 0, Cat(exponent_3[:_GROUP_LOG2], exponent_3[_GROUP_LOG2:] - groups))),
-            limit_4.eq(Mux(zero, 0, Mux(limit[_GROUP_LOG2:] == groups, limit[:_GROUP_LOG2], -1))),
-            *(moved.eq(Mux(groups[1:] == number, partly << (number << part), 0))
+            limit_4.eq(Mux(zero, 0, Mux((allowed_3 & ~empty).any(), -1, limit_3))),
+            *(moved.eq(Mux(reached[2 * number] & ~reached[2 * number + 2], partly << (number << part), 0))
               for number, moved in enumerate(sums_4)),
         ]
 
