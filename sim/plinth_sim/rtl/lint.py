@@ -7,9 +7,11 @@ unit with what only it contains; inside other units an empty module with the sam
 Every line of the file is linted, once. ``--whole`` lints the file as it is.
 """
 
+import os
 import re
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from plinth_hw.isa.parameters import PRESETS, preset
@@ -41,30 +43,57 @@ def units(text: str) -> dict[str, str]:
             for name, own in found.items()}
 
 
+#: Units that this process has found clean; presets share many.
+_clean: set[str] = set()
+
+
+def lint_preset(name: str, whole: bool = False) -> float:
+    """Lint the die of a preset; returns the seconds that it took.
+
+    Raises
+    ------
+    ToolError
+        If there is a warning that no waiver covers, or Verilator is missing.
+    ValueError
+        If there is no such preset.
+    """
+    start = time.perf_counter()
+    parameters = preset(name)
+    top = module_name(parameters)
+    (text,) = die_verilog(parameters, "cells").values()
+    folder = verilator.build_root() / "lint" / top
+    folder.mkdir(parents=True, exist_ok=True)
+    for unit, verilog in ({top: text} if whole else units(text)).items():
+        if verilog not in _clean:
+            path = folder / f"{unit}.v"
+            path.write_text(verilog, encoding="utf-8")
+            verilator.lint([path], unit, [WAIVERS])
+            _clean.add(verilog)
+    return time.perf_counter() - start
+
+
+def _lines(name: str, whole: bool) -> tuple[bool, str]:
+    """Whether a preset is clean, and what to say of it."""
+    try:
+        return True, f"lint: {name}: clean ({lint_preset(name, whole):.1f} s)"
+    except (verilator.ToolError, ValueError) as error:
+        return False, f"lint: {name}: {error}"
+
+
 def main(arguments: list[str]) -> int:
-    """Lint the named presets, or all; prints a line each and returns the exit code."""
-    whole = "--whole" in arguments
-    clean: set[str] = set()
-    for name in [one for one in arguments if one != "--whole"] or PRESETS:
-        start = time.perf_counter()
-        try:
-            parameters = preset(name)
-            top = module_name(parameters)
-            (text,) = die_verilog(parameters, "cells").values()
-            folder = verilator.build_root() / "lint" / top
-            folder.mkdir(parents=True, exist_ok=True)
-            for unit, verilog in ({top: text} if whole else units(text)).items():
-                if verilog in clean:
-                    continue
-                path = folder / f"{unit}.v"
-                path.write_text(verilog, encoding="utf-8")
-                verilator.lint([path], unit, [WAIVERS])
-                clean.add(verilog)
-        except (verilator.ToolError, ValueError) as error:
-            print(f"lint: {name}: {error}", file=sys.stderr)
-            return 2
-        print(f"lint: {name}: clean ({time.perf_counter() - start:.1f} s)", flush=True)
-    return 0
+    """Lint the named presets, or all, as many at once as there are processors; prints a line each and returns the exit
+    code."""
+    names = [one for one in arguments if one != "--whole"]
+    # The largest one first, for it takes longest.
+    names = names or sorted(PRESETS, key=lambda name: -PRESETS[name].rows * PRESETS[name].columns)
+    code = 0
+    with ProcessPoolExecutor(min(len(names), len(os.sched_getaffinity(0)))) as pool:
+        waiting = [pool.submit(_lines, name, "--whole" in arguments) for name in names]
+        for done in as_completed(waiting):
+            clean, line = done.result()
+            print(line, file=sys.stdout if clean else sys.stderr, flush=True)
+            code = code if clean else 2
+    return code
 
 
 if __name__ == "__main__":
