@@ -15,9 +15,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Gives each of xdist's workers a processor of its own: a co-simulation's threads meet every few cycles, and wait
-    long where another worker holds the processor of one of them."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
-    processors = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_setaffinity") else []
-    if worker.startswith("gw") and processors:
-        os.sched_setaffinity(0, {processors[int(worker.removeprefix("gw")) % len(processors)]})
+    """Simulations of xdist's workers have one thread each: threads meet every few cycles, and wait long where another
+    worker holds the processor of one of them."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.environ["PLINTH_THREADS"] = "1"

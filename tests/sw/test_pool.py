@@ -7,26 +7,27 @@ import pytest
 
 from plinth.bench.pool import spread
 from plinth.errors import UserError
+from plinth_sim.rtl.cosim import default_threads
 
 
-def processors_of(item: int) -> tuple[int, int]:
+def threads_of(item: int) -> tuple[int, int]:
     if item < 0:
         raise UserError(f"there is no {item}")
     if item == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-    return item, len(os.sched_getaffinity(0))
+    return item, default_threads()
 
 
-def test_every_result_comes_once_from_a_process_with_one_processor() -> None:
-    assert sorted(spread(processors_of, [5, 6, 7])) == [(0, (5, 1)), (1, (6, 1)), (2, (7, 1))]
-    assert list(spread(processors_of, [])) == []
+def test_every_result_comes_once_and_simulations_have_one_thread() -> None:
+    assert sorted(spread(threads_of, [5, 6, 7])) == [(0, (5, 1)), (1, (6, 1)), (2, (7, 1))]
+    assert list(spread(threads_of, [])) == []
 
 
 def test_an_error_is_that_of_the_measurement() -> None:
     with pytest.raises(UserError, match="there is no -1"):
-        list(spread(processors_of, [1, -1, 2]))
+        list(spread(threads_of, [1, -1, 2]))
 
 
 def test_a_process_that_is_killed_is_said() -> None:
     with pytest.raises(UserError, match="ended from outside"):
-        list(spread(processors_of, [1, 0, 2]))
+        list(spread(threads_of, [1, 0, 2]))

@@ -139,6 +139,22 @@ class CosimDevice:
         self._array.queue_write(self._die, address, value)
 
 
+def default_threads() -> int:
+    """Threads of a simulation that are not asked for: ``PLINTH_THREADS``, else as many as there are processors.
+
+    Raises
+    ------
+    ToolError
+        If the variable holds something else than a number from 1 on.
+    """
+    wanted = os.environ.get("PLINTH_THREADS", "")
+    if not wanted:
+        return len(os.sched_getaffinity(0))
+    if not (wanted.isdecimal() and 0 < int(wanted) <= 1024):
+        raise verilator.ToolError(f"PLINTH_THREADS is {wanted!r}", "set it to a number from 1 to 1024, or unset it")
+    return int(wanted)
+
+
 class CosimArray:
     """N dies, their memories and the links between them.
 
@@ -162,7 +178,7 @@ class CosimArray:
     outstanding : int
         Bursts that each AXI4 port takes before the first is answered, reads and writes each.
     threads : int or None
-        Default: as many as there are processors, at most one a die.
+        At most one a die; default: ``PLINTH_THREADS``, else as many as there are processors.
     verilog : mapping of file name to text, or None
         The die; default: elaborated from ``parameters`` (cached).
     top : str or None
@@ -173,7 +189,7 @@ class CosimArray:
     Raises
     ------
     ToolError
-        If the build fails.
+        If the build fails, or ``PLINTH_THREADS`` is no number.
     ValueError
         If a size or a link is impossible.
     """
@@ -198,7 +214,7 @@ class CosimArray:
             verilog = die_verilog(parameters)
         library = build(verilog, top or module_name(parameters), trace=waves is not None)
         self.parameters = parameters
-        self.threads = min(dies, threads or len(os.sched_getaffinity(0)))
+        self.threads = min(dies, threads or default_threads())
         self._seconds = 0.0
         self._handle: int | None = None
         self._library = _load(library)

@@ -1,4 +1,4 @@
-"""Spreads long measurements over processes, each with a processor of its own.
+"""Spreads long measurements over processes, as many as there are processors, whose simulations have one thread each.
 
 The threads of a co-simulation meet every few cycles, so one simulation on two processors is slower than two side by
 side, each on one; and two at once on the same processors wait for each other at every meeting.
@@ -18,11 +18,11 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def _take_a_processor(processors: "multiprocessing.Queue[int]") -> None:
-    """Begin a worker: it runs on one processor, and ends without a word when the user interrupts."""
+def _begin() -> None:
+    """Begin a worker: one thread a simulation, and it ends without a word when the user interrupts."""
+    os.environ["PLINTH_THREADS"] = "1"
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    os.sched_setaffinity(0, {processors.get()})
 
 
 def spread(measure: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[tuple[int, Result]]:
@@ -35,12 +35,8 @@ def spread(measure: Callable[[Item], Result], items: Sequence[Item]) -> Iterator
     Exception
         The first that a measurement raised; those that have not begun are dropped.
     """
-    processors = sorted(os.sched_getaffinity(0))[:max(1, len(items))]
-    context = multiprocessing.get_context("spawn")
-    free: multiprocessing.Queue[int] = context.Queue()
-    for processor in processors:
-        free.put(processor)
-    pool = ProcessPoolExecutor(len(processors), context, _take_a_processor, (free,))
+    processes = max(1, min(len(items), len(os.sched_getaffinity(0))))
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin)
     try:
         waiting = {pool.submit(measure, item): place for place, item in enumerate(items)}
         for done in as_completed(waiting):

@@ -10,7 +10,8 @@ import pytest
 from tests.support.standin import FAULTS, Standin, standin
 
 from plinth_hw.isa.parameters import preset
-from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves, ring
+from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves, default_threads, ring
+from plinth_sim.rtl.verilator import ToolError
 
 WORDS = 4
 
@@ -249,3 +250,14 @@ def test_bare_eval_measures() -> None:
         assert dies.bare_eval(10_000) > 10_000
         dies.run(1000)
         assert dies.stats()["die_cycles"] == 1000
+
+
+def test_threads_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PLINTH_THREADS", "3")
+    assert default_threads() == 3
+    monkeypatch.delenv("PLINTH_THREADS")
+    assert default_threads() >= 1
+    for wrong in ("0", "two", "-1", "100000"):
+        monkeypatch.setenv("PLINTH_THREADS", wrong)
+        with pytest.raises(ToolError, match=f"PLINTH_THREADS is '{wrong}'; set it to a number"):
+            default_threads()
