@@ -17,7 +17,7 @@ from plinth.reproduce.hypar import NAMES, Row
 from plinth.simulate.ways import Ways
 
 #: Figures are computed once, in one worker.
-pytestmark = pytest.mark.xdist_group("reproduce")
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("reproduce")]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -280,7 +280,8 @@ def test_rate(rate):
     assert (excess - np.minimum.accumulate(excess)).max() <= 2
 
 
-@pytest.mark.parametrize(("dies", "hops"), [(4, 3), (4, 2), (2, 1)])
+@pytest.mark.parametrize(("dies", "hops"), [
+    pytest.param(4, 3, marks=pytest.mark.slow), pytest.param(4, 2, marks=pytest.mark.slow), (2, 1)])
 def test_bubble(dies, hops):
     """More control packets than the ring holds, all the same way round, and nobody takes any at first:
     without the bubble rule the links' buffers fill with packets that only pass through."""
@@ -300,7 +301,8 @@ def only(number, rng, dies, die, count, **options):
 
 
 @pytest.mark.parametrize("number", [1, TRANSFER])
-@pytest.mark.parametrize(("dies", "hops", "opens"), [(4, 2, 0), (4, 2, 500), (4, 3, 500), (6, 3, 500)])
+@pytest.mark.parametrize(("dies", "hops", "opens"), [
+    (4, 2, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 2, 500), (4, 3, 500), (6, 3, 500)))])
 def test_data_across_a_ring(dies, hops, opens, number):
     """All dies send more than the ring holds across it, all the same way round, and take nothing at first: without
     the bubble rule every buffer fills with packets that wait for the next one."""

@@ -122,7 +122,8 @@ class Layers:
 
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize(("seed", "availability", "latency", "kind"), [
-    (1, 1, 1, "plain"), (2, 1, 60, "small"), (3, 0.5, 5, "special"), (4, 0.9, 20, "bits"), (5, 0.12, 2, "plain")])
+    pytest.param(1, 1, 1, "plain", marks=pytest.mark.slow), pytest.param(2, 1, 60, "small", marks=pytest.mark.slow),
+    (3, 0.5, 5, "special"), (4, 0.9, 20, "bits"), (5, 0.12, 2, "plain")])
 def test_random_layers(name: str, seed: int, availability: float, latency: int, kind: str) -> None:
     """All passes of layers of any shape, one task after another: kernels from 1 x 1 to 5 x 5, strides to 3, all
     paddings, channels from 1 on, runs of a kernel row and of a tap, results added to what is there."""

@@ -154,7 +154,8 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
     return strobes, memories
 
 
-@pytest.mark.parametrize(("parameters", "operation"), [(TINY, COPY), (WIDE, COPY), (WIDER, ADD)])
+@pytest.mark.parametrize(("parameters", "operation"), [
+    (TINY, COPY), pytest.param(WIDE, COPY, marks=pytest.mark.slow), pytest.param(WIDER, ADD, marks=pytest.mark.slow)])
 def test_every_alignment(parameters, operation):
     """All pairs of source and destination lanes, with lengths round the beat."""
     beat = parameters.beat_words
