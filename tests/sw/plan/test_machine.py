@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from fractions import Fraction
 
 import pytest
 
@@ -121,3 +122,12 @@ def test_tasks_are_measured_on_the_rtl(name: str, tmp_path, monkeypatch) -> None
     for program, rows, columns, cycles, _ in found.vector:
         assert cycles == pytest.approx(sum(vector_formula(parameters, PROGRAMS[program], rows, columns)), rel=0.2)
     assert dict(found.control).keys() == CONTROL.keys()
+
+
+def test_tiles_over_slow_links_take_what_the_links_take() -> None:
+    """Tables are measured at the preset's own link rate."""
+    slow = machine(preset("ndp-demo", link_rate=Fraction(1, 16)))
+    assert slow.calibration is not None
+    copy = Copy(128, 20, 20, 20)
+    _, row = slow.copy(COPIES[1], copy)
+    assert row == pytest.approx(16 * copy.flits(slow.parameters), rel=0.05)

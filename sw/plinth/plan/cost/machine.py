@@ -264,7 +264,9 @@ class Machine:
                 self._add(found[row[0]], shape, formula, *row[-2:])
             for name, *shape, cycles, period in table.transfer:
                 copy = Copy.part(*shape)
-                self._add(found[name], _near(copy), self._copied(name, copy), cycles, period)
+                # Measured at the preset's own link rate, whatever the array's is.
+                link = COPIES.index(name) * copy.flits(self.parameters) / float(PRESETS[table.preset].link_rate)
+                self._add(found[name], _near(copy), self._copied(name, copy, link), cycles, period)
             for name, *shape, cycles, _ in table.vector:
                 whole = sum(vector_formula(self.parameters, PROGRAMS[name], *shape))
                 self._add(found[name], shape, (whole, whole), cycles, cycles)
