@@ -8,12 +8,14 @@ import pytest
 
 from plinth import cli
 from plinth.bench import agreement
-from plinth.bench.agreement import Agreement
+from plinth.bench.agreement import Agreement, Step
 from plinth.errors import UserError
+from plinth.model.array import ARRAYS
 from plinth.plan.cost import machine
 
-STEPS = [Agreement("digits-mlp", "ndp-demo", "ring-2", ("data", "joint"), "dp dp dp", 1000, 990),
-         Agreement("digits-cnn", "hypar-demo", "full-4", ("model",), "mp/mp", 2000, 2120)]
+STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990),
+         Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),
+                        ("model",)), 2000, 2120)]
 
 
 def test_rows_and_table() -> None:
@@ -53,6 +55,7 @@ def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("demo-dies")
 @pytest.mark.parametrize("only", ["digits-mlp/ndp-demo/ring-2", "digits-mlp/hypar-demo/ring-2"])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And the tables are those of this Verilog."""

@@ -5,10 +5,11 @@ from the calibration tables; the co-simulation runs them on the RTL.
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from time import monotonic
+from typing import Any
 
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
@@ -35,24 +36,6 @@ BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
 
 
 @dataclass(frozen=True)
-class Agreement:
-    """One step. ``planners`` all give the same plan."""
-
-    network: str
-    preset: str
-    array: str
-    planners: tuple[str, ...]
-    splits: str
-    counted: int
-    simulated: int
-
-    @property
-    def error(self) -> float:
-        """Relative, of what was simulated."""
-        return self.simulated / self.counted - 1
-
-
-@dataclass(frozen=True)
 class Step:
     """A step to compare. ``planners`` all give these splits."""
 
@@ -65,6 +48,27 @@ class Step:
     def name(self) -> str:
         """For people."""
         return f"{self.network} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Cycles of a step."""
+
+    step: Step
+    counted: int
+    simulated: int
+
+    @property
+    def error(self) -> float:
+        """Relative, of what was simulated."""
+        return self.simulated / self.counted - 1
+
+    def to_data(self) -> dict[str, Any]:
+        """For programs."""
+        step = self.step
+        return {"network": step.network, "preset": step.array.preset, "array": step.array.name,
+                "planners": list(step.planners), "splits": text(step.splits), "counted": self.counted,
+                "simulated": self.simulated, "error": self.error}
 
 
 def simulated_cycles(program: TrainingProgram, array: Array) -> int:
@@ -82,8 +86,7 @@ def compare(step: Step) -> Agreement:
         If a tool fails.
     """
     program = lowered_step(step.network, step.array, step.splits)
-    return Agreement(step.network, step.array.preset, step.array.name, step.planners, text(step.splits),
-                     counted_cycles(step.network, step.array, program), simulated_cycles(program, step.array))
+    return Agreement(step, counted_cycles(step.network, step.array, program), simulated_cycles(program, step.array))
 
 
 def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
@@ -135,8 +138,9 @@ def table(found: list[Agreement]) -> str:
     """As Markdown."""
     lines = ["| network | preset | array | planners | counted | simulated | error |",
              "| --- | --- | --- | --- | ---: | ---: | ---: |"]
-    lines += [f"| {one.network} | `{one.preset}` | {one.array} | {', '.join(one.planners)} | {one.counted:,} | "
-              f"{one.simulated:,} | {100 * one.error:+.1f} % |" for one in found]
+    lines += [f"| {one.step.network} | `{one.step.array.preset}` | {one.step.array.name} | "
+              f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % |"
+              for one in found]
     errors = [abs(one.error) for one in found]
     return "\n".join([*lines, "", f"{len(found)} steps: mean error {100 * mean(errors):.1f} %, worst "
                                   f"{100 * max(errors):.1f} %."])
@@ -162,11 +166,12 @@ def rows(found: list[Agreement]) -> list[Row]:
     """Mean and worst error."""
     errors = [abs(one.error) for one in found]
     worst = max(found, key=lambda one: abs(one.error))
-    detail = {"batch": BATCH, "steps": [asdict(one) | {"error": one.error} for one in found]}
+    detail = {"batch": BATCH, "steps": [one.to_data() for one in found]}
     unit = "|simulated / counted - 1|"
     return [Row("agreement_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
             Row("agreement_error_worst", max(errors), unit,
-                f"{worst.network} on {worst.array} of {worst.preset}, {worst.planners[0]}", detail)]
+                f"{worst.step.network} on {worst.step.array.name} of {worst.step.array.preset}, "
+                f"{worst.step.planners[0]}", detail)]
 
 
 def agreement_errors() -> list[Row]:
