@@ -179,24 +179,30 @@ class Driver:
     def _explain_packet(self, graphs: Sequence[Graph], number: int) -> str:
         """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""
         text = f"die {number} stopped with {ErrorCode.BAD_PACKET.name}: a tile from another die goes beyond its memory"
-        found = []
+        senders = []
         for source, graph in enumerate(graphs):
-            bases = [self._written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
-            names = []
-            for task in graph.tasks:
-                if task.engine is Engine.TRANSFER:
-                    bits = sum(word << (32 * index) for index, word in enumerate(task.words[HEADER_WORDS:]))
-                    size = data.Layout.cast(TransferBody).size
-                    body = TransferBody.from_bits(bits & (1 << size) - 1)  # type: ignore[attr-defined]
-                    end = (bases[body.destination.base] + body.destination.offset + body.columns
-                           + (body.planes - 1) * body.destination_plane_stride
-                           + (body.rows - 1) * body.destination_row_stride)
-                    if (body.remote and body.destination_die == number != source
-                            and (body.scatter or end > self._memory_words)):
-                        names.append(repr(task.name))
+            names = self._beyond(graph, source, number)
             if names:
-                found.append(f"{', '.join(names)} of die {source}")
-        return f"{text}; see {'; '.join(found)}" if found else text
+                senders.append(f"{', '.join(names)} of die {source}")
+        return f"{text}; see {'; '.join(senders)}" if senders else text
+
+    def _beyond(self, graph: Graph, source: int, number: int) -> list[str]:
+        """Tasks of die ``source`` whose tiles may end beyond the memory of die ``number``."""
+        bases = [self._written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
+        names = []
+        for task in graph.tasks:
+            if task.engine is not Engine.TRANSFER:
+                continue
+            bits = sum(word << (32 * index) for index, word in enumerate(task.words[HEADER_WORDS:]))
+            size = data.Layout.cast(TransferBody).size
+            body = TransferBody.from_bits(bits & (1 << size) - 1)  # type: ignore[attr-defined]
+            end = (bases[body.destination.base] + body.destination.offset + body.columns
+                   + (body.planes - 1) * body.destination_plane_stride
+                   + (body.rows - 1) * body.destination_row_stride)
+            if (body.remote and body.destination_die == number != source
+                    and (body.scatter or end > self._memory_words)):
+                names.append(repr(task.name))
+        return names
 
     def _explain_hang(self, graphs: Sequence[Graph], states: Sequence[int], cycles: int) -> str:
         stuck = [number for number, state in enumerate(states) if not state & STATUS_DONE]
