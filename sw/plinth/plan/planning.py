@@ -9,7 +9,6 @@ from plinth.model.network import Network
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.graph import PlanGraph, from_network
-from plinth.plan.memory import memory_bytes
 from plinth.plan.partition import Splits
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
 from plinth.plan.planners import simple
@@ -124,7 +123,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                 chunk_words=array.die_parameters().chunk_words, splits=splits,
                 predicted_seconds=found.predicted_seconds)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(plan), array.memory_bytes)
+    return Planned(plan, found, baselines, given.time.machine.source, plan.memory_bytes, array.memory_bytes)
 
 
 def levels_of(dies: int) -> int:

@@ -8,7 +8,6 @@ from rich.console import Console
 from rich.table import Table
 
 from plinth.output import write_whole
-from plinth.plan.memory import memory_bytes
 from plinth.report.units import duration, size
 from plinth.simulate.step import Simulated
 from plinth_sim.array.machine import Flow
@@ -38,7 +37,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "dies": plan.dies, "batch": plan.batch, "cost": found.cost, "cycles_from": found.source,
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
-        "memory_bytes": memory_bytes(found.plan), "die_memory_bytes": found.array.memory_bytes,
+        "memory_bytes": found.plan.memory_bytes, "die_memory_bytes": found.array.memory_bytes,
         "moved_words": found.work.moved_words,
         "counts": {key: getattr(result.counts, key) for key in
                    ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
@@ -116,7 +115,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
     words = f"{size(4 * found.work.moved_words)} moved between dies, {size(4 * result.counts.dram_words)} in memories"
-    console.print(f"{words}; the fullest memory needs {size(memory_bytes(plan))} of {size(found.array.memory_bytes)}",
+    console.print(f"{words}; the fullest memory needs {size(plan.memory_bytes)} of {size(found.array.memory_bytes)}",
                   highlight=False)
     console.print(f"cycles from {found.source}", style="dim", highlight=False)
 

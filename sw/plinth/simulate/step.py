@@ -14,7 +14,6 @@ from plinth.model.zoo import NETWORKS
 from plinth.output import write_whole
 from plinth.plan.cost.machine import Machine
 from plinth.plan.graph import PlanGraph, from_network
-from plinth.plan.memory import memory_bytes
 from plinth.plan.plan import MAXIMUM_FILE_BYTES, Plan, plan_from_data
 from plinth.plan.planning import PLANNERS, task
 from plinth.report.units import size
@@ -100,7 +99,7 @@ def check_memory(plan: Plan, array: Array) -> None:
     UserError
         If it does not fit.
     """
-    need = memory_bytes(plan)
+    need = plan.memory_bytes
     if need > array.memory_bytes:
         raise UserError(f"the plan does not fit the dies' memory: the fullest die needs {size(need)}, a die of array "
                         f"{array.name!r} has {size(array.memory_bytes)}; choose another planner, a smaller batch or "

@@ -6,7 +6,6 @@ import pytest
 from plinth.model.array import ARRAYS
 from plinth.model.zoo import NETWORKS
 from plinth.plan.graph import from_network
-from plinth.plan.memory import memory_bytes
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
 
@@ -19,14 +18,14 @@ def planned(name: str, planner: str, batch: int, levels: int) -> Plan:
 
 def test_one_die_holds_everything() -> None:
     plan = planned("digits-mlp", "data", 10, 0)
-    assert memory_bytes(plan) == 4 * 2 * sum(node.weights + node.bias + 10 * (node.input_elements + node.raw_elements)
-                                             for node in plan.graph.nodes)
+    assert plan.memory_bytes == 4 * 2 * sum(node.weights + node.bias + 10 * (node.input_elements + node.raw_elements)
+                                            for node in plan.graph.nodes)
 
 
 @pytest.mark.parametrize("name", ["sfc", "lenet-c", "resnet-34"])
 def test_splits_halve_what_they_split(name: str) -> None:
     def needed(planner: str, levels: int) -> int:
-        return memory_bytes(planned(name, planner, 64, levels))
+        return planned(name, planner, 64, levels).memory_bytes
 
     weights = 8 * sum(node.weights + node.bias for node in planned(name, "data", 64, 0).graph.nodes)
     # dp halves maps and keeps weights; mp halves weights and inputs, sums stay whole.
@@ -36,6 +35,6 @@ def test_splits_halve_what_they_split(name: str) -> None:
 
 def test_the_fullest_die_counts() -> None:
     # 3 samples over 2 dies: one die has 2.
-    assert memory_bytes(planned("digits-mlp", "data", 3, 1)) == memory_bytes(planned("digits-mlp", "data", 4, 1))
-    sizes = [memory_bytes(planned("digits-cnn", "data", batch, 2)) for batch in (1, 4, 5, 8)]
+    assert planned("digits-mlp", "data", 3, 1).memory_bytes == planned("digits-mlp", "data", 4, 1).memory_bytes
+    sizes = [planned("digits-cnn", "data", batch, 2).memory_bytes for batch in (1, 4, 5, 8)]
     assert sizes[0] == sizes[1] < sizes[2] == sizes[3] and np.all(np.array(sizes) > 0)
