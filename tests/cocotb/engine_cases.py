@@ -16,7 +16,6 @@ from tests.support.graphs import RandomGraph
 import cocotb
 from plinth.driver.driver import Driver
 from plinth.lower.program import assemble, ring_setup
-from plinth_hw.comm.flit import link_buffer_flits
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.device import GoldenArray
 
@@ -78,7 +77,7 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
             others += [kind(dut, prefix + name, TINY, memory, patterns, latency) for name in names]
         if engine == "collective":
             others += [Wire(dut, f"{prefix}send_{block}", f"die_{(die + 1) % dies}__receive_{block}", patterns,
-                            link_buffer_flits(TINY)) for block in BLOCKS]
+                            TINY.link_buffer_flits) for block in BLOCKS]
     cycles = await cocotb_engine.run(dut, schedulers, others)
     cocotb.log.info("%d cycles", cycles)
     for die, memory in enumerate(memories):

@@ -25,9 +25,6 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 
-#: Chunks that a router's link input holds of each class; a packet has a chunk at most.
-LINK_BUFFER_CHUNKS = 4
-
 
 class PacketKind(enum.Enum, shape=unsigned(2)):
     """What a packet of class 0 or of the transfer class asks for."""
@@ -90,7 +87,7 @@ class LinkSignature(wiring.Signature):
     """One direction of a link, seen from the sender. No ready: credits say what may be sent.
 
     Members: ``valid`` Out, ``flit`` Out; ``credit`` In, one bit a class: the receiver's input buffer of
-    that class has freed one flit. The sender starts with ``link_buffer_flits`` credits a class.
+    that class has freed one flit. The sender starts with ``DieParameters.link_buffer_flits`` credits a class.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -99,14 +96,3 @@ class LinkSignature(wiring.Signature):
             "flit": Out(flit_layout(parameters)),
             "credit": In(parameters.classes),
         })
-
-
-def packet_flits(parameters: DieParameters) -> int:
-    """Flits of the longest packet."""
-    return parameters.chunk_words // parameters.flit_words
-
-
-def link_buffer_flits(parameters: DieParameters) -> int:
-    """Depth of a router input buffer of one class: a packet may enter a ring where two are free, and does so
-    without waiting if the credits of its predecessors come back within the time of the other two."""
-    return LINK_BUFFER_CHUNKS * packet_flits(parameters)

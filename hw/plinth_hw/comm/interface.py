@@ -27,7 +27,6 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.queue import lowest, round_robin, stepped
-from plinth_hw.comm.router import inject_buffer_flits
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.parameters import DieParameters
 
@@ -88,7 +87,7 @@ class NetworkInterface(wiring.Component):
         parameters = self._parameters
         data_classes = range(parameters.classes - 1)
         flit_shape = flit_layout(parameters)
-        depth = inject_buffer_flits(parameters)
+        depth = parameters.inject_buffer_flits
         credits = [Signal(range(depth + 1), init=depth, name=f"credits_{number}")
                    for number in range(parameters.classes)]
 

@@ -32,23 +32,15 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.flit import LinkSignature, PacketKind, link_buffer_flits, packet_flits, taken_layout
+from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
 from plinth_hw.comm.queue import Queue, round_robin, stepped
 from plinth_hw.isa.parameters import DieParameters
 
 #: Flits that wait for a class's ejection stream.
 EJECT_FLITS = 4
-#: Chunks of each class that the local input holds, and the least number of flits.
-INJECT_CHUNKS = 4
-INJECT_FLITS = 128
 #: Bits of a die's number up to which route tables are in look-up-table RAM.
 SMALL_DIE_BITS = 8
-
-
-def inject_buffer_flits(parameters: DieParameters) -> int:
-    """Depth of the local input buffer of one class: the credits that ``inject`` starts with."""
-    return max(INJECT_FLITS, INJECT_CHUNKS * parameters.chunk_words // parameters.flit_words)
 
 
 def route_table(parameters: DieParameters) -> Memory:
@@ -72,7 +64,7 @@ class Router(wiring.Component):
     link_in_0 ... : In, :class:`LinkSignature`
     inject : In, :class:`LinkSignature`
         Flits of this die, a cycle each, never refused: the sender starts with
-        :func:`inject_buffer_flits` credits a class.
+        ``parameters.inject_buffer_flits`` credits a class.
     eject_0 ... : Out streams of :func:`taken_layout` of each class
         Flits from links for this die. Backpressure holds only that class.
     die : In
@@ -125,10 +117,10 @@ class Router(wiring.Component):
         local = ports
         inputs = []
         for port in range(ports):
-            m.submodules[f"input_{port}"] = buffer = InputBuffer(parameters, link_buffer_flits(parameters))
+            m.submodules[f"input_{port}"] = buffer = InputBuffer(parameters, parameters.link_buffer_flits)
             wiring.connect(m, wiring.flipped(getattr(self, f"link_in_{port}")), buffer.link)
             inputs.append(buffer)
-        m.submodules.input_local = buffer = InputBuffer(parameters, inject_buffer_flits(parameters),
+        m.submodules.input_local = buffer = InputBuffer(parameters, parameters.inject_buffer_flits,
                                                         local=True)
         wiring.connect(m, wiring.flipped(self.inject), buffer.link)
         inputs.append(buffer)
@@ -364,7 +356,7 @@ class _LinkRoom:
         self.injected: Any = 0
         self.transit: Any = 0
         router._rooms.append(self)
-        depth = link_buffer_flits(router.parameters)
+        depth = router.parameters.link_buffer_flits
         classes = router.parameters.classes
         self._credits = [Signal(range(depth + 1), init=depth, name=f"credits_{port}_{number}")
                          for number in range(classes)]
@@ -382,7 +374,7 @@ class _LinkRoom:
 
     def _needed(self, number: int, enters: bool) -> int:
         """Free places downstream that a packet of a class waits for: the bubble rule."""
-        return (packet_flits(self._parameters) if number else 1) * (1 + enters)
+        return (self._parameters.packet_flits if number else 1) * (1 + enters)
 
     def sent(self, sends: Value, classes: Value, grant: Value, sources: list[int], tail: Value) -> None:
         m = self._m

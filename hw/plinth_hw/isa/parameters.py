@@ -17,6 +17,10 @@ from plinth_hw.isa.tasks import (
 )
 
 ALL_ENGINES = frozenset(Engine)
+#: Packets of a class that a router holds behind a link.
+LINK_BUFFER_PACKETS = 4
+#: Packets of a class that a router holds of its own die, and the least number of flits.
+INJECT_PACKETS, INJECT_FLITS = 4, 128
 #: Machines that a matrix engine can be.
 SYSTOLIC, ROW_STATIONARY = "systolic", "row-stationary"
 
@@ -165,6 +169,22 @@ class DieParameters:
     def transfer_class(self) -> int:
         """The traffic class of tile transfers."""
         return self.classes - 1
+
+    @property
+    def packet_flits(self) -> int:
+        """Flits of the longest packet, which has a chunk."""
+        return self.chunk_words // self.flit_words
+
+    @property
+    def link_buffer_flits(self) -> int:
+        """Flits of a class that a router holds behind a link: a packet may enter a ring where two are free, and does
+        so without waiting if the credits of its predecessors come back within the time of the other two."""
+        return LINK_BUFFER_PACKETS * self.packet_flits
+
+    @property
+    def inject_buffer_flits(self) -> int:
+        """Flits of a class that a router holds of its own die."""
+        return max(INJECT_FLITS, INJECT_PACKETS * self.packet_flits)
 
     @property
     def beat_bytes(self) -> int:

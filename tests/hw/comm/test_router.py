@@ -15,10 +15,10 @@ from tests.support.refusal import refused
 from plinth.model.array import ARRAYS
 from plinth.model.array import ring as ring_array
 from plinth.model.routes import routes as routes_of
-from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, link_buffer_flits, packet_flits, taken_layout
+from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.queue import Queue, following
-from plinth_hw.comm.router import Router, inject_buffer_flits
+from plinth_hw.comm.router import Router
 from plinth_hw.isa.parameters import preset
 
 #: Short buffers, so that they fill.
@@ -27,7 +27,7 @@ LAYOUT = flit_layout(PARAMETERS)
 CLASSES = PARAMETERS.classes
 TAKEN = [taken_layout(PARAMETERS, number) for number in range(CLASSES)]
 TRANSFER = PARAMETERS.transfer_class
-LONGEST = packet_flits(PARAMETERS)
+LONGEST = PARAMETERS.packet_flits
 
 
 class RouterArray(wiring.Component):
@@ -165,13 +165,13 @@ class Bench:
 
         async def bench(ctx):
             rng = np.random.default_rng(1000 * self.seed + die)
-            credits = [inject_buffer_flits(PARAMETERS)] * CLASSES
+            credits = [PARAMETERS.inject_buffer_flits] * CLASSES
             arrived, cycle = self.arrived[die], 0
             held = [None] * CLASSES
             while not self.ready:
                 await ctx.tick()
             while (any(mine.flits) or [len(flits) for flits in arrived] != self.expected[die]
-                   or credits != [inject_buffer_flits(PARAMETERS)] * CLASSES):
+                   or credits != [PARAMETERS.inject_buffer_flits] * CLASSES):
                 possible = [c for c in range(CLASSES) if mine.flits[c] and credits[c]]
                 sends = bool(possible) and rng.random() < mine.send
                 if sends:
@@ -186,7 +186,7 @@ class Bench:
                     part for eject in ejects for part in (eject.valid, eject.payload.as_value())))
                 for number in range(CLASSES):
                     credits[number] += credit >> number & 1
-                    assert credits[number] <= inject_buffer_flits(PARAMETERS)
+                    assert credits[number] <= PARAMETERS.inject_buffer_flits
                     valid, bits = offers[2 * number:2 * number + 2]
                     assert held[number] in (None, bits), "a flit changed while it waited"
                     assert held[number] is None or valid
@@ -233,8 +233,9 @@ class Bench:
 
 
 @pytest.mark.parametrize(("dies", "seed", "send", "receive", "rate"), [
-    (2, 1, 1.0, 1.0, Fraction(15, 16)), (2, 2, 0.6, 0.4, Fraction(1)), (4, 3, 1.0, 1.0, Fraction(1)),
-    (4, 4, 0.7, 0.5, Fraction(15, 16)), (4, 5, 1.0, 0.2, Fraction(3, 7))])
+    (2, 2, 0.6, 0.4, Fraction(1)), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (2, 1, 1.0, 1.0, Fraction(15, 16)), (4, 3, 1.0, 1.0, Fraction(1)), (4, 4, 0.7, 0.5, Fraction(15, 16)),
+        (4, 5, 1.0, 0.2, Fraction(3, 7))))])
 def test_random(dies, seed, send, receive, rate):
     """Random packets to random dies, over several hops, in all classes at once. No packet crosses from the
     last die to the first: only control and transfer packets may go round."""
@@ -264,7 +265,9 @@ def test_classes_are_apart():
     assert passed.count(False) > 100
 
 
-@pytest.mark.parametrize("rate", [Fraction(15, 16), Fraction(1), Fraction(2, 5)])
+@pytest.mark.parametrize("rate", [
+    pytest.param(Fraction(15, 16), marks=pytest.mark.slow), pytest.param(Fraction(1), marks=pytest.mark.slow),
+    Fraction(2, 5)])
 def test_rate(rate):
     """A stream of flits gets the rate of the link, no more and no less."""
     count = 40
@@ -286,7 +289,7 @@ def test_bubble(dies, hops):
     """More control packets than the ring holds, all the same way round, and nobody takes any at first:
     without the bubble rule the links' buffers fill with packets that only pass through."""
     rng = np.random.default_rng(8)
-    count = dies * (link_buffer_flits(PARAMETERS) + 8)
+    count = dies * (PARAMETERS.link_buffer_flits + 8)
     traffic = []
     for die in range(dies):
         control = packets(rng, dies, die, count, to=hops)[0]
@@ -302,7 +305,8 @@ def only(number, rng, dies, die, count, **options):
 
 @pytest.mark.parametrize("number", [1, TRANSFER])
 @pytest.mark.parametrize(("dies", "hops", "opens"), [
-    (4, 2, 0), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((4, 2, 500), (4, 3, 500), (6, 3, 500)))])
+    pytest.param(4, 2, 0, marks=pytest.mark.slow), pytest.param(4, 2, 500, marks=pytest.mark.slow),
+    pytest.param(4, 3, 500, marks=pytest.mark.slow), pytest.param(6, 3, 500, marks=pytest.mark.slow)])
 def test_data_across_a_ring(dies, hops, opens, number):
     """All dies send more than the ring holds across it, all the same way round, and take nothing at first: without
     the bubble rule every buffer fills with packets that wait for the next one."""
@@ -312,7 +316,8 @@ def test_data_across_a_ring(dies, hops, opens, number):
 
 
 @pytest.mark.parametrize(("name", "seed", "opens"), [
-    pytest.param("torus-2x4", 2, 300, marks=pytest.mark.slow), ("full-4", 3, 300)])
+    ("torus-2x4", 2, 300), ("full-4", 3, 300)])
+@pytest.mark.slow
 def test_other_arrays(name, seed, opens):
     """Random packets to random dies by the shortest ways, transfers most of all."""
     array = ARRAYS[name]
@@ -327,6 +332,7 @@ def test_other_arrays(name, seed, opens):
     Bench(dies, traffic, Fraction(1), routes=lambda die, to: table[die][to] or 0, seed=seed, links=links).check()
 
 
+@pytest.mark.slow
 def test_transfers_use_the_whole_link():
     """Packets of full length from one die to the next follow each other at the link's rate."""
     rng = np.random.default_rng(9)
@@ -338,6 +344,7 @@ def test_transfers_use_the_whole_link():
     assert last - first < total * 16 / 15 + 4
 
 
+@pytest.mark.slow
 def test_what_ends_here_leaves_routes_known():
     """Packets of one flit go two links on: those that pass through a die come in turn with those that end there, and
     need no lookup."""
@@ -351,7 +358,7 @@ def test_what_ends_here_leaves_routes_known():
     assert busy.sum() == 2 * count and last - first < 2.2 * count
 
 
-@pytest.mark.parametrize("port", [0, 1])
+@pytest.mark.parametrize("port", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_error_packets_take_the_port_they_name(port):
     """Among advances to the same destination, which go their way, an ERROR goes to the next die on its port."""
     def control(kind):

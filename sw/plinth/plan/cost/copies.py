@@ -9,17 +9,14 @@ from plinth_hw.isa.parameters import DieParameters
 MEMORY_LATENCY = 50
 #: Beats that a transfer engine has under way, and cycles beside memory's latency until the place of one is free again.
 BEATS, BEAT_CYCLES = 61, 16
-#: Chunks of flits that a router holds of a class behind a link, and of its die; so many of the die's at least.
-ROUTER_CHUNKS, ROUTER_FLITS = 4, 128
 #: Cycles in which a router looks up the route of a packet.
 LOOKUP_CYCLES = 3
 
 
-def buffered(parameters: DieParameters, links: int) -> float:
+def buffered(parameters: DieParameters, links: int) -> int:
     """Flits that routers hold between a die and another, so many links away: in the buffer of the first, and in those
     behind the links."""
-    chunks = ROUTER_CHUNKS * parameters.chunk_words / parameters.flit_words
-    return max(ROUTER_FLITS, chunks) + links * chunks
+    return parameters.inject_buffer_flits + links * parameters.link_buffer_flits
 
 
 @lru_cache(maxsize=1 << 12)
