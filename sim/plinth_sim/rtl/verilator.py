@@ -30,10 +30,10 @@ OLDEST = (5, 36)
 FAST_FLAGS = ("-O3", "--x-assign", "fast", "--x-initial", "fast", "--no-assert")
 #: The compiler's flags for code that runs every cycle.
 FAST_COMPILE = ("-O3", "-march=native")
-#: The same where a short build matters more.
+#: The same where a short build matters more: a third of the compiler's time, a tenth of the simulation's speed.
 QUICK_COMPILE = ("-O1",)
-#: The compiler's flags for code that runs once (Verilator marks it), in each case.
-ONCE_COMPILE = {FAST_COMPILE: ("-O1",), QUICK_COMPILE: ("-O0",)}
+#: The compiler's flags for code that runs once (Verilator marks it).
+ONCE_COMPILE = ("-O0",)
 #: Every C++ file: position independent, and without warnings about generated code.
 COMMON_COMPILE = ("-std=c++17", "-fPIC", "-pthread", "-fno-strict-aliasing", "-faligned-new", "-w")
 #: Name of the C++ class that Verilator makes of the top module.
@@ -277,8 +277,15 @@ def _units(folder: Path, include: Sequence[Path],
     result: list[tuple[str, tuple[str, ...]]] = [(name, optimise) for name in often]
     if once:
         (folder / "once.cpp").write_text("".join(f'#include "{name}"\n' for name in once))
-        result.append(("once.cpp", ONCE_COMPILE[optimise]))
+        result.append(("once.cpp", ONCE_COMPILE))
     return result + [(path.name, optimise) for path in include]
+
+
+def _library_flags() -> tuple[str, ...]:
+    wanted = os.environ.get("PLINTH_COMPILE", "")
+    if wanted not in ("", "quick"):
+        raise ToolError(f"PLINTH_COMPILE is {wanted!r}", "set it to quick, or unset it")
+    return QUICK_COMPILE if wanted else FAST_COMPILE
 
 
 def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *,
@@ -309,15 +316,15 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
     Returns
     -------
     Path
-        The shared library.
+        The shared library. It is made to run fast, or, where ``PLINTH_COMPILE`` is ``quick``, to be made fast.
 
     Raises
     ------
     ToolError
-        If Verilator or the compiler is missing or fails.
+        If Verilator or the compiler is missing or fails, or ``PLINTH_COMPILE`` is something else.
     """
     return _build(sources, top, f"{top}.so", cpp=cpp, headers=headers, flags=flags,
-                  compile_flags=compile_flags, trace=trace, jobs=jobs, optimise=FAST_COMPILE, runtime=(),
+                  compile_flags=compile_flags, trace=trace, jobs=jobs, optimise=_library_flags(), runtime=(),
                   link=("-shared",))
 
 
@@ -363,7 +370,7 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
     arguments = ["--cc", "--prefix", MODEL, "--top-module", top, "--no-timing", "-Wno-fatal", "-Wno-lint",
                  "-Wno-style", *(["--trace-vcd"] if trace else []), *flags]
     key = digest(tool.version_text, _compiler_identity(cxx), *arguments, "compile", *COMMON_COMPILE,
-                 *optimise, *ONCE_COMPILE[optimise], *compile_flags, *link, name, *runtime,
+                 *optimise, *ONCE_COMPILE, *compile_flags, *link, name, *runtime,
                  *(text for files in (verilog, own, headers) for item in files.items() for text in item))
     folder = build_root() / "verilator" / key
     result = folder / name
