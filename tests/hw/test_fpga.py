@@ -43,7 +43,7 @@ def test_family_decides_the_multiplier() -> None:
     emit.verilog(unit, "unit")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(fpga, "FOLDER", tmp_path)
     monkeypatch.setattr(fpga, "SEEDS", (1,))

@@ -1,5 +1,6 @@
 """Random tasks of a row-stationary machine."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,9 +9,11 @@ from numpy.typing import NDArray
 from tests.support.systolic import numbers
 
 from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
 
+#: The smallest machine with FP16 operands.
+TINY_MIXED = replace(preset("hypar-tiny"), name="hypar-tiny-mixed", multiply_format=FP16)
 #: Words from which on maps, filters and sums lie.
 X, W, C = 0, 24000, 48000
 

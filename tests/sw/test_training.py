@@ -6,17 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.reports import assert_report_exact
+from tests.support.row_stationary import TINY_MIXED
 
 from plinth import cli
-from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.isa.parameters import PRESETS
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
@@ -53,9 +52,8 @@ def test_other_arrays(array: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("network", ["digits-mlp", "digits-cnn"])
 def test_row_stationary_dies_of_mixed_precision(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = "hypar-tiny-mixed"
-    monkeypatch.setitem(PRESETS, name, replace(preset("hypar-tiny"), name=name, multiply_format=FP16))
-    report = train(tmp_path, network, "--dies", "2", "--steps", "3", "--preset", name, "--format", "mixed")
+    monkeypatch.setitem(PRESETS, TINY_MIXED.name, TINY_MIXED)
+    report = train(tmp_path, network, "--dies", "2", "--steps", "3", "--preset", TINY_MIXED.name, "--format", "mixed")
     assert report["bit_exact"] is True
     assert report["compared_steps"] == 3
     assert report["gradient_error"] < 0.1

@@ -110,6 +110,7 @@ def test_a_graph_through_registers() -> None:
     assert not system.told
 
 
+@pytest.mark.slow
 def test_strobes_reach_their_counters() -> None:
     """Every strobe of every engine, and the words of memory and links, are summed in their own register."""
     system = System([])

@@ -25,7 +25,8 @@ def clear_cycles(count: int) -> int:
 
 
 @pytest.mark.parametrize(("bits", "probability", "idle"), [
-    (MIXED, 0.6, 20), (MIXED, 1.0, 0), ([30], 0.9, 3), ([5, 27], 0.5, 0), (FULL, 1.0, 0)])
+    (MIXED, 0.6, 20), (MIXED, 1.0, 0), ([30], 0.9, 3), ([5, 27], 0.5, 0),
+    pytest.param(FULL, 1.0, 0, marks=pytest.mark.slow)])
 def test_every_read_is_exact(bits: list[int], probability: float, idle: int) -> None:
     """Random increments (or the largest in every cycle), reads as fast as registers can ask, and clears."""
     rng = np.random.default_rng(len(bits) + idle)

@@ -26,7 +26,7 @@ PARAMETERS = {
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
 GEOMETRIES = {name: Geometry(parameters) for name, parameters in PARAMETERS.items()}
-ENGINES = ["tiny", "mixed", pytest.param("6x10", marks=pytest.mark.slow)]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "6x10"))]
 WORDS = 1 << 18
 #: Base registers: base b lies b words behind the first word, base 15 near the end of the address space.
 BASES = [*range(15), 0xFFFF_F000]

@@ -27,7 +27,7 @@ PARAMETERS = {
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
 GEOMETRIES = {name: Geometry(parameters) for name, parameters in PARAMETERS.items()}
-ENGINES = ["tiny", "mixed", pytest.param("6x10", marks=pytest.mark.slow)]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "6x10"))]
 WORDS = 1 << 18
 #: Operands lie in the first part of memory, each task's C in a place of its own in the second.
 DESTINATION = 1 << 16

@@ -194,7 +194,8 @@ def random_tasks(rng, parameters, die, count):
 
 
 @pytest.mark.parametrize(("parameters", "seed", "latency", "availability"), [
-    (TINY, None, 1, 1), (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4)])
+    (TINY, None, 1, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4)))])
 def test_random(parameters, seed, latency, availability):
     """Both dies send to each other and to themselves at once; the row numbers repeat."""
     rng = np.random.default_rng(20 + latency)
@@ -208,6 +209,7 @@ def test_words_are_stored_as_they_are():
     run(WIDE, [[(COPY, tile(101, HALF + 3, (1, 1, 200), remote=1, destination_die=4))], []], floats=False)
 
 
+@pytest.mark.slow
 def test_adds_to_the_same_words_keep_their_order():
     """A scatter whose rows are all the same, then stores and adds to the same places, with slow memory."""
     index = np.array([5, 5, 5, 4, 5, 5, 4, 4, 5, 5], np.uint32)
@@ -237,6 +239,7 @@ def test_rate(parameters):
     (1, (20, 1), 128, 4, 128, 0), (2, (8, 2), 128, 8, 128, 1),
     # In both, and in neither.
     (2, (2, 2), 32, 8, 128, 1), (2, (8, 10), 128, 128, 128, 0)])
+@pytest.mark.slow
 def test_narrow_rows(columns, strides, beats_read, packets, cycles, remote):
     """128 rows of a few words take a cycle each, or what their slots take, with a memory as slow as a die's."""
     source, destination = strides

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.support.compiled import compare
+from tests.support.row_stationary import TINY_MIXED
 
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import Buffer, GraphBuilder
@@ -17,7 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 17
 TINY = preset("hypar-tiny")
-MIXED = preset("hypar-tiny", multiply_format=FP16)
 
 
 def program(die: DieParameters, *layers: ConvolutionShape, images: int = 2) -> tuple[Program, list[Buffer]]:
@@ -64,7 +64,7 @@ def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, paddin
                             stride=(stride, stride), padding=(padding, padding))
 
 
-@pytest.mark.parametrize("die", [TINY, MIXED], ids=["fp32", "mixed"])
+@pytest.mark.parametrize("die", [TINY, TINY_MIXED], ids=["fp32", "mixed"])
 @pytest.mark.parametrize(("memory_latency", "write_latency"), [(20, 20), (1, 1), (200, 100)])
 def test_products_give_equal_memory(memory_latency: int, write_latency: int, die: DieParameters) -> None:
     compare(*program(die, layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.support.networks import random_data, random_plan
+from tests.support.sessions import MEMORY_WORDS, session
 
-from plinth import backends
-from plinth.driver.driver import Driver
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import (
@@ -26,11 +25,7 @@ from plinth.model.layers import (
 from plinth.model.network import Network
 from plinth.plan.cost.cuts import SPARE_ROWS
 from plinth.plan.plan import Plan
-from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
-
-MEMORY_WORDS = 1 << 20
 
 
 def embedded(*layers: Layer, tokens: int) -> Network:
@@ -61,23 +56,6 @@ def lowered(network: Network, plan: Plan, name: str, steps: int = 1) -> Training
     return lower_training(network, plan, preset(name), rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
 
 
-def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
-            left: int = 0x7FC00000) -> Session:
-    """On dies whose memories are full of what somebody has left there."""
-    def driver(array: backends.Array) -> Driver:
-        for die in array.dies:
-            die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
-        return Driver(array, program, memory_words=MEMORY_WORDS)
-
-    golden = driver(backends.golden_array(program.parameters, plan.dies, MEMORY_WORDS))
-    found = driver(backends.cosim_array(program.parameters, plan.dies, MEMORY_WORDS)[0]) if rtl else golden
-    made = Session(network, data, program, found, golden if rtl else None, backends.float64_reference(network),
-                   plan.batch, 0)
-    made.load_parameters(initial_parameters(network, 0))
-    found.clear_counters()
-    return made
-
-
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
 @pytest.mark.parametrize(("name", "seed"), [*(("ndp-demo", seed) for seed in range(10)),
                                             *(("hypar-tiny", seed) for seed in range(10, 14))])
@@ -92,6 +70,7 @@ def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int,
     assert made.gradient_error < 1e-5
 
 
+@pytest.mark.xdist_group("tiny-dies")
 @pytest.mark.parametrize(("dies", "splits"), [
     (1, ()), (2, ("dp",)), (2, ("mp",)), (2, ("op",)), (4, ("mp", "dp")), (4, ("op", "mp"))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(dies: int, splits: tuple[str, ...]) -> None:
@@ -107,7 +86,6 @@ def test_rtl_equals_golden_and_links_carry_the_planned_words(dies: int, splits: 
     assert made.compared_steps == 2
     assert made.gradient_error < 1e-5
     assert sum(made.driver.injected_words(die) for die in range(dies)) == 2 * plan.words
-
 
 
 def test_rows_that_come_again_are_added_in_the_order_of_the_batch() -> None:
@@ -146,6 +124,7 @@ def test_rows_of_other_dies_are_spare_ones() -> None:
         assert not made.driver.read(die, place.part("spare", piece.words, piece.spare, piece.outputs)).any()
 
 
+@pytest.mark.xdist_group("tiny-dies")
 @pytest.mark.parametrize("left", [0x7F800000, 0xFF800000, 0x7FC00000, 0xC0000000, 0x40000000])
 def test_a_gradient_starts_from_zeros_whatever_lies_there(left: int) -> None:
     network = embedded(Embedding(name="words", rows=9, width=5), Dense(name="fc", outputs=2),

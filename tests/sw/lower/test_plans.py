@@ -6,9 +6,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.sessions import MEMORY_WORDS, session
 
-from plinth import backends
-from plinth.driver.driver import Driver
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import (
@@ -24,10 +23,7 @@ from plinth.model.layers import (
 from plinth.model.network import Network, perceptron
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
-from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
-
-MEMORY_WORDS = 1 << 20
 
 
 def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, TrainingProgram]:
@@ -39,27 +35,12 @@ def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, Tr
     return network, plan, random_data(network, batch, generator), program
 
 
-def golden_driver(program: TrainingProgram, left: int = 0) -> Driver:
-    """On golden dies whose memories are full of what somebody has left there."""
-    array = backends.golden_array(program.parameters, program.dies, MEMORY_WORDS)
-    for die in array.dies:
-        die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
-    return Driver(array, program, memory_words=MEMORY_WORDS)
-
-
-def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, driver: Driver,
-            golden: Driver | None) -> Session:
-    made = Session(network, data, program, driver, golden, backends.float64_reference(network), plan.batch, 0)
-    made.load_parameters(initial_parameters(network, 0))
-    return made
-
-
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])
 @pytest.mark.parametrize(("name", "seed"), [*(("ndp-demo", seed) for seed in range(12)),
                                             *(("hypar-tiny", seed) for seed in range(12, 20))])
 def test_gradients_are_those_of_the_network_under_any_plan(name: str, seed: int, dies: int) -> None:
     network, plan, data, program = lowered(seed, dies, name)
-    made = session(network, plan, data, program, golden_driver(program, 0x7FC00000), None)
+    made = session(network, plan, data, program)
     next(iter(made.epoch(0)))
     assert made.gradient_error < 1e-5
 
@@ -74,7 +55,7 @@ def test_a_loss_reads_all_positions_of_a_map(loss: type[Layer], bias: bool, dies
         generator = np.random.default_rng(seed)
         plan = random_plan(network, dies, 9, generator)
         program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
-        made = session(network, plan, random_data(network, 9, generator), program, golden_driver(program), None)
+        made = session(network, plan, random_data(network, 9, generator), program)
         result = next(iter(made.epoch(0)))
         assert made.gradient_error < 1e-5
         assert np.isfinite(result.loss)
@@ -104,7 +85,7 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
     plan = replace(random_plan(network, dies, batch, np.random.default_rng(0)), splits=(("dp",) * (dies - 1),) * 3)
     program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
     data = random_data(network, batch, np.random.default_rng(1))
-    made = session(network, plan, data, program, golden_driver(program), None)
+    made = session(network, plan, data, program)
     next(iter(made.epoch(0)))
     assert made.gradient_error < (1e-5 if name == "ndp-tiny" else 1e-2)
 
@@ -116,20 +97,19 @@ def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
         lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
 
 
+@pytest.mark.xdist_group("tiny-dies")
 @pytest.mark.parametrize("dies", [2, 4])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data, program = lowered(100 + seed, dies, "ndp-tiny")
-    array, _ = backends.cosim_array(program.parameters, dies, MEMORY_WORDS)
-    driver = Driver(array, program, memory_words=MEMORY_WORDS)
-    made = session(network, plan, data, program, driver, golden_driver(program))
-    driver.clear_counters()
+    made = session(network, plan, data, program, rtl=True)
     next(iter(made.epoch(0)))
     assert made.equal
     assert made.compared_steps == 1
-    assert sum(driver.injected_words(die) for die in range(dies)) == plan.words
+    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
 
 
+@pytest.mark.xdist_group("tiny-dies")
 def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     """Three sets of rings on two reduce blocks, over slow links: dies are far apart in their messages."""
     network = perceptron("turns", (40, 48, 48, 48, 48, 8))
@@ -137,8 +117,6 @@ def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=splits)
     parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
     program = lower_training(network, plan, parameters, rate=0.1, steps=1, memory_words=MEMORY_WORDS)
-    drivers = [Driver(backends.cosim_array(parameters, 4, MEMORY_WORDS)[0], program, memory_words=MEMORY_WORDS),
-               golden_driver(program)]
-    made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, *drivers)
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, rtl=True)
     next(iter(made.epoch(0)))
     assert made.equal

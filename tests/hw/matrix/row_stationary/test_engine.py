@@ -29,7 +29,7 @@ PARAMETERS = {
     "4x6": preset("hypar-tiny", rows=4, columns=6, beat_words=8, operand_buffer_words=768, output_buffer_words=6 * 144,
                   flit_words=2, memory_words_per_cycle=8),
 }
-ENGINES = ["tiny", "mixed", pytest.param("4x6", marks=pytest.mark.slow)]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "4x6"))]
 WORDS = 1 << 16
 BASES = [-9 * number & ADDRESS_MASK for number in range(16)]
 ROW_STATIONARY = MatrixOperation.ROW_STATIONARY.value

@@ -1,0 +1,41 @@
+"""Training sessions of a lowered network, on dies whose memories are full of what somebody has left there."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from plinth import backends
+from plinth.driver.driver import Driver
+from plinth.lower.training import TrainingProgram
+from plinth.model.network import Network
+from plinth.plan.plan import Plan
+from plinth.training.data import Dataset
+from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.parameters import preset
+
+#: Memory of a die.
+MEMORY_WORDS = 1 << 20
+#: NaN: what is left in memories if nothing else is said.
+LEFT = 0x7FC00000
+
+
+def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
+            left: int = LEFT) -> Session:
+    """On golden dies; with ``rtl`` on co-simulated ones, beside golden dies that each step is compared with."""
+    def driver(array: backends.Array) -> Driver:
+        for die in array.dies:
+            die.write_memory(0, np.full(program.memory_words, left, dtype=np.uint32))
+        return Driver(array, program, memory_words=MEMORY_WORDS)
+
+    parameters = program.parameters
+    golden = driver(backends.golden_array(parameters, plan.dies, MEMORY_WORDS))
+    found = golden
+    if rtl:
+        # The driver sets the links' rate: one model runs all rates.
+        model = replace(parameters, link_rate=preset(parameters.name).link_rate)
+        found = driver(backends.cosim_array(model, plan.dies, MEMORY_WORDS)[0])
+    made = Session(network, data, program, found, golden if rtl else None, backends.float64_reference(network),
+                   plan.batch, 0)
+    made.load_parameters(initial_parameters(network, 0))
+    found.clear_counters()
+    return made
