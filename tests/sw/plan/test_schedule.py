@@ -50,11 +50,23 @@ def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> N
     assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 350
     # The next one loads while this one computes.
     assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 550
-    assert die.reduce(80_000, 1000, 300, 0) == 80_000 + die.issue + 1300
-    assert die.reduce(80_000, 1000, 300, 0) == 80_000 + die.issue + 2300
+    for ends in (1300, 2300):
+        die.reduce(80_000, 1000, 300, 0)
+        assert die.reduced == 80_000 + die.issue + ends
     for _ in range(20):
         die.task("transfer", 100_000, (10, 10), 0)
     assert die.fetched > 100_000
+
+
+def test_tiles_and_reductions_take_turns_on_links() -> None:
+    die = Die(machine(preset("ndp-demo")), (), 1.0)
+    assert die.shared(0, 400) == 400
+    for _ in range(2):
+        die.reduce(1000 - die.issue, 1000, 300, 0)
+    # Before and behind both of them; 200 of a tile beside the first, which the second waits for; a tile beyond both.
+    assert [die.shared(0, 1000), die.shared(3000, 4000), die.reduced] == [1000, 4000, 3300]
+    assert [die.shared(800, 1200), die.reduced, die.last["collective"]] == [1400, 3500, 3200]
+    assert [die.shared(2000, 9000), die.reduced] == [10_200, 4700]
 
 
 def test_engines_work_no_longer_than_the_step() -> None:

@@ -12,8 +12,8 @@ from plinth_hw.isa.tasks import Engine
 HEADERS, BODIES = 8, 4
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective")
-#: Largest share of memory's rate that the others leave a task without.
-MOST_SHARE = 0.75
+#: Largest share of memory's rate that the others take from a task: it serves requests in turn, mostly of two engines.
+MOST_SHARE = 0.5
 
 
 class Die:
@@ -43,6 +43,8 @@ class Die:
         self.tasks: list[tuple[str, float, float, float]] = []
         #: Of all reductions.
         self.latencies = 0.0
+        #: When each reduction is on the links, from and to, and its latency.
+        self.reductions: list[tuple[float, float, float]] = []
         self._loaded = self._computed = 0.0
         self._stored = [0.0, 0.0]
 
@@ -86,14 +88,31 @@ class Die:
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, count * words)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: float) -> float:
-        """End of a reduction whose words take some cycles on the links; those of two reductions share them."""
+    def reduce(self, ready: float, cycles: float, latency: float, words: float) -> None:
+        """A reduction whose words take some cycles on the links; those of two reductions share them."""
         start, slower = self._start("collective", ready, 1)
         busy = max(start, self.last["collective"]) + cycles * max(1.0, words / cycles / self.rate * slower)
         self._end("collective", start, busy, words)
         self.latencies += latency
         self.ends["collective"][-1] = busy + latency
-        return busy + latency
+        self.reductions.append((busy - cycles, busy, latency))
+
+    def shared(self, start: float, end: float) -> float:
+        """End of a tile that is on the links from ``start`` to ``end`` if nothing else is: what is left of it takes
+        turns with reductions, which end as much later."""
+        later = 0.0
+        for number, (first, last, latency) in enumerate(self.reductions):
+            first, last = first + later, last + later
+            more = max(0.0, min(end - max(start, first), last - max(start, first)))
+            end, later = end + more, later + more
+            self.reductions[number] = first, last + more, latency
+        self.last["collective"] += later
+        return end
+
+    @property
+    def reduced(self) -> float:
+        """End of the last reduction."""
+        return max((last + latency for _, last, latency in self.reductions), default=0.0)
 
     #: Words that memory moves a cycle.
     rate = 1.0

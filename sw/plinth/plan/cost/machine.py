@@ -9,6 +9,7 @@ their logarithm. Without a table the ratio is 1.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from math import log
 from pathlib import Path
@@ -253,6 +254,11 @@ class Machine:
         """Cycles of :data:`CONTROL`, as measured."""
         return CONTROL | (dict(self.calibration.control) if self.calibration else {})
 
+    @property
+    def measured_rate(self) -> Fraction:
+        """Flits a cycle of the links with which tables were measured."""
+        return PRESETS[self.calibration.preset].link_rate if self.calibration else self.parameters.link_rate
+
     @cached_property
     def _ratios(self) -> dict[str, tuple[_Ratio, _Ratio]]:
         """By product, program or copy: of tasks alone, and in a row."""
@@ -265,7 +271,7 @@ class Machine:
             for name, *shape, cycles, period in table.transfer:
                 copy = Copy.part(*shape)
                 # Measured at the preset's own link rate, whatever the array's is.
-                link = COPIES.index(name) * copy.flits(self.parameters) / float(PRESETS[table.preset].link_rate)
+                link = COPIES.index(name) * copy.flits(self.parameters) / float(self.measured_rate)
                 self._add(found[name], _near(copy), self._copied(name, copy, link), cycles, period)
             for name, *shape, cycles, _ in table.vector:
                 whole = sum(vector_formula(self.parameters, PROGRAMS[name], *shape))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
-from plinth.plan.cost.copies import Copy, lookups
+from plinth.plan.cost.copies import Copy, buffered, lookups
 from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
@@ -121,7 +121,6 @@ class _Walk:
         self.die = Die(given.machine, shares, given.speed)
         self.die.rate = float(self.parameters.memory_words_per_cycle)
         self.made: dict[int, _Made] = {}
-        self.end = 0.0
         #: Errors of what a node reads, by edge.
         self.errors: dict[int, Ready] = {}
         self.fused_error = Ready()
@@ -143,7 +142,7 @@ class _Walk:
             self._forward(number, node)
         for number in range(len(self.graph.nodes) - 2, -1, -1):
             self._backward(number, self.graph.nodes[number])
-        return max(self.end, *self.die.last.values())
+        return max(self.die.reduced, *self.die.last.values())
 
     # What tasks are cut into.
 
@@ -260,7 +259,13 @@ class _Walk:
             alone, row = machine.copy(COPIES[min(hops, 2)], copy, cycles)
             words = copy.read(parameters) + copy.written(parameters)
             end = self.die.task("transfer", ready.whole, (alone, row), words, words / row / self.die.rate, count)
-            arrived = max(arrived, end + machine.control["arrival"] + hops * given.hop - LINK_LATENCY if turn else end)
+            if turn:
+                end = self.die.shared(end - count * cycles, end)
+                # What the router holds when the copy ends leaves at the link's rate; `arrival` has it at the preset's.
+                held = min(1.0, buffered(parameters, 0) / copy.flits(parameters)) * cycles
+                end += (machine.control["arrival"] + hops * given.hop - LINK_LATENCY
+                        + held * max(0.0, 1 - float(parameters.link_rate / machine.measured_rate)))
+            arrived = max(arrived, end)
         return Ready(arrived)
 
     # Forwards.
@@ -441,4 +446,4 @@ class _Walk:
             cycles_words = self.given.links.ring_words(here.dp, words)
             latency = self.machine.ring_latency(size, self.given.links.ring_hops(here.dp), self.given.hop)
         moved = 2 * words if size == 1 else 4 * words * (size - 1) / size
-        self.end = max(self.end, self.die.reduce(max(done, biased), cycles_words, latency, moved))
+        self.die.reduce(max(done, biased), cycles_words, latency, moved)
