@@ -1,14 +1,15 @@
 """Rows about the row-stationary machine: convolution layers on the RTL of ``hypar-paper``, and their memory traffic on
 both machines."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from plinth import backends
+from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.builder import Buffer, GraphBuilder
@@ -51,10 +52,34 @@ class Measured:
     tasks: int
 
 
-@lru_cache(maxsize=64)
-def measure(name: str, layer: str, direction: str) -> Measured:
-    """A layer's product on one die of a preset; its result checked against the golden model."""
-    parameters, (shape, images) = preset(name), LAYERS[layer]
+@dataclass(frozen=True)
+class Case:
+    """A layer's product on one die of a preset."""
+
+    preset: str
+    layer: str
+    shape: ConvolutionShape
+    images: int
+    direction: str
+
+
+#: What has been measured.
+_measured: dict[Case, Measured] = {}
+
+
+def _all(name: str, layers: Sequence[str], directions: Sequence[str]) -> dict[tuple[str, str], Measured]:
+    """Products of layers on a preset, by layer and direction, spread over the processors."""
+    cases = [Case(name, layer, *LAYERS[layer], direction) for layer in layers for direction in directions]
+    missing = [case for case in cases if case not in _measured]
+    for place, found in spread(measure, missing) if missing else ():
+        _measured[missing[place]] = found
+    return {(case.layer, case.direction): _measured[case] for case in cases}
+
+
+def measure(case: Case) -> Measured:
+    """A product on the RTL; its result is checked against the golden model's."""
+    name, layer, shape, images, direction = case.preset, case.layer, case.shape, case.images, case.direction
+    parameters = preset(name)
     builder = GraphBuilder(parameters)
     x, z = (builder.allocate(place, images * rows, columns, dense=True) for place, rows, columns in (
         ("x", shape.height * shape.width, shape.inputs), ("z", shape.out_height * shape.out_width, shape.outputs)))
@@ -109,8 +134,7 @@ def rs_utilisation(layer: str) -> list[Row]:
     parameters, (shape, images) = preset(ROW_STATIONARY), LAYERS[layer]
     pes, value = parameters.rows * parameters.columns, 0.0
     detail: dict[str, Any] = {"images": images}
-    for direction in DIRECTIONS:
-        found = measure(ROW_STATIONARY, layer, direction)
+    for (_, direction), found in _all(ROW_STATIONARY, [layer], DIRECTIONS).items():
         available = pes * found.cycles
         value = value or found.useful / available
         detail[direction] = {
@@ -123,7 +147,7 @@ def rs_utilisation(layer: str) -> list[Row]:
 
 def dram_words_per_mac(name: str, row: str) -> list[Row]:
     """Words that memory moves for a multiply-add of AlexNet's convolutions, fprop."""
-    found = {layer: measure(name, layer, FPROP) for layer in ALEXNET}
+    found = {layer: one for (layer, _), one in _all(name, list(ALEXNET), [FPROP]).items()}
     value = sum(one.words for one in found.values()) / sum(one.useful for one in found.values())
     return [Row(row, value, "words / useful multiply-add", "maps that are loaded again for further filters",
                 {"preset": name, **{layer: one.words / one.useful for layer, one in found.items()}})]

@@ -13,7 +13,8 @@ from plinth.training.job import write_json
 
 
 def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str, Any]]:
-    """Run all rows or one, print them as a table, and merge them into the rows that ``path`` holds.
+    """Run all rows or one, print them as a table, and merge them, and what was measured along with them, into the rows
+    that ``path`` holds.
 
     Raises
     ------
@@ -28,15 +29,15 @@ def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str
             raise UserError(f"{path}: not a list of benchmark rows; delete it") from error
     done: set[str] = set()
     rows: list[dict[str, Any]] = []
-    for name, measure in BENCHES.items():
+    for number, (name, measure) in enumerate(BENCHES.items(), 1):
         if name in done or only not in (None, name):
             continue
-        console.print(f"measuring {name}", highlight=False)
+        console.print(f"measuring {name}" + ("" if only else f" ({number} of {len(BENCHES)})"), highlight=False)
         for row in measure():
             done.add(row.name)
+            kept[row.name] = row.to_data()
             if only in (None, row.name):
                 rows.append(row.to_data())
-                kept[row.name] = row.to_data()
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, list(kept.values()))
     table = Table(box=None, pad_edge=False)
