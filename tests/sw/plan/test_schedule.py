@@ -60,13 +60,16 @@ def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> N
 
 def test_tiles_and_reductions_take_turns_on_links() -> None:
     die = Die(machine(preset("ndp-demo")), (), 1.0)
-    assert die.shared(0, 400) == 400
     for _ in range(2):
         die.reduce(1000 - die.issue, 1000, 300, 0)
-    # Before and behind both of them; 200 of a tile beside the first, which the second waits for; a tile beyond both.
-    assert [die.shared(0, 1000), die.shared(3000, 4000), die.reduced] == [1000, 4000, 3300]
-    assert [die.shared(800, 1200), die.reduced, die.last["collective"]] == [1400, 3500, 3200]
-    assert [die.shared(2000, 9000), die.reduced] == [10_200, 4700]
+
+    def tile(start: float, end: float) -> float:
+        return die.tiles(start - die.issue, (end - start, end - start), 0, 0, 1, end - start)
+
+    # 200 of a tile beside the first of them, which the second waits for; one beside the rest of both; one behind them.
+    assert [tile(800, 1200), die.reduced, die.last["collective"]] == [1400, 3500, 3200]
+    assert [tile(2000, 9000), die.reduced] == [10_200, 4700]
+    assert [tile(20_000, 21_000), die.reduced, die.last["transfer"]] == [21_000, 4700, 21_000]
 
 
 def test_engines_work_no_longer_than_the_step() -> None:

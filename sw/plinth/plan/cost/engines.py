@@ -97,16 +97,18 @@ class Die:
         self.ends["collective"][-1] = busy + latency
         self.reductions.append((busy - cycles, busy, latency))
 
-    def shared(self, start: float, end: float) -> float:
-        """End of a tile that is on the links from ``start`` to ``end`` if nothing else is: what is left of it takes
-        turns with reductions, which end as much later."""
-        later = 0.0
+    def tiles(self, ready: float, cycles: Cycles, words: float, memory: float, count: int, link: float) -> float:
+        """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them
+        there takes turns with reductions, which end as much later."""
+        end = self.task("transfer", ready, cycles, words, memory, count)
+        start, later = end - link, 0.0
         for number, (first, last, latency) in enumerate(self.reductions):
             first, last = first + later, last + later
             more = max(0.0, min(end - max(start, first), last - max(start, first)))
             end, later = end + more, later + more
             self.reductions[number] = first, last + more, latency
         self.last["collective"] += later
+        self.last["transfer"] = self.ends["transfer"][-1] = end
         return end
 
     @property

@@ -258,9 +258,11 @@ class _Walk:
                              + (hops - 1) * lookups(copy, parameters, hops))
             alone, row = machine.copy(COPIES[min(hops, 2)], copy, cycles)
             words = copy.read(parameters) + copy.written(parameters)
-            end = self.die.task("transfer", ready.whole, (alone, row), words, words / row / self.die.rate, count)
-            if turn:
-                end = self.die.shared(end - count * cycles, end)
+            memory = words / row / self.die.rate
+            if not turn:
+                end = self.die.task("transfer", ready.whole, (alone, row), words, memory, count)
+            else:
+                end = self.die.tiles(ready.whole, (alone, row), words, memory, count, count * cycles)
                 # What the router holds when the copy ends leaves at the link's rate; `arrival` has it at the preset's.
                 held = min(1.0, buffered(parameters, 0) / copy.flits(parameters)) * cycles
                 end += (machine.control["arrival"] + hops * given.hop - LINK_LATENCY
