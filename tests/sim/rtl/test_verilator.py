@@ -45,6 +45,18 @@ def test_build_runs_and_is_cached(main: Path, monkeypatch: pytest.MonkeyPatch) -
     assert not list(library.parent.parent.glob(library.parent.name + ".part-*"))
 
 
+def test_quick_builds_are_others(main: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {}
+    for wanted in ("", "quick"):
+        monkeypatch.setenv("PLINTH_COMPILE", wanted)
+        found[wanted] = build_library({"top.v": COUNTER}, "top", cpp=[main])
+        assert ctypes.CDLL(str(found[wanted])).run(5) == 15
+    assert found["quick"] != found[""]
+    monkeypatch.setenv("PLINTH_COMPILE", "best")
+    with pytest.raises(ToolError, match="PLINTH_COMPILE is 'best'; set it to quick, or unset it"):
+        build_library({"top.v": COUNTER}, "top", cpp=[main])
+
+
 def test_errors_name_cause_and_log(main: Path) -> None:
     with pytest.raises(ToolError, match=r"Verilator failed: %Error.*syntax error") as caught:
         build_library({"top.v": "module top(input clk; endmodule"}, "top", cpp=[main])

@@ -66,10 +66,13 @@ def test_tiles_and_reductions_take_turns_on_links() -> None:
     def tile(start: float, end: float) -> float:
         return die.tiles(start - die.issue, (end - start, end - start), 0, 0, 1, end - start)
 
+    die.reduce(40_000, 1000, 300, 0, linked=False)
     # 200 of a tile beside the first of them, which the second waits for; one beside the rest of both; one behind them.
-    assert [tile(800, 1200), die.reduced, die.last["collective"]] == [1400, 3500, 3200]
-    assert [tile(2000, 9000), die.reduced] == [10_200, 4700]
-    assert [tile(20_000, 21_000), die.reduced, die.last["transfer"]] == [21_000, 4700, 21_000]
+    assert [tile(800, 1200), die.reductions[1][1]] == [1400, 3200]
+    assert [tile(2000, 9000), die.reductions[1][1]] == [10_200, 4400]
+    # The last reduction is not on the links.
+    end = die.last["collective"]
+    assert [tile(40_000, 45_000), die.last["collective"], die.reduced] == [45_000, end, end + 300]
 
 
 def test_engines_work_no_longer_than_the_step() -> None:

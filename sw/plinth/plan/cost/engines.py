@@ -88,14 +88,15 @@ class Die:
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, count * words)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: float) -> None:
-        """A reduction whose words take some cycles on the links; those of two reductions share them."""
+    def reduce(self, ready: float, cycles: float, latency: float, words: float, linked: bool = True) -> None:
+        """A reduction whose words take some cycles on the links, which it shares with others; or of a single die, which
+        takes none there."""
         start, slower = self._start("collective", ready, 1)
         busy = max(start, self.last["collective"]) + cycles * max(1.0, words / cycles / self.rate * slower)
         self._end("collective", start, busy, words)
         self.latencies += latency
         self.ends["collective"][-1] = busy + latency
-        self.reductions.append((busy - cycles, busy, latency))
+        self.reductions.append((busy - cycles * linked, busy, latency))
 
     def tiles(self, ready: float, cycles: Cycles, words: float, memory: float, count: int, link: float) -> float:
         """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them

@@ -448,4 +448,4 @@ class _Walk:
             cycles_words = self.given.links.ring_words(here.dp, words)
             latency = self.machine.ring_latency(size, self.given.links.ring_hops(here.dp), self.given.hop)
         moved = 2 * words if size == 1 else 4 * words * (size - 1) / size
-        self.die.reduce(max(done, biased), cycles_words, latency, moved)
+        self.die.reduce(max(done, biased), cycles_words, latency, moved, linked=size > 1)
