@@ -40,7 +40,7 @@ from plinth_hw.isa.tasks import (
 )
 
 #: Presets that are measured if none is named: those that the co-simulation runs in minutes.
-CALIBRATED = ("ndp-tiny", "ndp-demo", "ndp-demo-mixed", "ndp-bench", "hypar-tiny", "hypar-demo")
+CALIBRATED = ("ndp-tiny", "ndp-demo", "ndp-demo-mixed", "ndp-bench", "hypar-tiny", "hypar-demo", "hypar-paper")
 #: Memory of the die, in words.
 MEMORY_WORDS = 1 << 22
 #: Equal tasks in a row.
