@@ -28,7 +28,8 @@ def bench_lines(rows: list[dict[str, Any]]) -> list[str]:
     def text(value: float) -> str:
         return f"{value:.3f}" if value < 100 else f"{value:,.0f}"
 
-    return [f"| `{row['name']}`, {row['unit']} | {text(row['value'])} |" for row in rows]
+    bar = "\\|"
+    return [f"| `{row['name']}`, {row['unit'].replace('|', bar)} | {text(row['value'])} |" for row in rows]
 
 
 def main(arguments: list[str]) -> int:

@@ -67,9 +67,9 @@ def test_tiles_and_reductions_take_turns_on_links() -> None:
         return die.tiles(start - die.issue, (end - start, end - start), 0, 0, 1, end - start)
 
     die.reduce(40_000, 1000, 300, 0, linked=False)
-    # 200 of a tile beside the first of them, which the second waits for; one beside the rest of both; one behind them.
-    assert [tile(800, 1200), die.reductions[1][1]] == [1400, 3200]
-    assert [tile(2000, 9000), die.reductions[1][1]] == [10_200, 4400]
+    # 200 of a tile beside the first of them, which the second waits for; one beside the rest of the second.
+    assert [tile(800, 1200), die.reductions[0]] == [1400, (1000, 3200, 300)]
+    assert [tile(2000, 9000), die.reductions[0]] == [10_200, (1000, 4400, 300)]
     # The last reduction is not on the links.
     end = die.last["collective"]
     assert [tile(40_000, 45_000), die.last["collective"], die.reduced] == [45_000, end, end + 300]

@@ -43,7 +43,7 @@ class Die:
         self.tasks: list[tuple[str, float, float, float]] = []
         #: Of all reductions.
         self.latencies = 0.0
-        #: When each reduction is on the links, from and to, and its latency.
+        #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
         self.reductions: list[tuple[float, float, float]] = []
         self._loaded = self._computed = 0.0
         self._stored = [0.0, 0.0]
@@ -92,22 +92,31 @@ class Die:
         """A reduction whose words take some cycles on the links, which it shares with others; or of a single die, which
         takes none there."""
         start, slower = self._start("collective", ready, 1)
-        busy = max(start, self.last["collective"]) + cycles * max(1.0, words / cycles / self.rate * slower)
+        begin = max(start, self.last["collective"])
+        busy = begin + cycles * max(1.0, words / cycles / self.rate * slower)
         self._end("collective", start, busy, words)
         self.latencies += latency
         self.ends["collective"][-1] = busy + latency
-        self.reductions.append((busy - cycles * linked, busy, latency))
+        first, last, tail = self.reductions[-1] if self.reductions else (begin, 0.0, 0.0)
+        if linked and first < begin <= last:
+            self.reductions[-1] = first, busy, max(latency, last + tail - busy)
+        else:
+            self.reductions.append((begin if linked else busy, busy, latency))
 
     def tiles(self, ready: float, cycles: Cycles, words: float, memory: float, count: int, link: float) -> float:
         """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them
         there takes turns with reductions, which end as much later."""
         end = self.task("transfer", ready, cycles, words, memory, count)
         start, later = end - link, 0.0
-        for number, (first, last, latency) in enumerate(self.reductions):
+        number = len(self.reductions)
+        while number and self.reductions[number - 1][1] > start:
+            number -= 1
+        for place in range(number, len(self.reductions)):
+            first, last, tail = self.reductions[place]
             first, last = first + later, last + later
             more = max(0.0, min(end - max(start, first), last - max(start, first)))
             end, later = end + more, later + more
-            self.reductions[number] = first, last + more, latency
+            self.reductions[place] = first, last + more, tail
         self.last["collective"] += later
         self.last["transfer"] = self.ends["transfer"][-1] = end
         return end
@@ -115,7 +124,7 @@ class Die:
     @property
     def reduced(self) -> float:
         """End of the last reduction."""
-        return max((last + latency for _, last, latency in self.reductions), default=0.0)
+        return max((last + tail for _, last, tail in self.reductions), default=0.0)
 
     #: Words that memory moves a cycle.
     rate = 1.0
