@@ -94,6 +94,9 @@ class DieParameters:
     def __post_init__(self) -> None:
         if self.machine not in (SYSTOLIC, ROW_STATIONARY):
             raise ValueError(f"machine must be {SYSTOLIC!r} or {ROW_STATIONARY!r}, not {self.machine!r}")
+        if not isinstance(self.multiply_format, Float):
+            raise ValueError(f"multiply_format must be a Float, as no engine multiplies fixed-point operands, not "
+                             f"{self.multiply_format}")
         for key in ("rows", "columns", "interleave", "filter_words", "feature_words", "sums", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):

@@ -17,6 +17,7 @@ from plinth_hw.isa.parameters import PRESETS, preset
     ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
+    ({"multiply_format": Fixed(3, 12)}, "no engine multiplies fixed-point operands, not q3.12"),
 ])
 def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
     with pytest.raises(ValueError, match=needle):
