@@ -214,6 +214,7 @@ def test_utilisation(latency: int) -> None:
     assert many.cycles <= 1.06 * 2 * 20 * 384
 
 
+@pytest.mark.slow
 def test_narrow_operands_halve_the_traffic() -> None:
     """FP16 operands, two to a word, take half the words of loads, and no more cycles."""
     words = run("tiny", [layer(20)])
@@ -276,7 +277,7 @@ NARROW_LIMITS = {**LIMITS, "feature buffer": {
     "rows": 4, "row_stride": 2, "map_rows": 7}}
 
 
-@pytest.mark.parametrize("name", ["tiny", "mixed"])
+@pytest.mark.parametrize("name", ["tiny", pytest.param("mixed", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("availability", [1, 0.3])
 def test_limits(name: str, limit: str, availability: float) -> None:
