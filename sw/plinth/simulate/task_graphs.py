@@ -24,7 +24,7 @@ from plinth.lower.training import TrainingProgram
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost import row_stationary, systolic
-from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, buffered, lookups
+from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
 from plinth.plan.cost.machine import (
     COPIES,
     LINK_LATENCY,
@@ -262,7 +262,7 @@ class TaskGraphs:
             alone, row = self.machine.copy(COPIES[min(len(path), 1)], copy)
         flits, read, written = copy.flits(parameters), copy.read(parameters), copy.written(parameters)
         # What buffers hold on the way lands in its own time: it does not hold the sender up.
-        held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
+        held = copy.held(parameters, len(path)) if path else 0.0
         loads = {self._reads + die: read, self._landings + other: flits * (1 - held),
                  self._writes + other: written * (1 - held)}
         for place, link in enumerate(path):

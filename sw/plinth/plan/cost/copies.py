@@ -66,6 +66,11 @@ class Copy:
             return max(1.0, self.rows * self.columns / parameters.chunk_words)
         return float(self.rows * -(-self.columns // parameters.chunk_words))
 
+    def held(self, parameters: DieParameters, links: int = 0) -> float:
+        """Share of its flits that routers can hold up to so many links away; by default its die's, when the copy
+        ends."""
+        return min(1.0, buffered(parameters, links) / self.flits(parameters))
+
     def read(self, parameters: DieParameters) -> float:
         """Words of the beats read."""
         beat = parameters.beat_words
@@ -107,6 +112,5 @@ def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = Non
     cycles = copy.cycles(parameters)
     if link is None:
         return MEMORY_LATENCY + 40 + cycles, MEMORY_LATENCY + 52 + cycles
-    waiting = min(1.0, buffered(parameters, 0) / copy.flits(parameters))
-    alone = MEMORY_LATENCY + 11 + max(cycles, link * (1 - waiting))
+    alone = MEMORY_LATENCY + 11 + max(cycles, link * (1 - copy.held(parameters)))
     return alone, max(MEMORY_LATENCY + 23 + cycles, link)

@@ -97,8 +97,8 @@ class Die:
         self._end("collective", start, busy, words)
         self.latencies += latency
         self.ends["collective"][-1] = busy + latency
-        first, last, tail = self.reductions[-1] if self.reductions else (begin, 0.0, 0.0)
-        if linked and first < begin <= last:
+        if linked and self.reductions and begin <= self.reductions[-1][1]:
+            first, last, tail = self.reductions[-1]
             self.reductions[-1] = first, busy, max(latency, last + tail - busy)
         else:
             self.reductions.append((begin if linked else busy, busy, latency))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
-from plinth.plan.cost.copies import Copy, buffered, lookups
+from plinth.plan.cost.copies import Copy, lookups
 from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
@@ -264,9 +264,9 @@ class _Walk:
             else:
                 end = self.die.tiles(ready.whole, (alone, row), words, memory, count, count * cycles)
                 # What the router holds when the copy ends leaves at the link's rate; `arrival` has it at the preset's.
-                held = min(1.0, buffered(parameters, 0) / copy.flits(parameters)) * cycles
+                slower = max(0.0, 1 - float(parameters.link_rate / machine.measured_rate))
                 end += (machine.control["arrival"] + hops * given.hop - LINK_LATENCY
-                        + held * max(0.0, 1 - float(parameters.link_rate / machine.measured_rate)))
+                        + copy.held(parameters) * cycles * slower)
             arrived = max(arrived, end)
         return Ready(arrived)
 
