@@ -5,7 +5,7 @@
 #include "Vmodel.h"
 #include "batch_ports.h"
 
-extern "C" void batch_run(const uint32_t *const *operands, uint32_t *results, size_t count, size_t latency) {
+extern "C" void batch_run(const uint64_t *const *operands, uint64_t *results, size_t count, size_t latency) {
     VerilatedContext context;
     Vmodel model{&context};
     for (size_t cycle = 0; cycle < count + latency; cycle++) {

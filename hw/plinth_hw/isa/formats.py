@@ -6,6 +6,12 @@ formats, never from bit widths. Plain data: no RTL, so that software and golden 
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+#: log2 of the products that a sum of fixed-point products has room for.
+SUM_GUARD_BITS = 16
+
 
 @dataclass(frozen=True)
 class Float:
@@ -96,11 +102,50 @@ class Fixed:
         """Storage width in bits."""
         return 1 + self.integer_bits + self.fraction_bits
 
+    @property
+    def least(self) -> int:
+        """The least number, in units of 2^-``fraction_bits``."""
+        return -1 << (self.integer_bits + self.fraction_bits)
+
+    @property
+    def most(self) -> int:
+        """The largest number, in units of 2^-``fraction_bits``."""
+        return ~self.least
+
+    @property
+    def sums(self) -> "Fixed":
+        """Format of sums of products of two numbers: exact, with room for 2^``SUM_GUARD_BITS`` of the largest."""
+        return Fixed(2 * self.integer_bits + 1 + SUM_GUARD_BITS, 2 * self.fraction_bits)
+
+    def encode(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Numbers nearest to ``values`` of any shape, ties to even, as integers in units of 2^-``fraction_bits``.
+
+        What is beyond the format becomes its least or largest number, NaN becomes 0. Formats have 53 bits at most.
+        """
+        with np.errstate(invalid="ignore", over="ignore"):
+            units = np.rint(np.asarray(values, dtype=np.float64) * 2.0 ** self.fraction_bits)
+            return np.clip(np.nan_to_num(units, nan=0.0), self.least, self.most).astype(np.int64)
+
+    def decode(self, numbers: NDArray[np.integer]) -> NDArray[np.float32]:
+        """FP32 values nearest to numbers in units of 2^-``fraction_bits``, ties to even."""
+        return (numbers.astype(np.float64) * 2.0 ** -self.fraction_bits).astype(np.float32)
+
     def __str__(self) -> str:
         return f"q{self.integer_bits}.{self.fraction_bits}"
+
+
+#: What a number can be.
+Format = Float | Fixed
+
+
+def identifiers(*formats: Format) -> str:
+    """Formats in the name of a module."""
+    return "_".join(str(fmt).replace(".", "_") for fmt in formats)
 
 
 #: IEEE-754 binary32.
 FP32 = Float(8, 23)
 #: IEEE-754 binary16.
 FP16 = Float(5, 10)
+#: 16-bit fixed point from -16 to 16.
+Q4_11 = Fixed(4, 11)
