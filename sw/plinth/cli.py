@@ -22,8 +22,8 @@ from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
 from plinth.model.array_file import load_array
 from plinth.model.network_file import load_network
-from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import PRESETS
+from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.parameters import PRESETS, DieParameters
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
@@ -38,8 +38,9 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
-#: Machines of a training run, and their presets; those of mixed precision are called "-mixed" besides.
+#: Machines of a training run, and their presets; number formats, and what they add to a preset's name.
 MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
+FORMATS = {"fp32": "", "mixed": "-mixed", "fixed": "-fixed"}
 #: Arrays that a training run can use.
 DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
@@ -86,15 +87,23 @@ def _recorded(window: backends.Window) -> str:
     return f"none, the run ended before cycle {window.start}"
 
 
+def _number_format(die: DieParameters) -> str:
+    """The ``--format`` that a die computes in."""
+    if isinstance(die.multiply_format, Fixed):
+        return "fixed"
+    return "fp32" if die.packing == 1 else "mixed"
+
+
 def _preset(machine: str | None, number_format: str) -> str:
     """Preset of a machine, by name or in full, and number format."""
     machine = machine or "ndp"
     if machine in MACHINES:
-        return MACHINES[machine] + {"fp32": "", "mixed": "-mixed"}[number_format]
+        return MACHINES[machine] + FORMATS[number_format]
     if machine not in PRESETS:
         raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join((*MACHINES, *PRESETS))}")
-    if (PRESETS[machine].multiply_format == FP16) != (number_format == "mixed"):
-        raise UserError(f"preset {machine!r} does not compute in --format {number_format}")
+    found = _number_format(PRESETS[machine])
+    if found != number_format:
+        raise UserError(f"preset {machine!r} does not compute in --format {number_format}, but in {found}")
     return machine
 
 
@@ -129,8 +138,8 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 @click.option("--batch", type=click.IntRange(1, 65_536), default=BATCH, show_default=True)
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help=f"learning rate; default: {RATE}, or as --epochs")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--format", "number_format", type=click.Choice(["fp32", "mixed"]), default="fp32",
-              show_default=True, help="FP32, or FP16 products with FP32 sums")
+@click.option("--format", "number_format", type=click.Choice(list(FORMATS)), default="fp32", show_default=True,
+              help="FP32; FP16 products with FP32 sums; or 16-bit fixed-point products with exact sums")
 @click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
 @click.option("--machine", "--preset", "machine",
               help="ndp, hypar, or a die preset in full; default: the array's, or ndp-demo")

@@ -10,7 +10,6 @@ from plinth.lower.builder import Buffer, GraphBuilder, Task
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.vector import VectorProgram
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     HEADER_WORDS,
@@ -47,7 +46,7 @@ class RandomGraph:
         self.size = size
         self.rng = np.random.default_rng(seed)
         self.builder = GraphBuilder(parameters)
-        self.packed = parameters.multiply_format == FP16
+        self.packed = parameters.packing > 1
         self.pool = [self.builder.allocate(f"b{index}", size, size) for index in range(buffers)]
         self.operands = ([self.builder.allocate(f"h{index}", size, size, packed=True) for index in range(2)]
                          if self.packed else self.pool)
@@ -126,7 +125,7 @@ class RandomGraph:
                          writes=[c])
 
     def half(self, name: str) -> None:
-        """Convert a buffer to FP16 operands."""
+        """Convert a buffer to narrow operands."""
         (a,) = self.pick(1)
         h = self.operands[int(self.rng.integers(2))]
         program = VectorProgram(self.parameters, self.size, self.size)

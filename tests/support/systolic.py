@@ -69,7 +69,9 @@ class VerilatedArray:
 
 def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Random numbers of a kind: ``plain``, ``bits`` (any pattern), ``small`` (subnormal products and
-    sums), ``special`` (infinities, NaNs, zeros, largest among plain ones)."""
+    sums), ``special`` (infinities, NaNs, zeros, largest among plain ones). Whole numbers are fixed-point ones."""
+    if dtype == np.int16:
+        return _whole(rng, kind, shape)
     kinds = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32}
     unsigned = kinds[np.dtype(dtype)]
     plain = rng.standard_normal(shape).astype(dtype)
@@ -89,6 +91,19 @@ def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: 
     signalling = (unsigned(1) | np.array(np.inf, dtype).view(unsigned)).view(dtype)
     special = np.where(rng.random(shape) < 0.05, signalling, special)
     return np.where(rng.random(shape) < 0.03, special, plain).astype(dtype)
+
+
+def _whole(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> NDArray[np.int16]:
+    info = np.iinfo(np.int16)
+    found = rng.integers(info.min, info.max, shape, dtype=np.int16, endpoint=True)
+    if kind == "plain":
+        return found >> 3
+    if kind == "small":
+        return found >> 13
+    if kind == "special":
+        return np.where(rng.random(shape) < 0.1, rng.choice([info.min, info.max, 0, -1, 1], shape),
+                        found).astype(np.int16)
+    return found
 
 
 class Schedule:

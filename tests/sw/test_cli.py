@@ -65,6 +65,7 @@ def test_a_resumed_run_ends_where_an_unbroken_one_does(tmp_path, capsys) -> None
     (["train", "--preset", "nope"], "ndp-demo"),
     (["train", "--preset", "ndp-demo", "--format", "mixed"], "does not compute"),
     (["train", "--machine", "hypar-demo", "--format", "mixed"], "'hypar-demo' does not compute in --format mixed"),
+    (["train", "--preset", "ndp-demo-fixed", "--format", "mixed"], "does not compute in --format mixed, but in fixed"),
     (["train", "--waves", "here"], "die=0,from=1000,to=2000"),
     (["train", "--waves", "die=9,from=1,to=2"], "below 4"),
     (["train", "--batch", "4000", "--device", "golden"], "smaller --batch"),

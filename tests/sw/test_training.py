@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.reports import assert_report_exact
-from tests.support.row_stationary import TINY_MIXED
+from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
 
 from plinth import cli
-from plinth_hw.isa.parameters import PRESETS
+from plinth_hw.isa.parameters import PRESETS, DieParameters
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
@@ -51,9 +51,11 @@ def test_other_arrays(array: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("network", ["digits-mlp", "digits-cnn"])
-def test_row_stationary_dies_of_mixed_precision(network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(PRESETS, TINY_MIXED.name, TINY_MIXED)
-    report = train(tmp_path, network, "--dies", "2", "--steps", "3", "--preset", TINY_MIXED.name, "--format", "mixed")
+@pytest.mark.parametrize(("die", "number_format"), [(TINY_MIXED, "mixed"), (TINY_FIXED, "fixed")])
+def test_row_stationary_dies_of_narrow_operands(network: str, die: DieParameters, number_format: str, tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PRESETS, die.name, die)
+    report = train(tmp_path, network, "--dies", "2", "--steps", "3", "--preset", die.name, "--format", number_format)
     assert report["bit_exact"] is True
     assert report["compared_steps"] == 3
     assert report["gradient_error"] < 0.1

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 from amaranth.lib import data
 
-from plinth_hw.isa.formats import FP16, FP32, Float
+from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float, Format
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     CollectiveBody,
@@ -48,8 +48,8 @@ class DieParameters:
     #: PEs along M and N; row-stationary: along kernel rows and rows of sums.
     rows: int
     columns: int
-    #: Format of the matrix operands in memory, and of the accumulators and everything else.
-    multiply_format: Float = FP32
+    #: Format of the matrix operands in memory, and of everything else there.
+    multiply_format: Format = FP32
     accumulate_format: Float = FP32
     #: Independent outputs that each systolic PE interleaves; at least the adder's latency; a power of two.
     interleave: int = 8
@@ -94,9 +94,9 @@ class DieParameters:
     def __post_init__(self) -> None:
         if self.machine not in (SYSTOLIC, ROW_STATIONARY):
             raise ValueError(f"machine must be {SYSTOLIC!r} or {ROW_STATIONARY!r}, not {self.machine!r}")
-        if not isinstance(self.multiply_format, Float):
-            raise ValueError(f"multiply_format must be a Float, as no engine multiplies fixed-point operands, not "
-                             f"{self.multiply_format}")
+        if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
+            raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
+                             f"{self.multiply_format.bits} as {self.multiply_format} has")
         for key in ("rows", "columns", "interleave", "filter_words", "feature_words", "sums", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
@@ -145,6 +145,18 @@ class DieParameters:
     def packing(self) -> int:
         """Operands in a word of memory."""
         return 32 // self.multiply_format.bits
+
+    @property
+    def narrow_format(self) -> Format:
+        """What the vector engine makes of FP32 numbers, two to a word: the operands' format, FP16 if that is FP32."""
+        return self.multiply_format if self.packing == 2 else FP16
+
+    @property
+    def sum_format(self) -> Format:
+        """Format of sums within the matrix engine: for fixed-point operands exact, and rounded once, when stored."""
+        if isinstance(self.multiply_format, Fixed):
+            return self.multiply_format.sums
+        return self.accumulate_format
 
     @property
     def bank_words(self) -> int:
@@ -241,11 +253,13 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
         _ndp("ndp-demo", 8),
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
+        _ndp("ndp-demo-fixed", 8, multiply_format=Q4_11),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),
+        _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q4_11),
         _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
     )
 }

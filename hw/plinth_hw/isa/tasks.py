@@ -396,10 +396,10 @@ class VectorOp(enum.Enum, shape=unsigned(5)):
     MAXIMUM = 10
     #: dst = function(a), function table number ``b``
     FUNCTION = 11
-    #: dst = FP32 -> FP16 (the 16 bits in the low half of the word)
-    TO_FP16 = 12
-    #: dst = FP16 -> FP32
-    FROM_FP16 = 13
+    #: dst = FP32 -> the die's narrow format, FP16 or that of its fixed-point operands (the low half of the word)
+    NARROW = 12
+    #: dst = the die's narrow format -> FP32
+    WIDEN = 13
 
 
 class VectorFunction(enum.Enum, shape=unsigned(3)):

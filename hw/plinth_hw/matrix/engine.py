@@ -76,7 +76,7 @@ class MatrixEngine(wiring.Component):
         m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span)
         m.submodules.feeder = feeder = Feeder(geometry)
         m.submodules.array = array = SystolicArray(
-            parameters.multiply_format, parameters.accumulate_format, parameters.rows, parameters.columns,
+            parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,
             parameters.interleave)
         m.submodules.tokens = tokens = TokenControl(geometry, array)
         m.submodules.preload = preload = PreloadBuffer(geometry)

@@ -16,6 +16,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.conversion import later, load_latency, store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
 from plinth_hw.matrix.systolic import SystolicArray
@@ -56,10 +57,12 @@ class OutputBuffer(wiring.Component):
         self.geometry = geometry
         parameters = geometry.parameters
         #: Tiles between their token and their last word.
-        self.draining = 2 + -(-(array.drain_latency + 8) // array.token_cycles)
+        sums = parameters.sum_format
+        self.draining = 2 + -(-(array.drain_latency + 8 + load_latency(sums) + store_latency(sums))
+                              // array.token_cycles)
         super().__init__({
             "option": In(geometry.option_bits), "room": Out(1), "reserve": In(1),
-            "valid": In(1), "data": In(data.ArrayLayout(unsigned(32), parameters.columns)),
+            "valid": In(1), "data": In(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),
             "job": In(stream.Signature(geometry.tile_job)),
             "port": Out(WritePort(parameters)),
             "ended": Out(stream.Signature(ErrorCode)),
@@ -76,11 +79,11 @@ class OutputBuffer(wiring.Component):
                                     "option": unsigned(geometry.option_bits)})
         m.submodules.tiles = tiles = SyncFIFO(width=record.size, depth=max(2, *geometry.slots))
         freed = Signal()
-        self._drain(m, memory, record, tiles, freed)
+        self._drain(m, platform, memory, record, tiles, freed)
         self._store(m, memory, data.View(record, tiles.r_data), tiles, freed)
         return m
 
-    def _drain(self, m: Module, memory: VectorMemory, record: data.StructLayout, tiles: SyncFIFO,
+    def _drain(self, m: Module, platform: object, memory: VectorMemory, record: data.StructLayout, tiles: SyncFIFO,
                freed: Signal) -> None:
         """Slots in a ring; a slot is in use from the token until it is ``freed``."""
         geometry = self.geometry
@@ -112,17 +115,20 @@ class OutputBuffer(wiring.Component):
         drain = data.View(record, drains.r_data)
         write = memory.write
         columns = geometry.parameters.columns
-        m.d.comb += [walk.option.eq(drain.option), walk.step.eq(self.valid),
-                     drains.r_en.eq(self.valid & walk.last),
+        sums = geometry.parameters.sum_format
+        valid = later(m, "valid", self.valid, store_latency(sums))
+        words = to_memory(m, platform, sums, [self.data[column] for column in range(columns)])
+        m.d.comb += [walk.option.eq(drain.option), walk.step.eq(valid),
+                     drains.r_en.eq(valid & walk.last),
                      write.along_rows.eq(0), write.mask.eq((1 << columns) - 1)]
         m.d.sync += [
-            write.enable.eq(self.valid), write.line.eq(walk.line + drain.line),
+            write.enable.eq(valid), write.line.eq(walk.line + drain.line),
             write.capacity.eq(walk.capacity), write.skew.eq(walk.skew),
             write.column_low.eq(walk.column_low),
-            tiles.w_en.eq(self.valid & walk.last), tiles.w_data.eq(drains.r_data),
+            tiles.w_en.eq(valid & walk.last), tiles.w_data.eq(drains.r_data),
         ]
-        with m.If(self.valid):
-            m.d.sync += [write.data[column].eq(self.data[column]) for column in range(columns)]
+        with m.If(valid):
+            m.d.sync += [write.data[column].eq(word) for column, word in enumerate(words)]
 
     def _store(self, m: Module, memory: VectorMemory, tile: data.View, tiles: SyncFIFO,
                freed: Signal) -> None:

@@ -33,9 +33,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.arith.multiplier import FloatMultiplier
-from plinth_hw.isa.formats import Float
+from plinth_hw.arith.units import adder as adder_unit
+from plinth_hw.arith.units import multiplier as multiplier_unit
+from plinth_hw.isa.formats import Format, identifiers
 
 
 def slot_shape(interleave: int) -> Shape:
@@ -73,7 +73,7 @@ class ProcessingElement(wiring.Component):
 
     Parameters
     ----------
-    multiply_format, accumulate_format : Float
+    multiply_format, accumulate_format : Format
         Formats of the operands and of the sums.
     interleave : int
         I; at least the adder's latency.
@@ -104,9 +104,9 @@ class ProcessingElement(wiring.Component):
         If the interleave is below the adder's latency.
     """
 
-    def __init__(self, multiply_format: Float, accumulate_format: Float, interleave: int) -> None:
-        self._multiplier = FloatMultiplier(multiply_format, accumulate_format)
-        self._adder = FloatAdder(accumulate_format)
+    def __init__(self, multiply_format: Format, accumulate_format: Format, interleave: int) -> None:
+        self._multiplier = multiplier_unit(multiply_format, accumulate_format)
+        self._adder = adder_unit(accumulate_format)
         self.multiply_format = multiply_format
         self.accumulate_format = accumulate_format
         self.interleave = interleave
@@ -125,7 +125,7 @@ class ProcessingElement(wiring.Component):
     @property
     def module_name(self) -> str:
         """Name of the module that all equal elements share."""
-        return f"plinth_element_{self.multiply_format}_{self.accumulate_format}_i{self.interleave}"
+        return f"plinth_element_{identifiers(self.multiply_format, self.accumulate_format)}_i{self.interleave}"
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -190,7 +190,7 @@ class ProcessingRow(wiring.Component):
         The same for the row below.
     """
 
-    def __init__(self, multiply_format: Float, accumulate_format: Float, columns: int,
+    def __init__(self, multiply_format: Format, accumulate_format: Format, columns: int,
                  interleave: int) -> None:
         self.multiply_format = multiply_format
         self.accumulate_format = accumulate_format
@@ -210,7 +210,7 @@ class ProcessingRow(wiring.Component):
     @property
     def module_name(self) -> str:
         """Name of the module that all equal rows share."""
-        return (f"plinth_row_{self.multiply_format}_{self.accumulate_format}_c{self.columns}"
+        return (f"plinth_row_{identifiers(self.multiply_format, self.accumulate_format)}_c{self.columns}"
                 f"_i{self.interleave}")
 
     def elaborate(self, platform: Any) -> Module:

@@ -1,22 +1,26 @@
 """Preload buffer: a tile of C, loaded ahead, and played into the array in the order of its load.
 
 One tile: the next one is loaded once the array has taken the present one. Latency: ``start`` in cycle x,
-word (row 0, slot 0) on ``data`` in cycle x + ``LATENCY``, then R I words without gaps.
+word (row 0, slot 0) on ``data`` in cycle x + ``latency``, then R I words without gaps.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.matrix.conversion import from_memory, load_latency
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
 
-#: Cycles from ``start`` to the first word on ``data``.
-LATENCY = 2 + VectorMemory.read_latency
+
+def latency(parameters: DieParameters) -> int:
+    """Cycles from ``start`` to the first word on ``data`` of a preload buffer."""
+    return 2 + VectorMemory.read_latency + load_latency(parameters.sum_format)
 
 
 class SlotWalk(wiring.Component):
@@ -97,7 +101,7 @@ class PreloadBuffer(wiring.Component):
             "port": Out(ReadPort(parameters)),
             "full": Out(1),
             "start": In(1),
-            "data": Out(data.ArrayLayout(unsigned(32), parameters.columns)),
+            "data": Out(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),
             "words": Out(parameters.beat_words.bit_length()),
         })
 
@@ -135,7 +139,9 @@ class PreloadBuffer(wiring.Component):
             jobs.r_en.eq(playing & walk.last),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
-        m.d.comb += [self.data[column].eq(read.data[column]) for column in range(parameters.columns)]
+        words = from_memory(m, platform, parameters.sum_format,
+                            [read.data[column] for column in range(parameters.columns)])
+        m.d.comb += [self.data[column].eq(word) for column, word in enumerate(words)]
         m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
         with m.If(rows.command.valid & rows.command.ready):

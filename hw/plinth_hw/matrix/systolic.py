@@ -50,7 +50,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-from plinth_hw.isa.formats import Float
+from plinth_hw.isa.formats import Format, identifiers
 from plinth_hw.matrix import systolic_loops
 from plinth_hw.matrix.pe import TOKEN, ProcessingElement, ProcessingRow, row_control, slot_shape
 
@@ -63,7 +63,7 @@ class SystolicArray(wiring.Component):
 
     Parameters
     ----------
-    multiply_format, accumulate_format : Float
+    multiply_format, accumulate_format : Format
         Formats of the operands and of the sums. Products are rounded to the accumulate format.
     rows, columns : int
         R and C; any positive sizes.
@@ -104,7 +104,7 @@ class SystolicArray(wiring.Component):
         If a size is not positive, or the interleave is below the adder's latency.
     """
 
-    def __init__(self, multiply_format: Float, accumulate_format: Float, rows: int, columns: int,
+    def __init__(self, multiply_format: Format, accumulate_format: Format, rows: int, columns: int,
                  interleave: int) -> None:
         for name, value in (("Rows", rows), ("Columns", columns), ("Interleave", interleave)):
             if not isinstance(value, int) or isinstance(value, bool):
@@ -147,7 +147,7 @@ class SystolicArray(wiring.Component):
     @property
     def module_name(self) -> str:
         """Name of the module that stands for the array when it is emitted in the ``loops`` form."""
-        return (f"plinth_systolic_{self.multiply_format}_{self.accumulate_format}_r{self.rows}"
+        return (f"plinth_systolic_{identifiers(self.multiply_format, self.accumulate_format)}_r{self.rows}"
                 f"_c{self.columns}_i{self.interleave}")
 
     def elaborate(self, platform: Any) -> Module:

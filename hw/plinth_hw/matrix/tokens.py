@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.matrix.feeder import FEED_LATENCY
 from plinth_hw.matrix.geometry import Geometry
-from plinth_hw.matrix.preload import LATENCY as PRELOAD_LATENCY
+from plinth_hw.matrix.preload import latency as preload_latency
 from plinth_hw.matrix.systolic import SystolicArray
 
 
@@ -61,7 +61,7 @@ class TokenControl(wiring.Component):
         m = Module()
         array, interleave = self.array, self.geometry.parameters.interleave
         # From the decision to the token: the preload buffer needs so much to play its first word.
-        delay = PRELOAD_LATENCY - array.load_delay
+        delay = preload_latency(self.geometry.parameters) - array.load_delay
         drain, load, loaded = Signal(), Signal(), Signal()
 
         def guard(name: str, start: Signal, cycles: int) -> Signal:

@@ -17,7 +17,7 @@ along the lanes' direction and K elements along the other one, cycles from one i
     reduction       8 ceil(G / 4) K + 8 + L     K the elements that are reduced
     function        elements + 8 + L
 
-with the latency L in :data:`LATENCIES`. The next instruction is read meanwhile.
+with the latency L of :func:`latencies`. The next instruction is read meanwhile.
 """
 
 from typing import Any
@@ -31,22 +31,26 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
+from plinth_hw.vector.conversion import Conversion, conversion
 from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
-from plinth_hw.vector.lane import FROM_FP16_SCALE, LOOP_CYCLES, Lane, LaneDecoder
-from plinth_hw.vector.lane import LATENCIES as LANE_LATENCIES
+from plinth_hw.vector.lane import LOOP_CYCLES, Lane, LaneDecoder
+from plinth_hw.vector.lane import latencies as lane_latencies
 from plinth_hw.vector.moves import Task, scratchpad_lines
 from plinth_hw.vector.pairs import PairReader
 
 #: Cycles from a step of the walk to the lanes: two of commands, then the operands'.
 _LANES = 2 + PairReader.latency
-#: Cycles from the lanes' inputs to the result.
-LATENCIES: dict[VectorOp, int] = {**LANE_LATENCIES, VectorOp.FUNCTION: 1 + FunctionUnit.latency}
-_LONGEST = max(LATENCIES.values())
+_LONGEST = 1 + FunctionUnit.latency
 #: Cycles, beside the latency, for which the instruction holds after its last step: until the last result is
 #: on its way to the scratchpad, where the first read of the next instruction comes later.
 _DRAIN = _LANES - 1
+
+
+def latencies(conversion: Conversion) -> dict[VectorOp, int]:
+    """Cycles from the lanes' inputs to the result."""
+    return {**lane_latencies(conversion), VectorOp.FUNCTION: _LONGEST}
 
 
 class ComputeStage(wiring.Component):
@@ -70,6 +74,7 @@ class ComputeStage(wiring.Component):
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
+        self.conversion = conversion(parameters.narrow_format)
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
@@ -103,7 +108,7 @@ class ComputeStage(wiring.Component):
             is_function.eq(instruction.op == VectorOp.FUNCTION),
         ]
         with m.Switch(instruction.op):
-            for op, cycles in LATENCIES.items():
+            for op, cycles in latencies(self.conversion).items():
                 with m.Case(op):
                     m.d.sync += result_latency.eq(cycles)
 
@@ -182,17 +187,17 @@ class ComputeStage(wiring.Component):
         with m.Switch(instruction.op):
             with m.Case(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE):
                 m.d.sync += immediate.eq(instruction.immediate)
-            with m.Case(VectorOp.FROM_FP16):
-                m.d.sync += immediate.eq(FROM_FP16_SCALE)
+            with m.Case(VectorOp.WIDEN):
+                m.d.sync += immediate.eq(self.conversion.constant)
             with m.Default():
                 m.d.sync += immediate.eq(0)
         m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
         m.submodules.function = function = FunctionUnit()
-        m.submodules.decoder = decoder = LaneDecoder()
+        m.submodules.decoder = decoder = LaneDecoder(self.conversion)
         m.d.comb += [function.function.eq(instruction.function), decoder.op.eq(instruction.op),
                      decoder.again.eq(reduces & ~before.first)]
         for number in range(self.parameters.beat_words // 2):
-            lane = Lane()
+            lane = Lane(self.conversion)
             emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
             m.d.comb += [lane.control.eq(decoder.o), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
                          lane.immediate.eq(immediate)]
@@ -209,7 +214,7 @@ class ComputeStage(wiring.Component):
         half = banks // 2
         step = Signal(_Step(banks, lines))
         with m.Switch(result_latency):
-            for cycles in sorted(set(LATENCIES.values())):
+            for cycles in sorted(set(latencies(self.conversion).values())):
                 with m.Case(cycles):
                     m.d.comb += step.eq(steps[_LANES + cycles])
                     if cycles < _LONGEST:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.formats import Format
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, signed
 from plinth_sim.golden import matrix
 from plinth_sim.golden.vector import BadOperandError
@@ -77,9 +78,8 @@ def check(body: Any) -> None:
         raise BadOperandError("b_runs must not be 0 if b_run is not")
 
 
-def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], packing: int) -> Operands:
-    """Gather the operands of a task. ``body`` has the fields of ``MatrixBody`` as attributes; ``packing``
-    operands lie in a word.
+def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
+    """Gather the operands of a task. ``body`` has the fields of ``MatrixBody`` as attributes; operands are of ``fmt``.
 
     Raises
     ------
@@ -89,7 +89,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], packin
         If an element, or a row of C, lies outside the memory.
     """
     check(body)
-    elements = memory.view(np.float32 if packing == 1 else np.float16)
+    elements, packing = memory.view(matrix.storage(fmt)), 32 // fmt.bits
 
     def start(pointer: Any) -> int:
         return bases[pointer.base] + pointer.offset
@@ -128,7 +128,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], packin
                     inside.T if body.transpose_a else inside, c)
 
 
-def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], packing: int) -> Operands:
+def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
     """Run CONVOLUTION in ``memory``; returns what it computed with.
 
     Raises
@@ -136,10 +136,10 @@ def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], packing
     BadOperandError, IndexError
         As :func:`operands`; nothing is written then.
     """
-    found = operands(memory, body, bases, packing)
+    found = operands(memory, body, bases, fmt)
     at = found.c[:, None] + np.arange(body.n)
     first = memory[at].view(np.float32) if body.accumulate else None
-    memory[at] = matrix.gemm(found.a, found.b, first).view(np.uint32)
+    memory[at] = matrix.multiply(fmt, found.a, found.b, first).view(np.uint32)
     return found
 
 

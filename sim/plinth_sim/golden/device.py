@@ -17,7 +17,6 @@ from amaranth.lib import data
 from numpy.typing import NDArray
 
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import (
@@ -230,7 +229,8 @@ class GoldenDevice:
                 self._multiply(task.operation, task.body)
             elif task.engine is Engine.VECTOR:
                 vector.execute(self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
-                               buffer_words=self.parameters.vector_buffer_words)
+                               buffer_words=self.parameters.vector_buffer_words,
+                               narrow=self.parameters.narrow_format)
             else:
                 self.groups[task.body.group] = _Membership(task.body.members, task.body.index,
                                                            task.body.next_die)
@@ -249,22 +249,21 @@ class GoldenDevice:
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise _DescriptorError(ErrorCode.BAD_OPERAND)
         if operation is MatrixOperation.CONVOLUTION:
-            convolution.execute(self.memory, body, self.bases, 32 // self.parameters.multiply_format.bits)
+            convolution.execute(self.memory, body, self.bases, self.parameters.multiply_format)
             return
         a_shape = (body.k, body.m) if body.transpose_a else (body.m, body.k)
         b_shape = (body.n, body.k) if body.transpose_b else (body.k, body.n)
         a = self._operand(body.a, body.a_stride, *a_shape)
         b = self._operand(body.b, body.b_stride, *b_shape)
         c = self.block(self.address(body.c), body.m, body.n, body.c_stride)
-        result = matrix.gemm(a, b, np.array(c).view(np.float32) if body.accumulate else None,
-                             transpose_a=bool(body.transpose_a), transpose_b=bool(body.transpose_b))
+        result = matrix.multiply(self.parameters.multiply_format, a.T if body.transpose_a else a,
+                                 b.T if body.transpose_b else b,
+                                 np.array(c).view(np.float32) if body.accumulate else None)
         c[...] = result.view(np.uint32)
 
     def _operand(self, pointer: Pointer, stride: int, rows: int, columns: int) -> NDArray[Any]:
-        if self.parameters.multiply_format == FP16:
-            words = np.array(self.block(self.address(pointer), rows, -(-columns // 2), stride))
-            return words.view(np.float16)[:, :columns]
-        return np.array(self.block(self.address(pointer), rows, columns, stride)).view(np.float32)
+        words = np.array(self.block(self.address(pointer), rows, -(-columns // self.parameters.packing), stride))
+        return words.view(matrix.storage(self.parameters.multiply_format))[:, :columns]
 
 
 class GoldenArray:

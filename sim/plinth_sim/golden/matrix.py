@@ -9,10 +9,18 @@ accumulator's format::
 
 Subnormals are kept; every NaN that an operation produces is the one quiet NaN ``0x7FC00000``. FP16
 operands are converted to FP32 first, which makes their products exact.
+
+Fixed-point operands are whole numbers of their last places; their products are exact, and so are sums in the format
+:attr:`~plinth_hw.isa.formats.Fixed.sums` but where one leaves it: then it becomes the largest or least number there is,
+and goes on from there. C is FP32: what the sums start from is rounded to that format, what they end with to FP32.
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plinth_hw.isa.formats import FP16, FP32, Fixed, Format
 
 #: Bit pattern of the one quiet NaN.
 QUIET_NAN = 0x7FC00000
@@ -42,6 +50,50 @@ def operand(matrix: NDArray[np.floating], transpose: bool = False) -> FloatArray
         raise ValueError(f"Operands must have two dimensions, not {matrix.ndim}")
     values = matrix.astype(np.float32)
     return np.ascontiguousarray(values.T if transpose else values)
+
+
+def storage(fmt: Format) -> np.dtype[Any]:
+    """What operands of a format are in memory.
+
+    Raises
+    ------
+    ValueError
+        If the matrix engines have no such operands.
+    """
+    if isinstance(fmt, Fixed) and fmt.bits == 16:
+        return np.dtype(np.int16)
+    for known, dtype in ((FP32, np.float32), (FP16, np.float16)):
+        if fmt == known:
+            return np.dtype(dtype)
+    raise ValueError(f"Operands must be {FP32}, {FP16} or fixed-point of 16 bits, not {fmt}")
+
+
+def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: FloatArray | None = None) -> FloatArray:
+    """``a b``, or ``c + a b``, of operands of a format as they lie in memory.
+
+    Parameters
+    ----------
+    a, b : arrays of ``storage(fmt)``
+        ``[M, K]`` and ``[K, N]``.
+    c : float32 array, optional
+        ``[M, N]``, what the sums start from; 0 without it.
+    """
+    return _fixed_gemm(fmt, a, b, c) if isinstance(fmt, Fixed) else gemm(a, b, c)
+
+
+def _fixed_gemm(fmt: Fixed, a: NDArray[np.int16], b: NDArray[np.int16], c: FloatArray | None) -> FloatArray:
+    sums = fmt.sums
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    start = np.zeros((len(a), b.shape[1]), dtype=np.int64) if c is None else sums.encode(c)
+    largest = np.abs(start).max(initial=0) + len(b) * np.abs(left).max(initial=0) * np.abs(right).max(initial=0)
+    if largest <= sums.most:
+        # No order of adding leaves the format, nor what binary64 holds exactly.
+        return sums.decode(start + (left @ right).astype(np.int64))
+    total = start
+    for k in range(len(b)):
+        products = np.multiply.outer(a[:, k].astype(np.int64), b[k].astype(np.int64))
+        total = np.clip(total + products, sums.least, sums.most)
+    return sums.decode(total)
 
 
 def gemm(a: NDArray[np.floating], b: NDArray[np.floating], c: FloatArray | None = None, *,

@@ -13,8 +13,8 @@ as they pass through the array, with t = (block, fold, segment, set, r, s, c), t
     out = out + (X W)                                                   from +0, or with ``accumulate`` from C
     C = word at     c + image c_image + y c_row + v c_column + u c_run + f
 
-An FP32 operand is a word, packing = 1; FP16 operands lie two to a word, packing = 2, the even one in its low half, and
-their products are exact. Pointers and steps of C count words, steps of X and W operands.
+An FP32 operand is a word, packing = 1; operands of 16 bits lie two to a word, packing = 2, the even one in its low
+half, and their products are exact. Pointers and steps of C count words, steps of X and W operands.
 
 A term whose channel the layer does not have is (+0 * +0), one whose krow or kcol it does not have (X * +0); both are
 added as well.
@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, COUNTS, derived, needs, signed
 from plinth_sim.golden import matrix
@@ -40,8 +39,8 @@ class Operands:
     """What a task computes with: X as [o w, t], W as [t, f], which elements of X are of the map and of a term that
     exists, and the word addresses of the first filter's sums."""
 
-    x: NDArray[np.floating]
-    w: NDArray[np.floating]
+    x: NDArray[Any]
+    w: NDArray[Any]
     inside: NDArray[np.bool_]
     c: Offsets
 
@@ -84,8 +83,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
         return bases[pointer.base] + pointer.offset
 
     packing = die.packing
-    source = memory.view(np.uint16 if die.multiply_format == FP16 else np.uint32)
-    number = np.float16 if die.multiply_format == FP16 else np.float32
+    source = memory.view(matrix.storage(die.multiply_format))
     mask = (ADDRESS_MASK + 1) * packing - 1
     shape = (body.blocks, body.folds, body.segments, body.sets, body.set_rows, body.tap_columns, body.tap_channels)
     block, fold, segment, set_, r, s, c = (
@@ -115,7 +113,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
             + u * signed(body.c_run) & ADDRESS_MASK).reshape(-1)
     if (sums + body.filters > len(memory)).any():
         raise IndexError(f"a row of sums lies outside a memory of {len(memory)} words")
-    return Operands(np.ascontiguousarray(found.T).view(number), filters.view(number), (loaded & exists).T,
+    return Operands(np.ascontiguousarray(found.T), filters, (loaded & exists).T,
                     sums)
 
 
@@ -130,7 +128,7 @@ def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: Di
     found = operands(memory, body, bases, die)
     at = found.c[:, None] + np.arange(body.filters)
     first = memory[at].view(np.float32) if body.accumulate else None
-    memory[at] = matrix.gemm(found.x, found.w, first).view(np.uint32)
+    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first).view(np.uint32)
     return found
 
 

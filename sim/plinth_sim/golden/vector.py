@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.formats import FP16, Fixed, Format
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     VECTOR_INSTRUCTIONS,
@@ -218,14 +219,19 @@ def _positive(bits: Bits) -> NDArray[np.bool_]:
     return (bits > 0) & (bits <= np.uint32(0x7F800000))
 
 
-def to_fp16(bits: Bits) -> Bits:
-    """FP32 to FP16, to nearest even, in the low half of each word."""
+def to_narrow(bits: Bits, fmt: Format) -> Bits:
+    """FP32 to FP16 or 16-bit fixed point, to nearest even, in the low half of each word."""
+    if isinstance(fmt, Fixed):
+        return fmt.encode(_floats(bits)).astype(np.uint16).astype(np.uint32)
     return arithmetic.to_fp16(_floats(bits)).view(np.uint16).astype(np.uint32)
 
 
-def from_fp16(bits: Bits) -> Bits:
-    """FP16 in the low half of each word to FP32, exactly."""
-    return arithmetic.from_fp16((bits & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)).view(np.uint32)
+def from_narrow(bits: Bits, fmt: Format) -> Bits:
+    """FP16 or 16-bit fixed point in the low half of each word to FP32, exactly."""
+    low = (bits & np.uint32(0xFFFF)).astype(np.uint16)
+    if isinstance(fmt, Fixed):
+        return fmt.decode(low.view(np.int16)).view(np.uint32)
+    return arithmetic.from_fp16(low.view(np.float16)).view(np.uint32)
 
 
 def _reduce(op: VectorOp, x: Bits, axis: int) -> Bits:
@@ -239,8 +245,9 @@ def _reduce(op: VectorOp, x: Bits, axis: int) -> Bits:
 
 
 def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
-            shape: tuple[int, int], reduce_rows: bool) -> Bits:
-    """Result of one instruction; ``reduce_rows`` says which dimension a reduction takes away."""
+            shape: tuple[int, int], reduce_rows: bool, narrow: Format = FP16) -> Bits:
+    """Result of one instruction; ``reduce_rows`` says which dimension a reduction takes away, ``narrow`` is the die's
+    narrow format."""
     op = instruction.op
     if op in _REDUCTIONS:
         return _reduce(op, a, 0 if reduce_rows else 1)
@@ -262,15 +269,16 @@ def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
         result = _canonical(a)
     elif op is VectorOp.FUNCTION:
         result = function.evaluate(VectorFunction(instruction.b), a)
-    elif op is VectorOp.TO_FP16:
-        result = to_fp16(a)
+    elif op is VectorOp.NARROW:
+        result = to_narrow(a, narrow)
     else:
-        result = from_fp16(a)
+        result = from_narrow(a, narrow)
     return np.ascontiguousarray(np.broadcast_to(result, shape))
 
 
-def run(program: Program, regions: dict[int, Bits]) -> None:
-    """Run the instructions on region contents, ``[rows, columns]`` bit patterns, in place.
+def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> None:
+    """Run the instructions on region contents, ``[rows, columns]`` bit patterns, in place; ``narrow`` is the die's
+    narrow format.
 
     Raises
     ------
@@ -290,7 +298,7 @@ def run(program: Program, regions: dict[int, Bits]) -> None:
             regions[instruction.dst] = compute(
                 instruction, a, b, program.immediates[instruction.immediate],
                 dst.shape(program.rows, program.columns),
-                dst.is_row and not program.regions[instruction.a].is_row)
+                dst.is_row and not program.regions[instruction.a].is_row, narrow)
 
 
 def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
@@ -316,7 +324,7 @@ def _window(memory: Bits, start: int, stride: int, rows: int, words: int) -> Bit
 
 
 def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
-            buffer_words: int | None = None) -> None:
+            buffer_words: int | None = None, narrow: Format = FP16) -> None:
     """Run a task body on a die's memory, in place.
 
     Parameters
@@ -329,6 +337,8 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         The base registers.
     beat_words, buffer_words : int, optional
         Size of the scratchpad; with both given, regions that do not fit are refused.
+    narrow : Format
+        The die's ``narrow_format``.
 
     Raises
     ------
@@ -350,7 +360,7 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         if move.packed:
             block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
         regions[move.region] = block.reshape(shape)
-    run(program, regions)
+    run(program, regions, narrow)
     for move in program.stores:
         if move.region not in regions:
             raise BadOperandError(f"region {move.region} is stored before it is written")
@@ -368,4 +378,4 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
 
 
 __all__ = ["BadOperandError", "Instruction", "Move", "Program", "Region", "check_fit", "compute", "decode",
-           "execute", "from_fp16", "maximum", "run", "to_fp16"]
+           "execute", "from_narrow", "maximum", "run", "to_narrow"]

@@ -27,7 +27,6 @@ from plinth.output import write_whole
 from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
 from plinth.plan.graph import Window
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters, preset
 from plinth_hw.isa.tasks import (
     CollectiveOperation,
@@ -92,7 +91,7 @@ def products(parameters: DieParameters) -> list[Product]:
     for direction, (m, n, k) in product(DIRECTIONS, matrix_shapes(parameters)):
         samples, inputs, outputs = {FPROP: (m, k, n), BPROP: (m, n, k), UPDATE: (k, m, n)}[direction]
         found.append(Product(direction, samples, inputs, outputs))
-    if parameters.multiply_format != FP16:
+    if parameters.packing == 1:
         for direction, (layer, images) in product(DIRECTIONS, convolution_shapes(parameters)):
             found.append(Product(direction, images, layer.inputs, layer.outputs, Window(
                 (layer.height, layer.width), layer.kernel, layer.stride, layer.padding,
@@ -161,7 +160,7 @@ class _Session:
 
     def multiply(self, product: Product) -> tuple[Any, ...]:
         """Rows of a product's tasks; what the table calls it."""
-        half = self.parameters.multiply_format == FP16
+        packed = self.parameters.packing > 1
         samples, inputs, outputs, window = product.samples, product.inputs, product.outputs, product.window
         x, w, z = (samples, inputs), (inputs, outputs), (samples, outputs)
         if window is not None:
@@ -171,7 +170,7 @@ class _Session:
         maker = MAKERS[self.parameters.machine](self.parameters, product.name)
 
         def add(number: int) -> None:
-            one, two = (self.matrix(place, *size, packed=half, dense=window is not None)
+            one, two = (self.matrix(place, *size, packed=packed, dense=window is not None)
                         for place, size in zip((self.source, self.other), places, strict=False))
             three = self.matrix(self.results[number], *places[2], dense=window is not None)
             if window is None:

@@ -14,6 +14,7 @@ from plinth.lower.program import Graph, Program
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import HEADER_WORDS, RECORD_WORDS, Engine, ErrorCode, Record, TransferBody
 
@@ -236,7 +237,10 @@ class Driver:
         """The elements of a buffer as FP32 ``[rows, columns]``."""
         words = self.read(die, buffer, place)
         if buffer.packed:
-            return words.view(np.float16)[:, :buffer.columns].astype(np.float32)
+            fmt, halves = self.program.parameters.narrow_format, words.view(np.uint16)[:, :buffer.columns]
+            if isinstance(fmt, Fixed):
+                return fmt.decode(halves.view(np.int16))
+            return halves.view(np.float16).astype(np.float32)
         return words.view(np.float32)
 
     def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
@@ -246,10 +250,12 @@ class Driver:
         self.array.dies[die].write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
 
     def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
-        """Store FP32 ``[rows, columns]``; a packed buffer takes them rounded to FP16."""
+        """Store FP32 ``[rows, columns]``; a packed buffer takes them rounded to the die's narrow format."""
         if buffer.packed:
-            halves = np.zeros((buffer.rows, 2 * buffer.row_words), dtype=np.float16)
-            halves[:, :buffer.columns] = values
+            fmt = self.program.parameters.narrow_format
+            halves = np.zeros((buffer.rows, 2 * buffer.row_words), dtype=np.uint16)
+            narrow = fmt.encode(values).astype(np.int16) if isinstance(fmt, Fixed) else values.astype(np.float16)
+            halves[:, :buffer.columns] = narrow.view(np.uint16)
             self.write(die, buffer, halves.view(np.uint32), place)
         else:
             self.write(die, buffer, np.ascontiguousarray(values).view(np.uint32), place)

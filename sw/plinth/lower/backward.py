@@ -97,7 +97,7 @@ class Backward:
         Narrow maps are summed with several positions in a row; those sums are then added, positions ascending.
         """
         part = error.parts[0]
-        fold = folding(self.step.parameters, part.positions, part.channels) if bias and not self.step.half else 1
+        fold = folding(self.step.parameters, part.positions, part.channels) if bias and not self.step.narrow else 1
         sums = self.step.place(f"{name}.sums", [(1, fold * part.channels) for part in error.parts]) if fold > 1 else []
         regions = 1 if follower is None else 3 if isinstance(follower.layer, Sigmoid) else 2
         for die, (part, d) in enumerate(zip(error.parts, error.buffers, strict=True)):
@@ -126,8 +126,8 @@ class Backward:
         stage, output = made.stage, made.output
         assert output is not None
         bias = stage.node.bias > 0 and not self.flow.plan.layouts[stage.number].mp
-        # What the matrix engine reads is FP16 then.
-        narrow = self.step.half and stage.node.weighted
+        # What the matrix engine reads is narrow then.
+        narrow = self.step.narrow and stage.node.weighted
         if made.activation is None and not bias and not narrow:
             return error
         found = None

@@ -36,7 +36,7 @@ STATIC_BASE = 0
 class Buffer:
     """A named place in die memory: ``rows`` x ``columns`` elements, ``stride`` words between rows.
 
-    ``address`` is an offset from base register ``base``. Elements are FP32, or FP16 two to a word where
+    ``address`` is an offset from base register ``base``. Elements are FP32, or of 16 bits two to a word where
     ``packed`` is set; a row of those starts on a word.
     """
 

@@ -135,12 +135,12 @@ class Forward:
         self.flow = flow
         self.step = flow.step
         self._lowered: dict[int, LoweredStage] = {}
-        #: FP16 copies of weights.
+        #: Narrow copies of weights.
         self._operands: dict[tuple[str, int], Buffer] = {}
 
     def run(self) -> list[LoweredStage]:
         """All stages, in their order."""
-        if self.step.half:
+        if self.step.narrow:
             for stage in self.flow.stages:
                 if stage.node.weighted:
                     self._copy_weights(stage)
@@ -175,7 +175,7 @@ class Forward:
             found = self.step.tensor(
                 "input" if base == INPUT_BASE else f"input.{stage.name}.{number}",
                 flow.parts(region, channels, node.input_elements // channels), flow.plan.batch, channels,
-                packed=self.step.half, base=base, copies=flow.steps)
+                packed=self.step.narrow, base=base, copies=flow.steps)
             if rows:
                 found = RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
                                    flow.weights[stage.name].slices)
@@ -202,7 +202,7 @@ class Forward:
                 and not (stage.node.bias and loss_rows(self.flow.stages[-1].node) < stage.node.output_positions))
 
     def _copy_weights(self, stage: Stage) -> None:
-        """FP16 copies of the weights, in pieces that fit the vector scratchpad."""
+        """Narrow copies of the weights, in pieces that fit the vector scratchpad."""
         pieces = self.flow.weights[stage.name].slices
         copies = self.step.place(f"{stage.name}.operand", [(piece.rows, piece.outputs) for piece in pieces],
                                  packed=True)
@@ -212,7 +212,7 @@ class Forward:
                 program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
                 program.load("w", piece.of(weights))
                 program.store("w", piece.of(copy))
-                self.step.vector(die, f"{stage.name}.to_fp16{piece}", program)
+                self.step.vector(die, f"{stage.name}.narrow{piece}", program)
             self._operands[stage.name, die] = copy
 
     def _stage(self, made: LoweredStage) -> None:
@@ -243,7 +243,7 @@ class Forward:
             output = made.output = made.z
         else:
             output = made.output = self.step.tensor(f"{stage.name}.output", home, flow.plan.batch,
-                                                    node.output_channels, packed=self.step.half)
+                                                    node.output_channels, packed=self.step.narrow)
             self._finish(made, sources)
         if made.activation is not None:
             made.followed.append((made.activation, output, output))
@@ -297,7 +297,7 @@ class Forward:
         flow, layer, source = self.flow, follower.layer, made.map
         name = f"{layer.name}.output"
         if isinstance(layer, ACTIVATIONS):
-            target = self.step.like(name, source, packed=self.step.half)
+            target = self.step.like(name, source, packed=self.step.narrow)
             for die, (part, x, y) in enumerate(zip(source.parts, source.buffers, target.buffers, strict=True)):
                 for strip, piece in self.flow.strips(made.stage, part, 1):
                     program = VectorProgram(self.step.parameters, piece.rows, piece.columns)
@@ -312,8 +312,8 @@ class Forward:
                       for part in source.parts] for positions in (down * width, down * across)]
             # Sums of means stay FP32.
             middle = self.step.tensor(f"{layer.name}.middle", sized[0], flow.plan.batch, source.channels,
-                                      packed=self.step.half and isinstance(layer, MaxPool))
-            target = self.step.tensor(name, sized[1], flow.plan.batch, source.channels, packed=self.step.half)
+                                      packed=self.step.narrow and isinstance(layer, MaxPool))
+            target = self.step.tensor(name, sized[1], flow.plan.batch, source.channels, packed=self.step.narrow)
             made.middles[layer.name] = middle
             for die, part in enumerate(source.parts):
                 for strip, (start, count) in enumerate(self.step.stage_strips(made.stage, part.samples)
@@ -337,7 +337,7 @@ class Forward:
         flow.targets = self.step.tensor("target", parts, flow.plan.batch, edge.channels, base=TARGET_BASE,
                                         copies=flow.steps)
         error = self.step.tensor(f"{before.stage.name}.error" if fused else f"{stage.name}.error", parts,
-                                 flow.plan.batch, edge.channels, packed=self.step.half)
+                                 flow.plan.batch, edge.channels, packed=self.step.narrow)
         if fused:
             before.error = before.output = error
         made.error = error

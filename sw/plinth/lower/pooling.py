@@ -16,7 +16,7 @@ place adds up what it gets, taps ascending (which is windows descending), and is
     mean      share_u = dy FP32(1 / n)
 
 so the first largest tap gets the error: of equal ones in a window the leftmost, of those the topmost. A store into an
-FP16 map rounds to FP16; with taps in several tasks that may happen between the shares of a place, never between the
+narrow map rounds; with taps in several tasks that may happen between the shares of a place, never between the
 terms of a mean.
 
 A direction is a map seen as [outer, place, inner] with inner elements contiguous: down has outer = images,
@@ -355,7 +355,7 @@ def forward(layer: Pool, parameters: DieParameters, x: FeatureMap, middle: Featu
             y: FeatureMap) -> Iterator[tuple[str, VectorProgram]]:
     """Programs for ``y = pool(x)`` with their names: ``"down[0]"``, ..., ``"across[0]"``, ...
 
-    They run in this order; a graph builder must get them one behind the other. Maps are FP32 or FP16, each as it
+    They run in this order; a graph builder must get them one behind the other. Maps are FP32 or narrow, each as it
     likes, as long as positions are the same number of elements apart; gaps between positions are pooled, and so
     overwritten, too.
 
@@ -365,7 +365,7 @@ def forward(layer: Pool, parameters: DieParameters, x: FeatureMap, middle: Featu
         Its settings.
     middle : FeatureMap
         ``y``'s rows and ``x``'s columns. For a maximum :func:`backward` reads it again. For a mean of more than four
-        rows it must be FP32; of more than four columns into an FP16 ``y`` also, and sums are left in it.
+        rows it must be FP32; of more than four columns into a narrow ``y`` also, and sums are left in it.
 
     Raises
     ------

@@ -36,7 +36,7 @@ class Program:
     buffers: Mapping[str, Buffer]
     #: Moving base registers: first place, words from one step's place to the next.
     moving: Mapping[int, tuple[int, int]]
-    #: Factor by which errors and gradients in memory are larger than the loss's own: FP16 needs it.
+    #: Factor by which errors and gradients in memory are larger than the loss's own: operands of 16 bits need it.
     gradient_scale: float
     #: Word address of the completion records of one run.
     records: int

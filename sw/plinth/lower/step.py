@@ -46,8 +46,8 @@ class StepBuilder:
 
     parameters: DieParameters
     dies: int
-    #: Matrix operands are FP16.
-    half: bool
+    #: Matrix operands have 16 bits.
+    narrow: bool
     builders: list[GraphBuilder] = field(default_factory=list)
     _counter: int = len(Engine)
     _held: list[tuple[int, int, str, VectorProgram]] = field(default_factory=list)

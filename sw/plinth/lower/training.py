@@ -21,12 +21,13 @@ Sums over members run in ascending die order, sums over readers in the order of 
 strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
 die has at home, nothing is copied.
 
-With FP16 operands (a mixed-precision die, data-parallel plans of convolutions and fully connected layers only) the
-matrix engine reads X, M, dZ and a copy of W in FP16; weights and gradients stay FP32, and errors are scaled up by
-:data:`LOSS_SCALE`, which the learning rate takes back. Maps that are pooled or flattened have an even number of
+With operands of 16 bits (data-parallel plans of convolutions and fully connected layers only) the matrix engine reads
+X, M, dZ and a copy of W in FP16 or fixed point; weights and gradients stay FP32, and errors are scaled up, which the
+learning rate takes back: by :data:`LOSS_SCALE` for FP16, for fixed point by so much that those of a softmax, at most
+1 / batch, reach half of what the format holds. Maps that are pooled or flattened have an even number of
 channels, for positions are whole words::
 
-    copy    H = FP16(W)                              vector, before fprop
+    copy    H = narrow(W)                            vector, before fprop
 
 Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both.
 """
@@ -51,11 +52,11 @@ from plinth.plan.cost import cuts
 from plinth.plan.graph import DP
 from plinth.plan.partition import Halvings, bounds, members
 from plinth.plan.plan import Plan
-from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, CollectiveOperation, Engine, UpdateOperation
 
-#: Factor on errors in mixed precision; a power of two, so that it rounds nothing.
+#: Factor on errors in FP16; a power of two, so that it rounds nothing.
 LOSS_SCALE = 1024.0
 #: Rows of a die's group table.
 GROUPS = 16
@@ -98,10 +99,10 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         or its counters.
     """
     found = stages(network)
-    half = parameters.multiply_format == FP16
-    _check(plan, found, half)
-    step = StepBuilder(parameters, plan.dies, half)
-    scale = LOSS_SCALE if half else 1.0
+    narrow = parameters.packing > 1
+    _check(plan, found, narrow)
+    step = StepBuilder(parameters, plan.dies, narrow)
+    scale = _loss_scale(parameters.multiply_format, plan.batch) if narrow else 1.0
     weights = {kind: {stage.name: _weights(step, plan, stage, kind) for stage in found if stage.node.weighted}
                for kind in ("parameters", "gradients")}
     flow = Flow(step, plan, found, weights["parameters"], weights["gradients"], steps, scale)
@@ -138,27 +139,35 @@ def check_array(array: Array) -> None:
                         "can be planned for and simulated, not lowered; choose a ring, a torus or a full array")
 
 
-def _check(plan: Plan, found: Sequence[Stage], half: bool) -> None:
+def _loss_scale(operands: Format, batch: int) -> float:
+    """Factor on errors where operands have 16 bits; a power of two, so that it rounds nothing."""
+    if isinstance(operands, Fixed):
+        return 2.0 ** (operands.integer_bits - 1 + batch.bit_length() - 1)
+    return LOSS_SCALE
+
+
+def _check(plan: Plan, found: Sequence[Stage], narrow: bool) -> None:
     """Refuse what has no lowering."""
     if plan.batch < plan.dies:
         raise UserError(f"a batch of {plan.batch} leaves some of {plan.dies} dies without samples; give a batch of at "
                         f"least {plan.dies}")
-    if not half:
+    if not narrow:
         return
     for stage, splits in zip(found, plan.splits, strict=True):
         if set(splits) - {DP} or not (isinstance(stage.layer, (Convolution, Dense)) or stage.layer.is_loss):
-            raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: it is neither convolution nor "
-                            "fully connected layer, or its batch is not split; choose --format fp32 or planner data")
+            raise UserError(f"layer {stage.name!r} cannot be lowered with operands of 16 bits: it is neither "
+                            "convolution nor fully connected layer, or its batch is not split; choose --format fp32 or "
+                            "planner data")
         node = stage.node
         pooled = any(isinstance(follower.layer, POOLS) for follower in stage.followers)
         flattened = isinstance(stage.layer, Dense) and node.input_elements > node.input_channels
         if (pooled and node.output_channels % 2) or (flattened and node.input_channels % 2):
-            raise UserError(f"layer {stage.name!r} cannot be lowered with FP16 operands: a map that is pooled or "
+            raise UserError(f"layer {stage.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
                             "flattened needs an even number of channels; choose --format fp32")
         for layer in (follower.layer for follower in stage.followers):
             if isinstance(layer, MeanPool) and layer.kernel[1] > max(VECTOR_LOADS, layer.stride[1]):
-                raise UserError(f"layer {layer.name!r} cannot be lowered with FP16 operands: it adds up windows of "
-                                f"{layer.kernel[1]} columns that overlap; choose --format fp32")
+                raise UserError(f"layer {layer.name!r} cannot be lowered with operands of 16 bits: it adds up windows "
+                                f"of {layer.kernel[1]} columns that overlap; choose --format fp32")
 
 
 def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWeights:

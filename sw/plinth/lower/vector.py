@@ -40,7 +40,7 @@ class VectorProgram:
     instructions: list[dict[str, Any]] = field(default_factory=list)
     reads: list[Buffer] = field(default_factory=list)
     writes: list[Buffer] = field(default_factory=list)
-    _halves: set[str] = field(default_factory=set)
+    _narrowed: set[str] = field(default_factory=set)
 
     def _region(self, name: str, shape: str = "full") -> int:
         if name not in self.regions:
@@ -49,18 +49,18 @@ class VectorProgram:
         return list(self.regions).index(name)
 
     def load(self, name: str, buffer: Buffer, shape: str = "full") -> None:
-        """Bring a buffer into a region; ``shape`` is "full", "row", "column" or "element". FP16 becomes FP32 there."""
+        """Bring a buffer into a region, packed numbers as FP32; ``shape`` is "full", "row", "column" or "element"."""
         self.loads.append({"pointer": buffer.pointer, "stride": buffer.stride,
                            "region": self._region(name, shape), "packed": int(buffer.packed)})
         self.reads.append(buffer)
         if buffer.packed:
-            self.run(VectorOp.FROM_FP16, name, name)
+            self.run(VectorOp.WIDEN, name, name)
 
     def store(self, name: str, buffer: Buffer) -> None:
-        """Write a region back; for an FP16 buffer it is rounded first and may only be stored again."""
-        if buffer.packed and name not in self._halves:
-            self.run(VectorOp.TO_FP16, name, name)
-            self._halves.add(name)
+        """Write a region back; for a packed buffer it is rounded first and may only be stored again."""
+        if buffer.packed and name not in self._narrowed:
+            self.run(VectorOp.NARROW, name, name)
+            self._narrowed.add(name)
         self.stores.append({"pointer": buffer.pointer, "stride": buffer.stride,
                             "region": self._region(name), "packed": int(buffer.packed)})
         self.writes.append(buffer)

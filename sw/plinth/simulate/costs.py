@@ -21,7 +21,6 @@ from plinth.plan.cost.machine import (
 from plinth.plan.cost.products import UPDATE, Product
 from plinth.plan.cost.stages import CLEARED, Stage, pool_tasks
 from plinth.plan.graph import Node
-from plinth_hw.isa.formats import FP16
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
 PAPER_PES, PAPER_HERTZ, PAPER_WORDS = 12 * 14, 250e6, 320e9 / 4
@@ -207,7 +206,7 @@ class Calibrated:
                 found = found.then(self._vector(stage, rows, columns, rows * count))
             return found
         fold = 1
-        if stage.work.sums and self.parameters.multiply_format != FP16:
+        if stage.work.sums and self.parameters.packing == 1:
             fold = folding(self.parameters, stage.positions, channels)
         rows, columns = samples * stage.positions // fold, fold * channels
         step = max(1, row_step(self.parameters, rows, columns, stage.regions, stage.row_regions,

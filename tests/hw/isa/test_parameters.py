@@ -2,9 +2,10 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
-from plinth_hw.isa.formats import FP16, FP32, Fixed, Float
+from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float
 from plinth_hw.isa.parameters import PRESETS, preset
 
 
@@ -17,7 +18,7 @@ from plinth_hw.isa.parameters import PRESETS, preset
     ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
-    ({"multiply_format": Fixed(3, 12)}, "no engine multiplies fixed-point operands, not q3.12"),
+    ({"multiply_format": Fixed(3, 4)}, "must have 16 bits if it is fixed-point, not 8 as q3.4 has"),
 ])
 def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
     with pytest.raises(ValueError, match=needle):
@@ -45,6 +46,22 @@ def test_a_wrong_kind_is_a_type_error() -> None:
         Float(1, 23)
     with pytest.raises(ValueError, match="at least one value bit"):
         Fixed(0, 0)
+
+
+def test_formats_of_sums_and_of_narrow_numbers() -> None:
+    fixed, mixed, plain = (preset(name) for name in ("hypar-demo-fixed", "hypar-demo-mixed", "hypar-demo"))
+    assert (fixed.sum_format, mixed.sum_format, plain.sum_format) == (Fixed(25, 22), FP32, FP32)
+    assert (fixed.narrow_format, mixed.narrow_format, plain.narrow_format) == (Q4_11, FP16, FP16)
+    assert (fixed.packing, mixed.packing, plain.packing) == (2, 2, 1)
+
+
+def test_fixed_point_numbers_saturate_and_round_to_even() -> None:
+    values = np.array([0, 0.125, 0.375, -0.125, -0.375, 3.9, -9, np.inf, -np.inf, np.nan, 1e-40, 3.4e38], np.float32)
+    fmt = Fixed(2, 2)
+    assert (fmt.least, fmt.most) == (-16, 15)
+    assert fmt.encode(values).tolist() == [0, 0, 2, 0, -2, 15, -16, 15, -16, 0, 0, 15]
+    assert fmt.decode(np.array([-16, -1, 0, 15])).tolist() == [-4.0, -0.25, 0.0, 3.75]
+    assert Fixed(25, 22).decode(np.array([(1 << 25) + 1, (1 << 25) + 3])).tolist() == [8.0, 8.0 + 2.0 ** -20]
 
 
 def test_unknown_presets_list_the_known() -> None:

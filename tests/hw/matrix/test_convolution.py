@@ -11,7 +11,7 @@ from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth.lower.convolution import Body, ConvolutionShape
-from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.formats import FP16, Q4_11
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
@@ -22,11 +22,12 @@ from plinth_sim.golden.device import _plain
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),
+    "fixed": preset("ndp-tiny", multiply_format=Q4_11),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
 GEOMETRIES = {name: Geometry(parameters) for name, parameters in PARAMETERS.items()}
-ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "6x10"))]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "fixed", "6x10"))]
 WORDS = 1 << 18
 #: Base registers: base b lies b words behind the first word, base 15 near the end of the address space.
 BASES = [*range(15), 0xFFFF_F000]
@@ -58,7 +59,7 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
     """Run tasks, GEMMs where a body has no window, on engine and golden model; compare memory, completions,
     counted multiply-adds and words."""
     parameters, rng = PARAMETERS[name], np.random.default_rng(len(bodies))
-    operands = np.float32 if packing(name) == 1 else np.float16
+    operands = matrix.storage(parameters.multiply_format)
     memory = numbers(rng, kind, (WORDS * packing(name),), operands).view(np.uint32)
     expected, useful, words, tasks = memory.copy(), [], 0, []
     errors = errors or [ErrorCode.NONE] * len(bodies)
@@ -69,7 +70,7 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
         if error != ErrorCode.NONE:
             continue
         if "a_run" in fields:
-            found = convolution.execute(expected, body, BASES, packing(name))
+            found = convolution.execute(expected, body, BASES, parameters.multiply_format)
             inside, useful[-1] = int(found.inside.sum()), found.useful_macs
         else:
             inside, useful[-1] = body.m * body.k, gemm(expected, body)

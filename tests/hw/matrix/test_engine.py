@@ -13,7 +13,7 @@ from tests.support.refusal import refused
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.formats import FP16, Q4_11
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
@@ -23,11 +23,13 @@ from plinth_sim.golden import matrix
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),  # one tile
+    "fixed": preset("ndp-tiny", multiply_format=Q4_11),
+    "fixed, as cells": preset("ndp-tiny", multiply_format=Q4_11, rows=2, columns=3, beat_words=4),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
 GEOMETRIES = {name: Geometry(parameters) for name, parameters in PARAMETERS.items()}
-ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "6x10"))]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "fixed", "6x10"))]
 WORDS = 1 << 18
 #: Operands lie in the first part of memory, each task's C in a place of its own in the second.
 DESTINATION = 1 << 16
@@ -41,7 +43,8 @@ Pointer = dict[str, int]
 @cache
 def engine(name: str) -> VerilatedEngine:
     return VerilatedEngine(MatrixEngine(PARAMETERS[name]), PARAMETERS[name],
-                           ["a_memory", "b_memory", "c_memory"], ["store_memory"], "loops")
+                           ["a_memory", "b_memory", "c_memory"], ["store_memory"],
+                           "cells" if "cells" in name else "loops")
 
 
 def words_of(fields: Fields) -> list[int]:
@@ -50,8 +53,8 @@ def words_of(fields: Fields) -> list[int]:
 
 def image(name: str, rng: np.random.Generator, kind: str) -> np.ndarray:
     """Memory with operands and sums of a kind."""
-    operands = np.float16 if PARAMETERS[name].multiply_format == FP16 else np.float32
-    count = DESTINATION * 4 // np.dtype(operands).itemsize
+    operands = matrix.storage(PARAMETERS[name].multiply_format)
+    count = DESTINATION * 4 // operands.itemsize
     return np.concatenate([numbers(rng, kind, (count,), operands).view(np.uint32),
                            numbers(rng, kind, (WORDS - DESTINATION,), np.float32).view(np.uint32)])
 
@@ -119,15 +122,15 @@ def golden(memory: np.ndarray, fields: Fields, parameters: DieParameters) -> Non
 
     def operand(name: str, rows: int, columns: int) -> np.ndarray:
         words = block(fields[name], rows, -(-columns // packing), fields[f"{name}_stride"]).copy()
-        return words.view(np.float32 if packing == 1 else np.float16)[:, :columns]
+        return words.view(matrix.storage(parameters.multiply_format))[:, :columns]
 
     m, n, k = (fields[size] for size in "mnk")
     a = operand("a", *((k, m) if fields["transpose_a"] else (m, k)))
     b = operand("b", *((n, k) if fields["transpose_b"] else (k, n)))
     c = block(fields["c"], m, n, fields["c_stride"])
     start = c.copy().view(np.float32) if fields["accumulate"] else None
-    c[...] = matrix.gemm(a, b, start, transpose_a=fields["transpose_a"],
-                         transpose_b=fields["transpose_b"]).view(np.uint32)
+    c[...] = matrix.multiply(parameters.multiply_format, a.T if fields["transpose_a"] else a,
+                             b.T if fields["transpose_b"] else b, start).view(np.uint32)
 
 
 def macs(fields: Fields) -> int:
@@ -186,6 +189,16 @@ def test_random_tasks(name: str, seed: int, availability: float, latency: int, k
     for _ in range(60):
         writer.random(70, 150)
     run(name, writer.tasks, kind, seed=seed, availability=availability, latency=latency)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "special"])
+def test_fixed_point_as_cells(kind: str) -> None:
+    """The form of the array for synthesis; special sums are the largest that there are."""
+    writer = Writer("fixed, as cells", np.random.default_rng(7))
+    for _ in range(40):
+        writer.random(20, 60)
+    run("fixed, as cells", writer.tasks, kind, latency=9)
 
 
 @pytest.mark.parametrize("name", ENGINES)

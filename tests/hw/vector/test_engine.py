@@ -26,11 +26,13 @@ from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunctio
 from plinth_hw.memory import scratchpad
 from plinth_hw.memory.scratchpad import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
-from plinth_hw.vector.compute import LATENCIES
+from plinth_hw.vector.compute import latencies
+from plinth_hw.vector.conversion import conversion
 from plinth_hw.vector.engine import VectorEngine
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
+LATENCIES = latencies(conversion(TINY.narrow_format))
 WORDS = 1 << 15
 BASES = [9 * number for number in range(16)]
 SOURCE = (200, 8000)

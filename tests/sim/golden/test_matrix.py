@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from plinth_sim.golden.matrix import QUIET_NAN, gemm
+from plinth_hw.isa.formats import Q4_11, Fixed
+from plinth_sim.golden.matrix import QUIET_NAN, gemm, multiply, storage
 
 
 def scalar(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
@@ -45,6 +46,39 @@ def test_special_values() -> None:
     assert bits[0, 1] == 0x7F800000
     assert bits[1, 0] == np.float32(1e-40).view(np.uint32)
     assert gemm(np.array([[-0.0]], np.float32), np.ones((1, 1), np.float32)).view(np.uint32)[0, 0] == 0
+
+
+def whole(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, sums: Fixed) -> np.ndarray:
+    """Fixed-point products, added one by one to whole numbers."""
+    out = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for m, n in np.ndindex(out.shape):
+        total = 0 if c is None else int(sums.encode(c[m, n]))
+        for k in range(a.shape[1]):
+            total = min(max(total + int(a[m, k]) * int(b[k, n]), sums.least), sums.most)
+        out[m, n] = np.float32(total / (1 << sums.fraction_bits))
+    return out
+
+
+@pytest.mark.parametrize("start", [None, 1.0, 3.3e7, -3.4e7, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("fmt", [Q4_11, Fixed(0, 15)], ids=str)
+def test_fixed_point_saturates_where_a_sum_leaves_the_format(fmt: Fixed, start: float | None) -> None:
+    rng = np.random.default_rng(6)
+    a, b = (rng.integers(-1 << 15, 1 << 15, shape).astype(np.int16) for shape in ((5, 40), (40, 6)))
+    c = None if start is None else np.full((5, 6), start, np.float32)
+    assert multiply(fmt, a, b, c).tobytes() == whole(a, b, c, fmt.sums).tobytes()
+
+
+def test_fixed_point_sums_are_exact() -> None:
+    """The largest products, as many as a sum has room for, and one more."""
+    a = np.full((1, 1 << 16), -1 << 15, np.int16)
+    assert multiply(Q4_11, a, a.T)[0, 0] == 2.0 ** 24
+    longer = np.full((1, (1 << 17) + 2), -1 << 15, np.int16)
+    assert multiply(Q4_11, longer, longer.T)[0, 0] == 2.0 ** 25
+
+
+def test_operands_of_no_engine() -> None:
+    with pytest.raises(ValueError, match=r"fixed-point of 16 bits, not q3\.4"):
+        storage(Fixed(3, 4))
 
 
 def test_messages() -> None:

@@ -8,8 +8,8 @@ from tests.support.graphs import random_program
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth_hw.isa.formats import FP16
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation, TransferOperation
 from plinth_sim.golden.device import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 18
 TINY = preset("ndp-tiny")
-MIXED = preset("ndp-tiny", multiply_format=FP16)
+MIXED, FIXED = (preset("ndp-tiny", multiply_format=fmt) for fmt in (FP16, Q4_11))
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -29,8 +29,9 @@ def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_graphs_of_mixed_precision(seed: int) -> None:
-    program, buffers = random_program(MIXED, 2, seed, 40, MEMORY_WORDS)
+@pytest.mark.parametrize("die", [MIXED, FIXED], ids=["mixed", "fixed"])
+def test_random_graphs_of_narrow_operands(die: DieParameters, seed: int) -> None:
+    program, buffers = random_program(die, 2, seed, 40, MEMORY_WORDS)
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
 

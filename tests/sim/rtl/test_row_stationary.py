@@ -2,14 +2,13 @@
 
 import pytest
 from tests.support.compiled import compare
-from tests.support.row_stationary import TINY_MIXED
+from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
 
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import Buffer, GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap
 from plinth.lower.program import Program, assemble, ring_setup
 from plinth.lower.row_stationary import RowStationary
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_sim.rtl.cosim import CosimArray
@@ -25,7 +24,7 @@ def program(die: DieParameters, *layers: ConvolutionShape, images: int = 2) -> t
     computes is not what the other reads."""
     builder, maker = GraphBuilder(die), RowStationary(die)
     buffers: list[Buffer] = []
-    half = die.multiply_format == FP16
+    half = die.packing > 1
 
     def place(name: str, rows: int, columns: int, packed: bool = False) -> Buffer:
         buffers.append(builder.allocate(name, rows, columns, packed=packed))
@@ -64,7 +63,7 @@ def layer(size: int, inputs: int, outputs: int, kernel: int, stride: int, paddin
                             stride=(stride, stride), padding=(padding, padding))
 
 
-@pytest.mark.parametrize("die", [TINY, TINY_MIXED], ids=["fp32", "mixed"])
+@pytest.mark.parametrize("die", [TINY, TINY_MIXED, TINY_FIXED], ids=["fp32", "mixed", "fixed"])
 @pytest.mark.parametrize(("memory_latency", "write_latency"), [(20, 20), (1, 1), (200, 100)])
 def test_products_give_equal_memory(memory_latency: int, write_latency: int, die: DieParameters) -> None:
     compare(*program(die, layer(7, 6, 5, 3, 1, 1), layer(9, 3, 7, 5, 2, 2)), 3, memory_words=MEMORY_WORDS,

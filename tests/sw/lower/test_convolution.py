@@ -23,7 +23,7 @@ def run(memory: np.ndarray, parameters: DieParameters, bodies: list[dict]) -> in
     useful = 0
     for fields in bodies:
         body = _plain(MatrixBody.from_bits(MatrixBody.const(fields).as_bits()))
-        useful += convolution.execute(memory, body, [0] * 16, 32 // parameters.multiply_format.bits).useful_macs
+        useful += convolution.execute(memory, body, [0] * 16, parameters.multiply_format).useful_macs
     return useful
 
 

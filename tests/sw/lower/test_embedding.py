@@ -147,8 +147,8 @@ def test_a_table_larger_than_the_scratchpad() -> None:
     assert made.gradient_error < 1e-5
 
 
-def test_embeddings_are_not_lowered_with_half_precision() -> None:
+def test_embeddings_are_not_lowered_with_narrow_operands() -> None:
     network = embedded(Embedding(name="words", rows=7, width=4), Dense(name="fc", outputs=2),
                        SoftmaxCrossEntropy(name="loss"), tokens=2)
-    with pytest.raises(UserError, match=r"'words' cannot be lowered with FP16 operands"):
+    with pytest.raises(UserError, match=r"'words' cannot be lowered with operands of 16 bits"):
         lowered(network, random_plan(network, 1, 4, np.random.default_rng(0)), "ndp-demo-mixed")

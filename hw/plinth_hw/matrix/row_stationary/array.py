@@ -10,7 +10,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-from plinth_hw.isa.formats import Float
+from plinth_hw.isa.formats import Format
 from plinth_hw.matrix.row_stationary.head import PassPreparation, SumEntry
 from plinth_hw.matrix.row_stationary.interface import ID_BITS, ArrayShape, Pass
 from plinth_hw.matrix.row_stationary.row import LINE_BITS, Row
@@ -21,7 +21,7 @@ class RowArray(wiring.Component):
 
     Parameters
     ----------
-    multiply_format, accumulate_format : Float
+    multiply_format, accumulate_format : Format
         Formats of the operands and of the sums.
     rows, columns, filter_words, feature_words, sums, feed_words : int
         Sizes, as of :class:`~plinth_hw.matrix.row_stationary.interface.ArrayShape`.
@@ -69,7 +69,7 @@ class RowArray(wiring.Component):
         The last row could begin a window but for ``sum_room``.
     """
 
-    def __init__(self, multiply_format: Float, accumulate_format: Float, rows: int, columns: int,
+    def __init__(self, multiply_format: Format, accumulate_format: Format, rows: int, columns: int,
                  filter_words: int, feature_words: int, sums: int, feed_words: int) -> None:
         self.shape = shape = ArrayShape(
             multiply_format=multiply_format, accumulate_format=accumulate_format, rows=rows, columns=columns,

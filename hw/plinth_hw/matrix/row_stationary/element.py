@@ -24,8 +24,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.arith.units import adder as adder_unit
+from plinth_hw.arith.units import multiplier as multiplier_unit
+from plinth_hw.isa.formats import identifiers
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 
 
@@ -80,8 +81,8 @@ class RowElement(wiring.Component):
 
     def __init__(self, shape: ArrayShape) -> None:
         self.shape = shape
-        self._multiplier = FloatMultiplier(shape.multiply_format, shape.accumulate_format)
-        self._adder = FloatAdder(shape.accumulate_format)
+        self._multiplier = multiplier_unit(shape.multiply_format, shape.accumulate_format)
+        self._adder = adder_unit(shape.accumulate_format)
         self.multiply_latency = self._multiplier.latency
         self.add_latency = self._adder.latency
         word = shape.accumulate_format.bits
@@ -96,8 +97,8 @@ class RowElement(wiring.Component):
     def module_name(self) -> str:
         """Name of the module that all equal elements share."""
         shape = self.shape
-        return (f"plinth_row_element_{shape.multiply_format}_{shape.accumulate_format}_w{shape.filter_words}"
-                f"_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
+        return (f"plinth_row_element_{identifiers(shape.multiply_format, shape.accumulate_format)}"
+                f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

@@ -9,6 +9,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
+from plinth_hw.isa.formats import identifiers
 from plinth_hw.matrix.row_stationary import loops
 from plinth_hw.matrix.row_stationary.element import RowElement, element_control
 from plinth_hw.matrix.row_stationary.interface import ID_BITS, ArrayShape
@@ -61,7 +62,7 @@ class RowElements(wiring.Component):
     def module_name(self) -> str:
         """Name of the module that stands for the elements when they are emitted in the ``loops`` form."""
         shape = self.shape
-        return (f"plinth_row_elements_{shape.multiply_format}_{shape.accumulate_format}_c{shape.columns}"
+        return (f"plinth_row_elements_{identifiers(shape.multiply_format, shape.accumulate_format)}_c{shape.columns}"
                 f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:

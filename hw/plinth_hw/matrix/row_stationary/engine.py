@@ -122,7 +122,7 @@ class RowStationaryEngine(wiring.Component):
         m.submodules.preload = preload = Preload(sizes)
         m.submodules.store = store = Store(sizes)
         m.submodules.array = array = RowArray(
-            parameters.multiply_format, parameters.accumulate_format, parameters.rows, parameters.columns,
+            parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,
             parameters.filter_words, parameters.feature_words, parameters.sums, parameters.feed_words)
 
         blocks = {"features": features, "feed": feeder, "filters": filters, "passes": passes, "starts": starts,

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from amaranth.hdl import unsigned
 from amaranth.lib import data
 
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.isa.formats import Float
+from plinth_hw.arith.units import adder
+from plinth_hw.isa.formats import Format
 
 #: Width of an id, the number of a row of the map on the multicast bus.
 ID_BITS = 16
@@ -53,8 +53,8 @@ class ArrayShape:
         lines, ``feed_words`` 1, or ``sums`` below ``least_slots``.
     """
 
-    multiply_format: Float
-    accumulate_format: Float
+    multiply_format: Format
+    accumulate_format: Format
     #: PEs.
     rows: int
     columns: int
@@ -93,7 +93,7 @@ class ArrayShape:
     @property
     def least_slots(self) -> int:
         """Slots of a tap, at least: the way of a sum through the adder, its memory and the register behind it."""
-        return FloatAdder(self.accumulate_format).latency + 2
+        return adder(self.accumulate_format).latency + 2
 
     @property
     def filter_lines(self) -> int:

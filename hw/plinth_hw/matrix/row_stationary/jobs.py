@@ -60,7 +60,7 @@ class Sizes:
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         self.array = ArrayShape(
-            multiply_format=parameters.multiply_format, accumulate_format=parameters.accumulate_format,
+            multiply_format=parameters.multiply_format, accumulate_format=parameters.sum_format,
             rows=parameters.rows, columns=parameters.columns, filter_words=parameters.filter_words,
             feature_words=parameters.feature_words, sums=parameters.sums, feed_words=parameters.feed_words)
         self.element_log2 = element_log2(parameters)
@@ -96,6 +96,11 @@ class Sizes:
     def operand_bits(self) -> int:
         """Width of an operand."""
         return self.array.multiply_format.bits
+
+    @property
+    def word_bits(self) -> int:
+        """Width of a sum."""
+        return self.array.accumulate_format.bits
 
     def connect(self, m: Module, inner: Any, port: Any) -> None:
         """Connects the port of a load of operands to the block's own."""

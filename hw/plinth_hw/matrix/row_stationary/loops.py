@@ -5,15 +5,15 @@ wherever they are used, but not its structure: product and sum are made in the c
 chosen, one loop over the columns, and the result waits as long as the multiplier and the adder would take. The
 elements have the same filters, so these are kept once.
 
-Numbers are ``real`` as in :mod:`plinth_hw.matrix.systolic_loops`, which says why that is exact.
+Numbers are ``real``, see :mod:`plinth_hw.matrix.reals`.
 """
 
 from typing import TYPE_CHECKING
 
 from amaranth.hdl import Shape
 
+from plinth_hw.matrix.reals import check, product_is_exact, rounding, to_bits, to_real
 from plinth_hw.matrix.row_stationary.interface import ID_BITS
-from plinth_hw.matrix.systolic_loops import check, rounding, to_bits, to_real
 
 if TYPE_CHECKING:
     from plinth_hw.matrix.row_stationary.elements import RowElements
@@ -36,8 +36,11 @@ def text(elements: "RowElements", name: str) -> str:
     result_wait = elements.result_stage - elements.start_stage - 1
     #: Features that are in use, or wait to be: one may be selected a cycle.
     held = wait + 2
-    exact = operand.exponent_bits < word.exponent_bits and 2 * operand.fraction_bits < word.fraction_bits
-    product = "product = held[x_place][j] * w;" if exact else "round_word(held[x_place][j] * w, product);"
+    factors = "held[x_place][j] * w"
+    product = f"product = {factors};" if product_is_exact(operand, word) else f"round_word({factors}, product);"
+    completes = "chosen & completes"
+    #: Sums that the adder gives in the next cycle wait for no other.
+    waiting = f"{{complete_wait[{result_wait - 2}:0], {completes}}}" if result_wait > 1 else completes
     ports = elements.signature.members
 
     def part(port: str, *path: str) -> str:
@@ -136,7 +139,7 @@ module {name}(
   always_ff @(posedge clk) begin
     // Complete sums leave, before the place is used again.
     if (complete_wait[{result_wait - 1}]) o_chain <= result_wait[result_at];
-    complete_wait = {{complete_wait[{result_wait - 2}:0], chosen & completes}};
+    complete_wait = {waiting};
 
     // Multiply and add.
     if (chosen) begin

@@ -8,19 +8,22 @@
                                                                        responses -> end of task
 
 A beat is a span of filters of one window and array column, or a part of it, and takes a cycle for each line of F words
-in which it has some. The store takes a batch when it has read all sums of the one before: then that one's region is
-free, and the sequencer may go on to the next batch but one. It has the end of a task reported when memory has answered
-all of it, and only then begins the next task's.
+in which it has some. Fixed-point sums are made of FP32 words, and these of them, a line at a time. The store takes a
+batch when it has read all sums of the one before: then that one's region is free, and the sequencer may go on to the
+next batch but one. It has the end of a task reported when memory has answered all of it, and only then begins the next
+task's.
 """
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
+from plinth_hw.matrix.conversion import from_memory, later, load_latency, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
 from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
@@ -84,6 +87,47 @@ class LinesOfBeat(wiring.Component):
         return m
 
 
+class LineConversion(wiring.Component):
+    """Makes sums of the words of lines. Throughput: a line a cycle; latency: ``load_latency`` and that of a FIFO.
+
+    Members
+    -------
+    i : In stream of ``{line, last}``
+        Lines as of :func:`~plinth_hw.matrix.row_stationary.sums.line_layout`, but of FP32 words.
+    o : Out stream of ``{line, last}``
+    """
+
+    def __init__(self, sizes: Sizes):
+        self.sizes = sizes
+        layout = line_layout(sizes)
+        self.route = data.StructLayout({"place": layout["place"].shape, "mask": layout["mask"].shape, "last": 1})
+        super().__init__({
+            "i": In(stream.Signature(data.StructLayout({
+                "route": self.route, "words": data.ArrayLayout(unsigned(32), sizes.feed)}))),
+            "o": Out(stream.Signature(data.StructLayout({"route": self.route, "words": layout["words"].shape}))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        sums = self.sizes.array.accumulate_format
+        latency = load_latency(sums)
+        # Lines in the conversion and in the FIFO, which gives a line two cycles after it came at the earliest.
+        depth = latency + 3
+        m.submodules.lines = lines = SyncFIFO(width=self.o.payload.shape().size, depth=depth)
+        room = Signal(range(depth + 1), init=depth)
+        taken = Signal()
+        line = self.i.payload
+        words = from_memory(m, platform, sums, [line.words[number] for number in range(self.sizes.feed)])
+        m.d.comb += [
+            self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
+            lines.w_en.eq(later(m, "taken", taken, latency)),
+            lines.w_data.eq(Cat(later(m, "route", line.route.as_value(), latency), *words)),
+            self.o.valid.eq(lines.r_rdy), self.o.payload.as_value().eq(lines.r_data), lines.r_en.eq(self.o.ready),
+        ]
+        m.d.sync += room.eq(room - taken + (self.o.valid & self.o.ready))
+        return m
+
+
 class Preload(wiring.Component):
     """Opens regions for batches, with C in them if the task accumulates.
 
@@ -120,13 +164,17 @@ class Preload(wiring.Component):
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         loading, take = Signal(), Signal()
+        conversion = None
+        last, written = lines.o.payload.last, lines.o
+        if isinstance(sizes.array.accumulate_format, Fixed):
+            m.submodules.conversion = conversion = LineConversion(sizes)
+            last, written = conversion.o.payload.route.last, conversion.o
         m.d.comb += [
             take.eq(self.job.valid & ~loading),
             self.job.ready.eq(~loading & (~self.task.accumulate | spans.job.ready)),
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload),
             spans.job.valid.eq(take & self.task.accumulate), spans.allowed.eq(1),
-            self.opened.eq((take & ~self.task.accumulate)
-                           | (lines.o.valid & lines.o.ready & lines.o.payload.last)),
+            self.opened.eq((take & ~self.task.accumulate) | (written.valid & written.ready & last)),
         ]
         with m.If(spans.job.valid & spans.job.ready):
             m.d.sync += loading.eq(1)
@@ -146,12 +194,25 @@ class Preload(wiring.Component):
             lines.i.payload.mask.eq(beat.mask), lines.i.payload.last.eq(beat.last),
             places.r_en.eq(load.o.valid & load.o.ready & beat.row_last),
             self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
-            self.line_write.valid.eq(lines.o.valid), lines.o.ready.eq(self.line_write.ready),
-            self.line_write.payload.place.eq(lines.o.payload.place),
-            self.line_write.payload.mask.eq(lines.o.payload.mask),
-            self.line_write.payload.words.as_value().eq(
-                kept.as_value().word_select(lines.o.payload.number, 32 * sizes.feed)),
         ]
+        line, write = lines.o.payload, self.line_write
+        words = kept.as_value().word_select(line.number, 32 * sizes.feed)
+        if conversion is None:
+            m.d.comb += [
+                write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
+                write.payload.place.eq(line.place), write.payload.mask.eq(line.mask),
+                write.payload.words.as_value().eq(words),
+            ]
+        else:
+            given, converted = conversion.i.payload, conversion.o.payload
+            m.d.comb += [
+                conversion.i.valid.eq(lines.o.valid), lines.o.ready.eq(conversion.i.ready),
+                given.route.place.eq(line.place), given.route.mask.eq(line.mask), given.route.last.eq(line.last),
+                given.words.as_value().eq(words),
+                write.valid.eq(conversion.o.valid), conversion.o.ready.eq(write.ready),
+                write.payload.place.eq(converted.route.place), write.payload.mask.eq(converted.route.mask),
+                write.payload.words.eq(converted.words),
+            ]
         with m.If(lines.i.valid & lines.i.ready):
             m.d.sync += kept.eq(beat["data"])
         return m
@@ -184,7 +245,7 @@ class Store(wiring.Component):
         super().__init__({
             "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
             "line_read": Out(stream.Signature(place_layout(sizes))),
-            "line": In(data.ArrayLayout(32, sizes.feed)),
+            "line": In(data.ArrayLayout(sizes.word_bits, sizes.feed)),
             "blocked": Out(1), "port": Out(WritePort(sizes.parameters)), "ended": Out(stream.Signature(ErrorCode)),
             "words": Out(sizes.parameters.beat_words.bit_length()),
         })
@@ -223,14 +284,16 @@ class Store(wiring.Component):
         reads = Signal(read)
         m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
                      reads.number.eq(lines.o.payload.number)]
-        for cycle in range(SumBanks.line_latency):
-            later = Signal(read, name=f"read_{cycle}")
-            m.d.sync += later.eq(reads)
-            reads = later
+        sums = sizes.array.accumulate_format
+        for cycle in range(SumBanks.line_latency + store_latency(sums)):
+            following = Signal(read, name=f"read_{cycle}")
+            m.d.sync += following.eq(reads)
+            reads = following
+        words = to_memory(m, platform, sums, [self.line[number] for number in range(sizes.feed)])
         beat, whole = Signal(32 * sizes.beat_words), Signal(32 * sizes.beat_words)
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
-            m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(self.line.as_value())
+            m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(Cat(words))
             m.d.sync += beat.eq(whole)
         m.d.comb += [
             fetched.w_data.eq(whole), fetched.w_en.eq(reads.valid & reads.ends),

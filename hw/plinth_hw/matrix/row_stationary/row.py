@@ -29,6 +29,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.isa.formats import identifiers
 from plinth_hw.matrix.row_stationary.element import element_control
 from plinth_hw.matrix.row_stationary.elements import RowElements
 from plinth_hw.matrix.row_stationary.interface import COUNT_BITS, ID_BITS, ArrayShape
@@ -145,7 +146,7 @@ class Row(wiring.Component):
     def module_name(self) -> str:
         """Name of the module that all equal rows share."""
         shape = self.shape
-        return (f"plinth_stationary_row_{shape.multiply_format}_{shape.accumulate_format}_c{shape.columns}"
+        return (f"plinth_stationary_row_{identifiers(shape.multiply_format, shape.accumulate_format)}_c{shape.columns}"
                 f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:

@@ -30,7 +30,7 @@ ROUNDS = 4
 def line_layout(sizes: Sizes) -> data.StructLayout:
     """F words of a bank to write, from word ``place`` on; ``mask``: which."""
     return data.StructLayout({"place": place_layout(sizes), "mask": unsigned(sizes.feed),
-                              "words": data.ArrayLayout(unsigned(32), sizes.feed)})
+                              "words": data.ArrayLayout(sizes.word_bits, sizes.feed)})
 
 
 class SumBanks(wiring.Component):
@@ -58,7 +58,7 @@ class SumBanks(wiring.Component):
         super().__init__({
             "slot_read": In(1), "slot_word": In(word), "slot": Out(sizes.array.sum_words),
             "line_read": In(stream.Signature(place_layout(sizes))),
-            "line": Out(data.ArrayLayout(unsigned(32), sizes.feed)),
+            "line": Out(data.ArrayLayout(sizes.word_bits, sizes.feed)),
             "slot_write": In(1), "written_word": In(word), "written": In(sizes.array.sum_words),
             "line_write": In(stream.Signature(line_layout(sizes))),
         })
@@ -66,8 +66,8 @@ class SumBanks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        feed, feed_bits, columns = sizes.feed, sizes.feed_bits, sizes.array.columns
-        m.submodules.banks = banks = BankArray(columns * feed, 2 * sizes.bank_words // feed)
+        feed, feed_bits, columns, bits = sizes.feed, sizes.feed_bits, sizes.array.columns, sizes.word_bits
+        m.submodules.banks = banks = BankArray(columns * feed, 2 * sizes.bank_words // feed, bits)
         read, write = banks.read, banks.write
 
         def lines(name: str, word: Signal) -> list[Signal]:
@@ -89,10 +89,10 @@ class SumBanks(wiring.Component):
         for number, line in enumerate(lines("read_line", word)):
             m.d.comb += [read.line[bank * feed + number].eq(line) for bank in range(columns)]
         m.d.sync += [low.eq(word[:feed_bits]), column.eq(place.column), later.eq(low),
-                     picked.eq(read.data.as_value().word_select(column, 32 * feed))]
+                     picked.eq(read.data.as_value().word_select(column, bits * feed))]
         for bank in range(columns):
-            own = read.data.as_value()[32 * feed * bank:32 * feed * (bank + 1)]
-            m.d.comb += self.slot[bank].eq(own.word_select(low, 32))
+            own = read.data.as_value()[bits * feed * bank:bits * feed * (bank + 1)]
+            m.d.comb += self.slot[bank].eq(own.word_select(low, bits))
         turned = rotate(m, "line", [picked[number] for number in range(feed)], later, 0, feed_bits, up=False)
         m.d.comb += [self.line[number].eq(value) for number, value in enumerate(turned)]
 

@@ -29,7 +29,6 @@ from plinth.plan.cost.stages import (
 )
 from plinth.plan.graph import LOSS, Node, PlanGraph
 from plinth.plan.partition import Exchange, Layout, Region, Splits, bounds, layouts
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.tasks import VECTOR_LOADS
 
 #: Tasks of a layer that are walked one by one; more are walked in as many groups.
@@ -223,7 +222,7 @@ class _Walk:
 
     def _fold(self, task: Stage, channels: int) -> int:
         """Positions that sums over rows take as one row, so that it has groups enough."""
-        if task.work.sums and self.parameters.multiply_format != FP16:
+        if task.work.sums and self.parameters.packing == 1:
             return folding(self.parameters, task.positions, channels)
         return 1
 

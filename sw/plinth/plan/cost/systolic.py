@@ -12,7 +12,6 @@ from functools import lru_cache
 from math import ceil
 from typing import NamedTuple
 
-from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters
 
 #: Cycles from a read request to its first beat, and from a write's last beat to its answer, crossbar included.
@@ -114,7 +113,7 @@ def cost(parameters: DieParameters, given: Shape) -> Cost:
     depth = parameters.interleave
     tile_m = parameters.rows << given.interleave_m_log2
     tile_n = parameters.columns * (depth >> given.interleave_m_log2)
-    packing = 2 if parameters.multiply_format == FP16 else 1
+    packing = parameters.packing
     panel = packing * parameters.operand_buffer_words // max(tile_m, tile_n)
     return _extend(parameters, given, [("m", tile_m), ("n", tile_n), ("k", panel)])
 
@@ -196,7 +195,7 @@ class _Load:
 
 
 def _walk(parameters: DieParameters, given: Shape) -> Cost:
-    packing = 2 if parameters.multiply_format == FP16 else 1
+    packing = parameters.packing
     beat, slots = parameters.beat_words * packing, parameters.interleave
     tile_m = parameters.rows << given.interleave_m_log2
     tile_n = parameters.columns * (slots >> given.interleave_m_log2)

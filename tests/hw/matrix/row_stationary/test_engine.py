@@ -14,7 +14,7 @@ from tests.support.row_stationary import ADDRESS_MASK, C, W, X, random_body
 from tests.support.row_stationary import memory as operands
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import FP16, Float
+from plinth_hw.isa.formats import FP16, Q4_11, Float
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.row_stationary import derived
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
@@ -25,11 +25,13 @@ PARAMETERS = {
     "tiny": preset("hypar-tiny"),
     # FP16 operands, two to a word.
     "mixed": preset("hypar-tiny", multiply_format=FP16),
+    "fixed": preset("hypar-tiny", multiply_format=Q4_11),
+    "fixed, as loops": preset("hypar-tiny", multiply_format=Q4_11),
     # A beat of several lines, a bank that is not a power of two.
     "4x6": preset("hypar-tiny", rows=4, columns=6, beat_words=8, operand_buffer_words=768, output_buffer_words=6 * 144,
                   flit_words=2, memory_words_per_cycle=8),
 }
-ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "4x6"))]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "fixed", "4x6"))]
 WORDS = 1 << 16
 BASES = [-9 * number & ADDRESS_MASK for number in range(16)]
 ROW_STATIONARY = MatrixOperation.ROW_STATIONARY.value
@@ -41,7 +43,8 @@ SPACE = 1700
 @cache
 def engine(name: str) -> VerilatedEngine:
     return VerilatedEngine(RowStationaryEngine(PARAMETERS[name]), PARAMETERS[name],
-                           ["x_memory", "w_memory", "c_memory"], ["store_memory"])
+                           ["x_memory", "w_memory", "c_memory"], ["store_memory"],
+                           "loops" if "loops" in name else "cells")
 
 
 def words_of(body: Any) -> list[int]:
@@ -120,6 +123,14 @@ def test_random_tasks(name: str, seed: int, availability: float, latency: int, k
     for part in range(5):
         tasks = random_tasks(name, 10 * seed + part, 8)
         run(name, tasks, kind, seed=seed, availability=availability, latency=latency)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["plain", "special"])
+def test_fixed_point_as_loops(kind: str) -> None:
+    """The form of the array for simulation; special sums are the largest that there are."""
+    for seed in range(5):
+        run("fixed, as loops", random_tasks("fixed, as loops", seed, 8), kind, latency=9)
 
 
 def convolution(name: str, *, images: int, rows: int, columns: int, channels: int, filters: int, kernel: int,
