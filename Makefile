@@ -40,7 +40,7 @@ $(STAMP): requirements.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE= PLANNER= EPOCHS= SEED= FORMAT=fp32|mixed ARGS=)
+train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE= PLANNER= EPOCHS= SEED= FORMAT=fp32|mixed|fixed ARGS=)
 	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) --format $(FORMAT) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 

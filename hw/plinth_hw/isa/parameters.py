@@ -159,6 +159,12 @@ class DieParameters:
         return self.accumulate_format
 
     @property
+    def least_slots(self) -> int:
+        """Slots of a tap of a row-stationary array, at least, and cycles from a row's first sum to the next row's: the
+        way of a sum through the adder, its memory and the register behind it."""
+        return 3 if isinstance(self.sum_format, Fixed) else 8
+
+    @property
     def bank_words(self) -> int:
         """Words of one half of a bank of a row-stationary machine's sum buffer: of an array column."""
         return self.output_buffer_words // (2 * self.columns)

@@ -15,8 +15,8 @@ from plinth.errors import UserError
 from plinth.lower.builder import Buffer, pack
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.lower.row_stationary import RowStationary
-from plinth.plan.cost.row_stationary import LEAST_SLOTS, Loops, choose, pieces
-from plinth_hw.isa.formats import FP16, FP32
+from plinth.plan.cost.row_stationary import Loops, choose, pieces
+from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
@@ -138,12 +138,13 @@ def test_fully_connected(samples: int, name: str) -> None:
             np.testing.assert_allclose(view(place), exact, rtol=1e-4, atol=1e-4, err_msg=place)
 
 
-def test_least_slots_are_those_of_the_array() -> None:
-    die = DIES["paper"]
-    shape = ArrayShape(multiply_format=FP32, accumulate_format=FP32, rows=die.rows, columns=die.columns,
+@pytest.mark.parametrize("operands", [FP32, Q4_11], ids=str)
+def test_least_slots_are_those_of_the_array(operands: Format) -> None:
+    die = replace(DIES["paper"], multiply_format=operands)
+    shape = ArrayShape(multiply_format=operands, accumulate_format=die.sum_format, rows=die.rows, columns=die.columns,
                        filter_words=die.filter_words, feature_words=die.feature_words, sums=die.sums,
                        feed_words=die.feed_words)
-    assert shape.least_slots == LEAST_SLOTS
+    assert shape.least_slots == die.least_slots
 
 
 def test_pieces_cover_every_sum_once() -> None:

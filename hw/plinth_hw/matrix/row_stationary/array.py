@@ -59,10 +59,11 @@ class RowArray(wiring.Component):
         The finished sums, in the same order; no backpressure. A window's P valid cycles are consecutive.
     sum_room : In(1)
         There is room for the results of one more window than was reserved. Counts in the cycle of
-        ``sum_reserve``; a reservation must be taken into account 8 cycles later, for then the next one may come.
+        ``sum_reserve``; a reservation must be taken into account ``shape.least_slots`` cycles later, for then the next
+        one may come.
     sum_reserve : Out(1)
         Pulse: the last row begins a window, whose results take the room. The first of them comes no sooner than
-        14 cycles later.
+        the latencies of multiplier and adder, and three cycles, later.
     issued : Out(rows)
         Bit i: row i multiplies in this cycle, in all columns (not: idle slots, rows that are not active).
     blocked : Out(1)

@@ -3,7 +3,7 @@
 A product is a set of :class:`Loops`. Array columns hold (image, row) pairs of its sums, array rows hold kernel rows,
 in ``sets`` for several groups of channels; a PE holds T = tap_columns tap_channels taps and runs through the windows of
 its row of sums, ``filter_step`` filters and ``interleaved_windows`` windows at a time, so P = their product slots a
-tap, or :data:`LEAST_SLOTS` if that is more. A task does this for some images, rows, columns and units of the sums:
+tap, or the die's ``least_slots`` if that is more. A task does it for some images, rows, columns and units of the sums:
 
     passes    = blocks folds segments groups           blocks   = ceil(channels / (sets tap_channels))
     slots     = ceil(windows / interleaved_windows)    folds    = ceil(kernel rows / set_rows)
@@ -28,12 +28,10 @@ from plinth_hw.isa.parameters import DieParameters
 
 Counts = NDArray[np.int64]
 
-#: Slots of a tap, at least: an accumulator's way through the adder.
-LEAST_SLOTS = 8
 #: Cycles, about: of a task beside its rounds, and from the end of one with a single round to the first load of the next
 #: but one; of a load beside its beats, and from the release of a half of the feature buffer to the first beat of the
-#: next load there; from a row's first sum to the next row's; of sums from the last row back to the first.
-TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, ROW_CYCLES, RETURN_CYCLES = 20, 190, 6, 100, 8, 20
+#: next load there; of sums from the last row back to the first.
+TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, RETURN_CYCLES = 20, 190, 6, 100, 20
 #: Largest fields of a body.
 LONGEST = (1 << 16) - 1
 #: Cycles of each span of neighbouring words, at least: memory's latency over the spans that a load has in flight.
@@ -177,9 +175,9 @@ def _ids(loops: Loops, mapping: Any, images: Any, rows: Any) -> Any:
     return mapping.sets * images * ((rows - 1) * loops.row_stride + (mapping.set_rows - 1) * loops.row_dilation + 1)
 
 
-def _slots(mapping: Any) -> Any:
+def _slots(die: DieParameters, mapping: Any) -> Any:
     """Slots of a tap."""
-    return np.maximum(LEAST_SLOTS, mapping.filter_step * mapping.interleaved_windows)
+    return np.maximum(die.least_slots, mapping.filter_step * mapping.interleaved_windows)
 
 
 def _rounds(loops: Loops, mapping: Any) -> Any:
@@ -193,7 +191,7 @@ def _pass(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any
     """Cycles of a pass, at least: of its multiplications, of the map's bus, of the filters'."""
     taps, active = mapping.tap_columns * mapping.tap_channels, mapping.sets * mapping.set_rows
     words = _stream(loops, mapping, windows, run) * mapping.tap_channels * run
-    return (_up(windows, mapping.interleaved_windows) * taps * _slots(mapping),
+    return (_up(windows, mapping.interleaved_windows) * taps * _slots(die, mapping),
             _up(words, die.feed_words) * (_ids(loops, mapping, images, rows) + 1) + 4,
             active * (taps * _up(mapping.filter_step, die.feed_words) + 3) + die.rows - active)
 
@@ -206,7 +204,7 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     beat = die.beat_words
     taps = mapping.tap_columns * mapping.tap_channels
     active = mapping.sets * mapping.set_rows
-    rounds, slots = _rounds(loops, mapping), _slots(mapping)
+    rounds, slots = _rounds(loops, mapping), _slots(die, mapping)
     groups = _up(loops.filters, mapping.filter_step)
     batches = _up(groups, mapping.filter_groups)
     one_pass, feed_lines, filter_lines = _pass(die, loops, mapping, images, rows, windows, run)
@@ -224,8 +222,8 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
     filter_beats = filter_spans * _beats(filter_words, lanes)
     filters = slower * np.maximum(filter_beats + active + 3, SPAN_CYCLES * filter_spans)
     # A pass, and the rounds of all batches: sums come back to the first row before they go on.
-    lag = (taps - 1) * slots + ROW_CYCLES
-    lags = active * lag + (die.rows - active) * ROW_CYCLES
+    lag = (taps - 1) * slots + die.least_slots
+    lags = active * lag + (die.rows - active) * die.least_slots
     through = lags + slots + RETURN_CYCLES
     one_pass = np.maximum(one_pass, (lags + one_pass + RETURN_CYCLES) / 3)
     one_pass = np.maximum(np.maximum(one_pass, feed_lines), np.maximum(filters, filter_lines))

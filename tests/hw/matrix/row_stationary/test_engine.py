@@ -210,8 +210,8 @@ def window(outcome: Outcome) -> int:
 def layer(channels: int, name: str = "tiny", **changes: int) -> Any:
     """3 x 3 taps on 4 x 8 sums; passes of 8 windows of 6 taps and 8 filters, 384 cycles each."""
     return convolution(name, images=1, rows=4, columns=8, channels=channels, filters=16, kernel=3, stride=1,
-                       padding=1, map_rows=4, map_columns=8, set_rows=3, tap_columns=3, tap_channels=2, filter_step=8,
-                       **changes)
+                       padding=1, map_rows=4, map_columns=8, set_rows=3, tap_columns=3, tap_channels=2,
+                       **{"filter_step": 8, **changes})
 
 
 @pytest.mark.parametrize("latency", [3, 40])
@@ -223,6 +223,13 @@ def test_utilisation(latency: int) -> None:
     assert window(few) == 2 * 10 * 384 + LAG and window(many) == 2 * 20 * 384 + LAG
     assert many.cycles - few.cycles == 2 * 10 * 384
     assert many.cycles <= 1.06 * 2 * 20 * 384
+
+
+@pytest.mark.slow
+def test_fixed_point_sums_need_fewer_slots() -> None:
+    """A fixed-point sum is back after three cycles, so four slots of a tap hide it; rows follow each other sooner."""
+    outcome = run("fixed", [layer(20, "fixed", filter_step=4)])
+    assert window(outcome) == 4 * 10 * 8 * 6 * 4 + 2 * (5 * 4 + 3)
 
 
 @pytest.mark.slow
