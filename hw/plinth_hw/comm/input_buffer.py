@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
 from plinth_hw.comm.queue import following
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.scratchpad import UNCHECKED
+from plinth_hw.memory.banks import UNCHECKED
 
 
 class Head(data.Struct):

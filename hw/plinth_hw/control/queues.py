@@ -19,7 +19,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.dispatch import select
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.memory.scratchpad import UNCHECKED
+from plinth_hw.memory.banks import UNCHECKED
 
 
 def next_after(m: Module, requests: Value, previous: Value) -> Signal:

@@ -38,7 +38,7 @@ from plinth_hw.control.fetch import header_word
 from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode
-from plinth_hw.memory.scratchpad import UNCHECKED
+from plinth_hw.memory.banks import UNCHECKED
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8

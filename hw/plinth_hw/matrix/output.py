@@ -21,9 +21,10 @@ from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
 from plinth_hw.matrix.systolic import SystolicArray
 from plinth_hw.matrix.window import GridRows
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.port import WritePort
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
+from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
 
 #: Beats fetched ahead of the port.
 FETCHES = 8

@@ -13,9 +13,10 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.matrix.conversion import from_memory, load_latency
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, line_bits
+from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
 
 
 def latency(parameters: DieParameters) -> int:

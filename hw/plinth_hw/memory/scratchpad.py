@@ -23,26 +23,15 @@ and one write of B words a cycle, at any alignment. Source: MPT section VI.A (op
 serve the untransposed and the transposed operand).
 """
 
-from collections.abc import Callable
-from functools import reduce
 from itertools import pairwise
-from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-
-#: Attributes of a memory of which no word is read in the cycle in which it is written, so that synthesis need not
-#: see to it that the old one is.
-UNCHECKED = {"no_rw_check": 1}
-
-
-def line_bits(lines: int) -> int:
-    """Width of a line number."""
-    return max(1, (lines - 1).bit_length())
+from plinth_hw.memory.banks import BankArray, BankReadPort, BankWritePort, SharedBank, line_bits
+from plinth_hw.memory.turns import rotate, rotate_registered, turned_registers
 
 
 def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
@@ -93,142 +82,6 @@ class VectorWritePort(wiring.Signature):
         super().__init__({**vector_command(banks, lines),
                           "mask": Out(banks),
                           "data": Out(data.ArrayLayout(unsigned(width), banks if words is None else words))})
-
-
-class BankReadPort(wiring.Signature):
-    """Seen from the reader: ``enable`` Out and ``line`` Out, of each bank; ``data`` In, of each bank, a cycle
-    later."""
-
-    def __init__(self, banks: int, lines: int, width: int = 32):
-        super().__init__({"enable": Out(1), "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
-                          "data": In(data.ArrayLayout(unsigned(width), banks))})
-
-
-class BankWritePort(wiring.Signature):
-    """Seen from the writer: ``enable`` Out; ``mask`` Out, the banks to write; ``line`` and ``data`` Out, of each
-    bank."""
-
-    def __init__(self, banks: int, lines: int, width: int = 32):
-        super().__init__({"enable": Out(1), "mask": Out(banks),
-                          "line": Out(data.ArrayLayout(unsigned(line_bits(lines)), banks)),
-                          "data": Out(data.ArrayLayout(unsigned(width), banks))})
-
-
-class Bank(wiring.Component):
-    """One RAM with a write port and a read port, each used in every cycle; its own module in Verilog.
-
-    Parameters
-    ----------
-    lines, width : int
-        Words, and bits of a word.
-
-    Members
-    -------
-    write_enable, write_line, write_data : In
-    read_enable, read_line : In
-    read_data : Out
-        A cycle after ``read_enable``; unspecified if the word is written in the same cycle.
-    """
-
-    def __init__(self, lines: int, width: int):
-        self.lines = lines
-        self.width = width
-        super().__init__({
-            "write_enable": In(1), "write_line": In(line_bits(lines)), "write_data": In(width),
-            "read_enable": In(1), "read_line": In(line_bits(lines)), "read_data": Out(width),
-        })
-
-    @property
-    def module_name(self) -> str:
-        """Name of the module in Verilog."""
-        return f"plinth_ram_{self.lines}x{self.width}"
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[],
-                                              attrs=UNCHECKED)
-        write, read = memory.write_port(), memory.read_port()
-        m.d.comb += [
-            write.addr.eq(self.write_line), write.en.eq(self.write_enable), write.data.eq(self.write_data),
-            read.addr.eq(self.read_line), read.en.eq(self.read_enable), self.read_data.eq(read.data),
-        ]
-        return m
-
-
-class BankArray(wiring.Component):
-    """``banks`` memories of ``lines`` words, each with its own line.
-
-    Members
-    -------
-    write : In(BankWritePort)
-    read : In(BankReadPort)
-        A read issued in the same cycle as a write of the same word gets junk.
-    """
-
-    def __init__(self, banks: int, lines: int, width: int = 32):
-        self.banks = banks
-        self.lines = lines
-        self.width = width
-        super().__init__({"write": In(BankWritePort(banks, lines, width)),
-                          "read": In(BankReadPort(banks, lines, width))})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        for number in range(self.banks):
-            bank = Bank(self.lines, self.width)
-            m.d.comb += [
-                bank.write_line.eq(self.write.line[number]), bank.write_data.eq(self.write.data[number]),
-                bank.write_enable.eq(self.write.enable & self.write.mask[number]),
-                bank.read_line.eq(self.read.line[number]), bank.read_enable.eq(self.read.enable),
-                self.read.data[number].eq(bank.read_data),
-            ]
-            emit.place(m, platform, bank, name=f"bank_{number}", module=bank.module_name)
-        return m
-
-
-class SharedBank(wiring.Component):
-    """One RAM with a port that writes or reads and a port that writes; its own module in Verilog.
-
-    Parameters
-    ----------
-    lines, width : int
-        Words, and bits of a word.
-
-    Members
-    -------
-    line, write_enable, write_data, read_enable : In
-        The one port; not both enables at once.
-    read_data : Out
-        A cycle after ``read_enable``; unspecified if the word is written in the same cycle.
-    other_enable, other_line, other_data : In
-        The other port; another word than one that the first port writes in the same cycle.
-    """
-
-    def __init__(self, lines: int, width: int):
-        self.lines = lines
-        self.width = width
-        line = In(line_bits(lines))
-        super().__init__({
-            "line": line, "write_enable": In(1), "write_data": In(width), "read_enable": In(1), "read_data": Out(width),
-            "other_enable": In(1), "other_line": line, "other_data": In(width),
-        })
-
-    @property
-    def module_name(self) -> str:
-        """Name of the module in Verilog."""
-        return f"plinth_shared_ram_{self.lines}x{self.width}"
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(self.width), depth=self.lines, init=[],
-                                              attrs=UNCHECKED)
-        write, other, read = memory.write_port(), memory.write_port(), memory.read_port()
-        m.d.comb += [
-            write.addr.eq(self.line), write.en.eq(self.write_enable), write.data.eq(self.write_data),
-            read.addr.eq(self.line), read.en.eq(self.read_enable), self.read_data.eq(read.data),
-            other.addr.eq(self.other_line), other.en.eq(self.other_enable), other.data.eq(self.other_data),
-        ]
-        return m
 
 
 class SharedArray(wiring.Component):
@@ -555,62 +408,6 @@ def bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, ba
         reached = Signal.like(line, name=f"reached_{bank}")
         m.d.comb += [place.eq(offset + bank), passed.eq(place < low), reached.eq(Mux(passed, following, line))]
         m.d.sync += lines[bank].eq(Cat(Mux(along_rows, place, reached[:lane_bits]), reached[lane_bits:]))
-
-
-def rotate(m: Module, name: str, lanes: list[Value], amount: Value, first_bit: int, end_bit: int, *,
-           up: bool, broadcast: Value | None = None) -> list[Value]:
-    """Rotate ``lanes`` by the bits ``first_bit`` to ``end_bit - 1`` of ``amount``, one multiplexer
-    level a bit. ``up``: lane l goes to lane l + amount; otherwise lane l comes from lane l + amount.
-    Each level is one wide signal, named after ``name`` and its bit. With ``broadcast``, not ``up``, each lane l
-    comes from lane ``amount``, which is that of l + (amount - l)."""
-    width, total = len(lanes[0]), len(lanes[0]) * len(lanes)
-    turned: Value = Cat(*lanes)
-    for bit in range(first_bit, end_bit):
-        level = Signal(total, name=f"{name}_turned_{bit}")
-        low = width << bit
-        cut = total - low if up else low
-        other = Cat(turned[cut:], turned[:cut])
-        if broadcast is None:
-            m.d.comb += level.eq(Mux(amount[bit], other, turned))
-        else:
-            m.d.comb += level.eq(Cat(
-                Mux(Mux(broadcast, (amount - lane)[bit], amount[bit]), other.word_select(lane, width),
-                    turned.word_select(lane, width)) for lane in range(len(lanes))))
-        turned = level
-    return [turned[lane * width:(lane + 1) * width] for lane in range(len(lanes))]
-
-
-def turned_registers(m: Module, name: str, sources: list[list[Value]], first_bit: int, end_bit: int,
-                     wanted: Callable[[int, int, int], Value], *, up: bool) -> list[Value]:
-    """The lanes of one of ``sources``, rotated by the bits ``first_bit`` to ``end_bit - 1`` of an amount, as
-    :func:`rotate` does, from registers: for each source and value of those bits there is one, zero in all lanes but
-    those for which ``wanted(source, value, lane)`` holds. What comes out is the OR of all."""
-    lanes = range(len(sources[0]))
-    words: list[list[Value]] = [[] for _ in lanes]
-    for index, source in enumerate(sources):
-        for value in range(1 << (end_bit - first_bit)):
-            places = (-value if up else value) << first_bit
-            for lane, choices in enumerate(words):
-                held = Signal(len(source[lane]), name=f"{name}_{index}_{value}_{lane}", reset_less=True)
-                m.d.sync += held.eq(Mux(wanted(index, value, lane), source[(lane + places) % len(lanes)], 0))
-                choices.append(held)
-    return [reduce(or_, choices) for choices in words]
-
-
-def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool) -> list[Value]:
-    """Rotate ``lanes``, of which there are a power of two, by ``amount``, as :func:`rotate` does, into registers that
-    take new words with ``enable``. For each value of the amount's two high bits there is a register, zero but for the
-    one wanted, whose words lie as that value turns them: what comes out is the OR of all."""
-    count = len(lanes)
-    bits = (count - 1).bit_length()
-    low = max(0, bits - 2)
-    turned = Cat(*rotate(m, "data", lanes, amount, 0, low, up=up))
-    held = [Signal(len(turned), name=f"held_{high}", reset_less=True) for high in range(1 << (bits - low))]
-    with m.If(enable):
-        m.d.sync += [register.eq(Mux(amount[low:bits] == high, turned, 0)) for high, register in enumerate(held)]
-    words = [[register.word_select(lane, len(lanes[0])) for lane in range(count)] for register in held]
-    return [reduce(or_, (words[high][(lane + ((-high if up else high) << low)) % count]
-                         for high in range(len(held)))) for lane in range(count)]
 
 
 class LineTracker(wiring.Component):

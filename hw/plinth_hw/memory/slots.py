@@ -19,8 +19,8 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.queue import SECTION, Chain
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.memory.banks import UNCHECKED
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import UNCHECKED
 
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32

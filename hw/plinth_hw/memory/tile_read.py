@@ -21,8 +21,8 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import rotate
 from plinth_hw.memory.slots import BlockQueue, SlotReader, buffer_beats, covered, log2, place_bits, run_layout
+from plinth_hw.memory.turns import rotate
 
 #: Pieces, and beats at least, asked for but not yet given: more than cycles of a memory's latency, as a piece may be a
 #: word.

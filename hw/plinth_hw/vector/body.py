@@ -38,7 +38,7 @@ from plinth_hw.isa.tasks import (
     VectorOperation,
     VectorRegion,
 )
-from plinth_hw.memory.scratchpad import UNCHECKED
+from plinth_hw.memory.banks import UNCHECKED
 
 #: Stages that read bodies: load, compute, store.
 READERS = 3

@@ -20,7 +20,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
-from plinth_hw.memory.scratchpad import line_bits
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.vector.body import REDUCTIONS
 from plinth_hw.vector.instructions import Decoded
 from plinth_hw.vector.moves import COUNT_BITS

@@ -17,8 +17,9 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout
-from plinth_hw.memory.scratchpad import LineTracker, line_bits
+from plinth_hw.memory.scratchpad import LineTracker
 from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
 
 #: Bits of rows and columns of a region.

@@ -18,7 +18,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.memory.scratchpad import rotate, turned_registers, vector_command
+from plinth_hw.memory.scratchpad import vector_command
+from plinth_hw.memory.turns import rotate, turned_registers
 
 
 class PairReader(wiring.Component):

@@ -23,8 +23,8 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
-from plinth_hw.memory import scratchpad
-from plinth_hw.memory.scratchpad import Bank
+from plinth_hw.memory import banks
+from plinth_hw.memory.banks import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
 from plinth_hw.vector.compute import latencies
 from plinth_hw.vector.conversion import conversion
@@ -160,7 +160,7 @@ class JunkBank(Bank):
 
 
 def test_in_amaranth_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratchpad, "Bank", JunkBank)
+    monkeypatch.setattr(banks, "Bank", JunkBank)
     rng = np.random.default_rng(3)
     fields = [random_task(TINY, rng, SOURCE, DESTINATION, BASES, largest=9, instructions=6) for _ in range(4)]
     memory = MemoryModel(TINY, WORDS)

@@ -21,9 +21,10 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
+from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import BankArray, BankReadPort, VectorWriter
+from plinth_hw.memory.scratchpad import VectorWriter
 
 #: Cycles from a beat of the load to where a read sees it.
 WRITE_CYCLES = 3

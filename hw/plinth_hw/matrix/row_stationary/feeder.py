@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.interface import ID_BITS
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
-from plinth_hw.memory.scratchpad import BankReadPort
+from plinth_hw.memory.banks import BankReadPort
 
 
 class Feeder(wiring.Component):

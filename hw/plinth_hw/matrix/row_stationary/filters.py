@@ -24,9 +24,10 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import VectorMemory, line_bits
+from plinth_hw.memory.scratchpad import VectorMemory
 
 #: Array rows in the ring, at most.
 ROWS = 8

@@ -19,7 +19,8 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.matrix.row_stationary.spans import place_layout
-from plinth_hw.memory.scratchpad import BankArray, rotate
+from plinth_hw.memory.banks import BankArray
+from plinth_hw.memory.turns import rotate
 
 #: Slots read ahead of the array.
 SLOTS_AHEAD = 4
