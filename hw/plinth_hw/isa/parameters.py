@@ -51,7 +51,7 @@ class DieParameters:
     #: Format of the matrix operands in memory, and of everything else there.
     multiply_format: Format = FP32
     accumulate_format: Float = FP32
-    #: Independent outputs that each systolic PE interleaves; at least the adder's latency; a power of two.
+    #: Independent outputs that each systolic PE interleaves; at least the adder's latency, and 2; a power of two.
     interleave: int = 8
     #: Row-stationary PE: operands of one half (of two) of its filter scratchpad, of its feature-map scratchpad (a
     #: ring), and the most sums that it interleaves.

@@ -8,7 +8,7 @@ Where both have the same format there is nothing to do, and no latency.
 from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value
+from amaranth.hdl import Module, Value
 
 from plinth_hw import emit
 from plinth_hw.arith.fixed import FixedToFloat, FloatToFixed
@@ -39,15 +39,6 @@ def from_memory(m: Module, platform: Any, sums: Format, words: Iterable[Value]) 
         return list(words)
     return [_placed(m, platform, FloatToFixed(FP32, sums), f"from_memory_{number}",
                     f"plinth_to_fixed_{identifiers(sums)}", word) for number, word in enumerate(words)]
-
-
-def later(m: Module, name: str, value: Value, cycles: int) -> Value:
-    """``value`` of ``cycles`` cycles before."""
-    for cycle in range(cycles):
-        stage = Signal(value.shape(), name=f"{name}_{cycle}")
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value
 
 
 def _placed(m: Module, platform: Any, unit: FixedToFloat | FloatToFixed, name: str, module: str, word: Value) -> Value:

@@ -16,7 +16,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.matrix.conversion import later, load_latency, store_latency, to_memory
+from plinth_hw.matrix.conversion import load_latency, store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
 from plinth_hw.matrix.systolic import SystolicArray
@@ -25,6 +25,7 @@ from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
+from plinth_hw.pipeline import delayed
 
 #: Beats fetched ahead of the port.
 FETCHES = 8
@@ -57,8 +58,8 @@ class OutputBuffer(wiring.Component):
     def __init__(self, geometry: Geometry, array: SystolicArray):
         self.geometry = geometry
         parameters = geometry.parameters
-        #: Tiles between their token and their last word.
         sums = parameters.sum_format
+        #: Tiles between their token and their last word.
         self.draining = 2 + -(-(array.drain_latency + 8 + load_latency(sums) + store_latency(sums))
                               // array.token_cycles)
         super().__init__({
@@ -117,7 +118,7 @@ class OutputBuffer(wiring.Component):
         write = memory.write
         columns = geometry.parameters.columns
         sums = geometry.parameters.sum_format
-        valid = later(m, "valid", self.valid, store_latency(sums))
+        valid = delayed(m, "valid", self.valid, store_latency(sums))
         words = to_memory(m, platform, sums, [self.data[column] for column in range(columns)])
         m.d.comb += [walk.option.eq(drain.option), walk.step.eq(valid),
                      drains.r_en.eq(valid & walk.last),

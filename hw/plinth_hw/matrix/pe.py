@@ -76,7 +76,7 @@ class ProcessingElement(wiring.Component):
     multiply_format, accumulate_format : Format
         Formats of the operands and of the sums.
     interleave : int
-        I; at least the adder's latency.
+        I; at least the adder's latency, and 2.
 
     Members
     -------
@@ -101,7 +101,7 @@ class ProcessingElement(wiring.Component):
     Raises
     ------
     ValueError
-        If the interleave is below the adder's latency.
+        If the interleave is below the adder's latency, or 2.
     """
 
     def __init__(self, multiply_format: Format, accumulate_format: Format, interleave: int) -> None:
@@ -112,9 +112,10 @@ class ProcessingElement(wiring.Component):
         self.interleave = interleave
         self.multiply_latency = self._multiplier.latency
         self.add_latency = self._adder.latency
-        if interleave < self.add_latency:
-            raise ValueError(f"Interleave must be at least the adder's latency {self.add_latency}, "
-                             f"not {interleave!r}")
+        least = max(2, self.add_latency)
+        if interleave < least:
+            raise ValueError(f"Interleave must be at least {least} for sums of {accumulate_format}, not "
+                             f"{interleave!r}")
         self.start_lead = int(interleave > self.add_latency)
         operand, word, control = multiply_format.bits, accumulate_format.bits, element_control(interleave)
         super().__init__({

@@ -1,16 +1,15 @@
 """Numbers as ``real`` in SystemVerilog, for arrays of multiply-adds that are written as loops.
 
-Numbers are kept as binary64 ``real`` values that their format can represent. With significands of p
-bits (leading bit included) binary64 holds the product of two operands exactly, and rounding to its 53 bits first
-does no harm to a sum if 53 >= 2 p + 2; so product and sum need one rounding each from binary64 to the
-format, which adds and subtracts 1.5 times the power of two whose last place is the format's::
+They are binary64 values that their format can represent. With significands of p bits (leading bit included) binary64
+holds the product of two operands exactly, and rounding to its 53 bits first does no harm to a sum if 53 >= 2 p + 2; so
+product and sum need one rounding each from binary64 to the format, which adds and subtracts 1.5 times the power of two
+whose last place is the format's::
 
     unit(x)  = min(max(2^exponent(x), least normal), 2^(emax + 1))
     round(x) = (x + m) - m      m = 1.5 * 2^(52 - fraction bits) * unit(x)
 
 with the sign of x (that of a zero would be lost), and infinity where 2^(emax + 1) is reached. No step branches, and
-none makes a subnormal binary64 number. The one quiet NaN is made
-when a number becomes bits.
+none makes a subnormal binary64 number. The one quiet NaN is made when a number becomes bits.
 
 A fixed-point number is the whole number of its last places. Where sums have 53 bits at most, all of them and all
 products are exact; a sum is only kept within the format's bounds.

@@ -53,13 +53,14 @@ from plinth_hw import emit
 from plinth_hw.isa.formats import Format, identifiers
 from plinth_hw.matrix import systolic_loops
 from plinth_hw.matrix.pe import TOKEN, ProcessingElement, ProcessingRow, row_control, slot_shape
+from plinth_hw.pipeline import delayed
 
 
 class SystolicArray(wiring.Component):
     """R x C output-stationary array with I interleaved outputs in each element.
 
     Order of every sum: ``acc_0 = +0`` (or the loaded word), ``acc_{k+1} = acc_k + (a_k * b_k)`` in the order
-    of presentation, product and sum each rounded to nearest even.
+    of presentation, product and sum each rounded to nearest even; fixed-point products are exact, and sums saturate.
 
     Parameters
     ----------
@@ -68,7 +69,7 @@ class SystolicArray(wiring.Component):
     rows, columns : int
         R and C; any positive sizes.
     interleave : int
-        I, the slots of an element; at least the adder's latency.
+        I, the slots of an element; at least the adder's latency, and 2.
 
     Members
     -------
@@ -101,7 +102,7 @@ class SystolicArray(wiring.Component):
     TypeError
         If a size is not an integer.
     ValueError
-        If a size is not positive, or the interleave is below the adder's latency.
+        If a size is not positive, or the interleave is below the adder's latency, or 2.
     """
 
     def __init__(self, multiply_format: Format, accumulate_format: Format, rows: int, columns: int,
@@ -185,28 +186,19 @@ class SystolicArray(wiring.Component):
         for c, word in enumerate(reversed(_skew(m, "drain", results))):
             m.d.comb += self.drain_data[c].eq(word)
 
-        start = _delay(m, "start", Cat(first & ~self.preload, first & self.preload, self.slot),
+        start = delayed(m, "start", Cat(first & ~self.preload, first & self.preload, self.slot),
                        self.start_delay)
-        capture = _delay(m, "capture", Cat(last, self.slot), self.capture_delay)
+        capture = delayed(m, "capture", Cat(last, self.slot), self.capture_delay)
         m.d.comb += [
             rows[0].control.eq(data.View(row_control(self.interleave), Cat(start, capture))),
             rows[0].token.eq(data.View(TOKEN, Cat(self.drain_start, self.load_start))),
-            self.drain_valid.eq(_delay(m, "valid", rows[-1].o_valid, self.columns - 1)),
+            self.drain_valid.eq(delayed(m, "valid", rows[-1].o_valid, self.columns - 1)),
         ]
         for above, below in itertools.pairwise(rows):
             m.d.comb += [
                 below.b.eq(above.o_b), below.chain.eq(above.o_chain), below.control.eq(above.o_control),
                 below.token.eq(above.o_token), below.valid.eq(above.o_valid),
             ]
-
-
-def _delay(m: Module, name: str, value: Value, cycles: int) -> Value:
-    """``value`` of ``cycles`` cycles before."""
-    for i in range(cycles):
-        stage = Signal(len(value), name=f"{name}_delay_{i}")
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value
 
 
 def _skew(m: Module, name: str, lanes: Iterable[Value]) -> list[Value]:

@@ -1,6 +1,7 @@
 """Matrix engine against the golden model: the whole memory image, over shapes, storage and stalls."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -13,11 +14,12 @@ from tests.support.refusal import refused
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.geometry import Geometry
+from plinth_hw.matrix.systolic import SystolicArray
 from plinth_sim.golden import matrix
 
 PARAMETERS = {
@@ -25,6 +27,8 @@ PARAMETERS = {
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),  # one tile
     "fixed": preset("ndp-tiny", multiply_format=Q4_11),
     "fixed, as cells": preset("ndp-tiny", multiply_format=Q4_11, rows=2, columns=3, beat_words=4),
+    # The fewest slots of an element.
+    "fixed, 2 slots": preset("ndp-tiny", multiply_format=Q4_11, interleave=2),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
@@ -201,6 +205,15 @@ def test_fixed_point_as_cells(kind: str) -> None:
     run("fixed, as cells", writer.tasks, kind, latency=9)
 
 
+@pytest.mark.slow
+def test_two_slots_are_enough_in_fixed_point() -> None:
+    writer, rng = Writer("fixed, 2 slots", np.random.default_rng(8)), np.random.default_rng(9)
+    for _ in range(40):
+        m, n, k = (int(rng.integers(1, most)) for most in (40, 40, 80))
+        writer.gemm(m, n, k, int(rng.integers(0, 2)), *map(bool, rng.integers(0, 2, 3)))
+    run("fixed, 2 slots", writer.tasks, latency=9)
+
+
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("option", range(4))
 def test_sizes_round_a_tile_and_a_panel(name: str, option: int) -> None:
@@ -343,3 +356,9 @@ def test_stalls_have_their_cause() -> None:
 def test_bad_parameters() -> None:
     with refused(ValueError, "operand_buffer_words = 8 does not hold one k step"):
         MatrixEngine(preset("ndp-tiny", operand_buffer_words=8))
+
+
+@pytest.mark.parametrize(("operands", "least"), [(FP32, 6), (Q4_11, 2)], ids=str)
+def test_slots_hide_the_adder(operands: Format, least: int) -> None:
+    with refused(ValueError, f"Interleave must be at least {least} for sums of"):
+        SystolicArray(operands, replace(PARAMETERS["tiny"], multiply_format=operands).sum_format, 2, 2, least - 1)

@@ -23,12 +23,13 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
-from plinth_hw.matrix.conversion import from_memory, later, load_latency, store_latency, to_memory
+from plinth_hw.matrix.conversion import from_memory, load_latency, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
 from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
 from plinth_hw.memory.channel import RowLoad, RowStore
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.pipeline import delayed
 
 #: Spans whose data are still to come.
 SPANS = 32
@@ -120,8 +121,8 @@ class LineConversion(wiring.Component):
         words = from_memory(m, platform, sums, [line.words[number] for number in range(self.sizes.feed)])
         m.d.comb += [
             self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
-            lines.w_en.eq(later(m, "taken", taken, latency)),
-            lines.w_data.eq(Cat(later(m, "route", line.route.as_value(), latency), *words)),
+            lines.w_en.eq(delayed(m, "taken", taken, latency)),
+            lines.w_data.eq(Cat(delayed(m, "route", line.route.as_value(), latency), *words)),
             self.o.valid.eq(lines.r_rdy), self.o.payload.as_value().eq(lines.r_data), lines.r_en.eq(self.o.ready),
         ]
         m.d.sync += room.eq(room - taken + (self.o.valid & self.o.ready))
