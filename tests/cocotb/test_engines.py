@@ -2,24 +2,25 @@
 
 import pytest
 from tests.support import cocotb_runner
+from tests.support.die_tops import TINY_DIES
 
 from plinth_hw import emit
 from plinth_hw.die import make_engine
-from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.rtl.cocotb_device import array_wrapper
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("kind", Engine)
-def test_random_tasks(kind: Engine) -> None:
+@pytest.mark.parametrize(("kind", "die"), [
+    *((kind, "ndp") for kind in Engine), *((Engine.MATRIX, die) for die in ("ndp-fixed", "hypar", "hypar-fixed"))])
+def test_random_tasks(kind: Engine, die: str) -> None:
     name = kind.name.lower()
     top, dies = f"{name}_top", 1
-    sources = {f"{top}.sv": emit.verilog(make_engine(kind, preset("ndp-tiny")), top, "loops")}
+    sources = {f"{top}.sv": emit.verilog(make_engine(kind, TINY_DIES[die]), top, "loops")}
     if kind is Engine.COLLECTIVE:
         dies = 2
         sources["array.sv"] = array_wrapper(sources[f"{top}.sv"], top, dies, [], latency=1)
         top = "array"
     cocotb_runner.run(sources, top, "tests.cocotb.engine_cases",
-                      environment={"ENGINE": name, "DIES": str(dies)})
+                      environment={"ENGINE": name, "DIE": die, "INSTANCES": str(dies)})

@@ -9,8 +9,9 @@ from amaranth.lib.data import Layout
 from plinth.lower.builder import Buffer, GraphBuilder, Task
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.row_stationary import RowStationary
 from plinth.lower.vector import VectorProgram
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (
     HEADER_WORDS,
     WAITS,
@@ -26,6 +27,11 @@ from plinth_hw.isa.tasks import (
 )
 
 ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
+
+
+def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
+    """The first rows and columns of a buffer."""
+    return buffer.part(buffer.name, 0, rows, columns, buffer.stride)
 
 
 class RandomGraph:
@@ -59,11 +65,32 @@ class RandomGraph:
         """A random extent of a matrix."""
         return int(self.rng.integers(1, self.size + 1))
 
-    def gemm(self, name: str) -> None:
-        """A product of random shape, transposes and interleave."""
+    def _operands(self) -> tuple[Buffer, Buffer, Buffer]:
+        """Operands of a product, and where its sums go."""
         (c,) = self.pick(1)
         choices = [one for one in self.operands if one is not c]
         a, b = (choices[int(index)] for index in self.rng.integers(0, len(choices), 2))
+        return a, b, c
+
+    def _rows(self, name: str, passes: list[list[list[dict[str, Any]]]], reads: list[Buffer], write: Buffer) -> None:
+        """One of some products of the row-stationary machine, which may add to what is there."""
+        groups = passes[int(self.rng.integers(len(passes)))]
+        accumulate = int(self.rng.integers(2))
+        for number, body in enumerate(body for group in groups for body in group):
+            self.builder.add(f"{name}[{number}]", Engine.MATRIX, MatrixOperation.ROW_STATIONARY,
+                             body | {"accumulate": body["accumulate"] | accumulate}, reads=[*reads, write],
+                             writes=[write])
+
+    def gemm(self, name: str) -> None:
+        """A product of random shape, transposes and interleave."""
+        a, b, c = self._operands()
+        if self.parameters.machine == ROW_STATIONARY:
+            maker, (m, n, k) = RowStationary(self.parameters), (self.extent() for _ in range(3))
+            z = part(c, m, n)
+            self._rows(name, [maker.dense_forward(part(a, m, k), part(b, k, n), z),
+                              maker.dense_input_gradient(part(a, m, k), part(b, n, k), z),
+                              maker.dense_weight_gradient(part(a, k, m), part(b, k, n), z)], [a, b], c)
+            return
         depth = self.parameters.interleave.bit_length()
         self.builder.add(name, Engine.MATRIX, MatrixOperation.GEMM, {
             "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride,
@@ -75,33 +102,35 @@ class RandomGraph:
 
     def convolution(self, name: str) -> None:
         """A pass of a small layer between parts of buffers."""
-        (c,) = self.pick(1)
-        choices = [one for one in self.operands if one is not c]
-        a, b = (choices[int(index)] for index in self.rng.integers(0, len(choices), 2))
-
-        def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
-            return buffer.part(buffer.name, 0, rows, columns, buffer.stride)
-
+        a, b, c = self._operands()
         height, width, inputs, down, right = (int(size) for size in self.rng.integers(1, 4, 5))
         layer = ConvolutionShape(height=height, width=width, inputs=inputs, outputs=self.extent(), kernel=(2, 2),
                                  stride=(down, right), padding=(1, 1))
         positions, places = height * width, layer.out_height * layer.out_width
         if max(layer.taps, positions, places) > self.size:
             return
+        x, z = (FeatureMap(part(a, positions, inputs), height, width),
+                FeatureMap(part(c, places, layer.outputs), layer.out_height, layer.out_width))
+        if self.parameters.machine == ROW_STATIONARY:
+            maker = RowStationary(self.parameters)
+            dz, dx = (FeatureMap(part(buffer, *sizes), *extent) for buffer, sizes, extent in (
+                (b, (places, layer.outputs), (layer.out_height, layer.out_width)),
+                (c, (positions, inputs), (height, width))))
+            self._rows(name, [maker.forward(layer, x, part(b, layer.taps, layer.outputs), z),
+                              maker.input_gradient(layer, dz, part(a, layer.taps, layer.outputs), dx),
+                              maker.weight_gradient(layer, x, dz, part(c, layer.taps, layer.outputs))], [a, b], c)
+            return
         kind = int(self.rng.integers(3))
         flags: dict[str, bool] = {"accumulate": bool(self.rng.integers(2))}
         if kind == 0:
-            bodies = forward(layer, self.parameters, FeatureMap(part(a, positions, inputs), height, width),
-                             part(b, layer.taps, layer.outputs),
-                             FeatureMap(part(c, places, layer.outputs), layer.out_height, layer.out_width), **flags)
+            bodies = forward(layer, self.parameters, x, part(b, layer.taps, layer.outputs), z, **flags)
         elif kind == 1:
             dz = FeatureMap(part(a, places, layer.outputs), layer.out_height, layer.out_width)
             bodies = input_gradient(layer, self.parameters, dz, part(b, layer.taps, layer.outputs),
                                     FeatureMap(part(c, positions, inputs), height, width), **flags)
         else:
             dz = FeatureMap(part(b, places, layer.outputs), layer.out_height, layer.out_width)
-            bodies = weight_gradient(layer, self.parameters, FeatureMap(part(a, positions, inputs), height, width), dz,
-                                     part(c, layer.taps, layer.outputs), **flags)
+            bodies = weight_gradient(layer, self.parameters, x, dz, part(c, layer.taps, layer.outputs), **flags)
         for number, body in enumerate(bodies):
             self.builder.add(f"{name}[{number}]", Engine.MATRIX, MatrixOperation.CONVOLUTION, body, reads=[a, b, c],
                              writes=[c])

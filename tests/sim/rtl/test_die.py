@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.support.compiled import compare
 from tests.support.graphs import random_program
+from tests.support.row_stationary import TINY_FIXED
 
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
@@ -29,8 +30,9 @@ def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("die", [MIXED, FIXED], ids=["mixed", "fixed"])
-def test_random_graphs_of_narrow_operands(die: DieParameters, seed: int) -> None:
+@pytest.mark.parametrize("die", [MIXED, FIXED, preset("hypar-tiny"), TINY_FIXED],
+                         ids=["mixed", "fixed", "rows", "fixed rows"])
+def test_random_graphs_of_other_dies(die: DieParameters, seed: int) -> None:
     program, buffers = random_program(die, 2, seed, 40, MEMORY_WORDS)
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
