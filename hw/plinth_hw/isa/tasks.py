@@ -2,7 +2,7 @@
 
 A task is one descriptor of :data:`DESCRIPTOR_WORDS` 32-bit words in die memory, aligned to its own
 size: :class:`TaskHeader` (8 words), then the body of its engine (56 words). All addresses, strides
-and lengths count 32-bit words unless a name says otherwise; a row of packed FP16 elements starts on
+and lengths count 32-bit words unless a name says otherwise; a row of packed elements starts on
 a word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
@@ -227,7 +227,7 @@ class MatrixBody(data.Struct):
 class RowStationaryBody(data.Struct):
     """Rows of sums ``out[o, w, f]``, o = (image, y) in an array column each: over blocks of channels, folds of kernel
     rows, segments of kernel columns, sets, rows of a set, taps (s, c), ascending, ``X * W`` is added to a sum. Steps
-    are modulo 2^32 and may be negative: those of map and filters in operands, FP16 ones two to a word, those of sums
+    are modulo 2^32 and may be negative: those of map and filters in operands, narrow ones two to a word, those of sums
     in words; see docs/row_mapping.md.
 
     From ``x_origin`` on fields follow from those above; they save the engine multiplications."""
@@ -436,7 +436,7 @@ class VectorRegion(data.Struct):
 
 class VectorMove(data.Struct):
     """One load or store of a region. ``stride`` words between rows in memory; a column region is
-    contiguous in memory; with ``packed`` memory holds FP16, two to a word, and the region the 16 bits
+    contiguous in memory; with ``packed`` memory holds numbers of 16 bits, two to a word, and the region the 16 bits
     in the low half of each word."""
 
     #: First word.
@@ -446,7 +446,7 @@ class VectorMove(data.Struct):
     # word 2
     #: Region that is loaded or stored.
     region: unsigned(4)
-    #: FP16 in memory, two to a word.
+    #: Numbers of 16 bits in memory, two to a word.
     packed: unsigned(1)
     reserved: unsigned(27)
 

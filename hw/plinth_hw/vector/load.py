@@ -5,7 +5,7 @@
     moves --> StridedLoad --> beats --> unpack --> reg --> scratchpad
           \\-> places ----------------> RegionWalk --^
 
-A beat a cycle, a packed beat (two groups of FP16) every two; requests run ahead of data, over the moves of
+A beat a cycle, a packed beat (two groups of 16 bits) every two; requests run ahead of data, over the moves of
 a task too.
 """
 

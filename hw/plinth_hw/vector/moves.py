@@ -47,7 +47,7 @@ class Place(data.Struct):
     capacity: unsigned(16)
     #: Elements a row; a column lies as a row does.
     elements: unsigned(COUNT_BITS)
-    #: FP16 in memory, two to a word.
+    #: Numbers of 16 bits in memory, two to a word.
     packed: unsigned(1)
 
 
@@ -133,7 +133,7 @@ class MoveFetch(wiring.Component):
 class RegionWalk(wiring.Component):
     """Places in the scratchpad for the beats of a move, in their order.
 
-    A beat of packed FP16 holds twice the elements of a scratchpad group: it is taken in two steps, lower
+    A beat of packed numbers holds twice the elements of a scratchpad group: it is taken in two steps, lower
     half first; a lower half wholly left of the row is skipped.
 
     Members

@@ -5,7 +5,7 @@
     moves --> StridedStore -- beats wanted --> RegionWalk --> reg --> scratchpad --> pack --> FIFO --> write
           \\-> places --------------------------^
 
-A beat a cycle, a packed beat (two groups of FP16) every two. The half is free once the last beat has been
+A beat a cycle, a packed beat (two groups of 16 bits) every two. The half is free once the last beat has been
 read, before memory has answered.
 """
 
