@@ -93,9 +93,11 @@ class LineConversion(wiring.Component):
 
     Members
     -------
-    i : In stream of ``{line, last}``
-        Lines as of :func:`~plinth_hw.matrix.row_stationary.sums.line_layout`, but of FP32 words.
-    o : Out stream of ``{line, last}``
+    i : In stream of ``{route, words}``
+        FP32 words of a line; ``route``, place and mask of :func:`~plinth_hw.matrix.row_stationary.sums.line_layout` and
+        whether it is the last one, goes beside them.
+    o : Out stream of ``{route, words}``
+        Sums.
     """
 
     def __init__(self, sizes: Sizes):
