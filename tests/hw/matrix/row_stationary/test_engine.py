@@ -242,15 +242,16 @@ def test_narrow_operands_halve_the_traffic() -> None:
     assert window(halves) == window(words) and halves.cycles <= words.cycles
 
 
-def test_tasks_follow_each_other() -> None:
+@pytest.mark.parametrize("name", ["tiny", pytest.param("fixed", marks=pytest.mark.slow)])
+def test_tasks_follow_each_other(name: str) -> None:
     """Tasks, batches and rounds follow each other without a pause: also where sums accumulate, and stores of the one
     go on while the next has begun."""
-    tasks = [layer(8, accumulate=number & 1) for number in range(6)]
+    tasks = [layer(8, name, accumulate=number & 1) for number in range(6)]
     for number, task in enumerate(tasks):
         task.c.offset += 512 * number
     for latency in (3, 40):
-        outcome = run("tiny", tasks, latency=latency)
-        assert window(outcome) == 6 * 2 * 4 * 384 + LAG
+        outcome = run(name, tasks, latency=latency)
+        assert window(outcome) == 6 * 2 * 4 * 384 + 2 * (5 * 8 + PARAMETERS[name].least_slots)
 
 
 def test_stalls_have_their_cause() -> None:
