@@ -2,22 +2,23 @@
 
 ::
 
-    multiply   a, b -> product -> o                                          2 cycles, exact
-    add        a, b -> sum, saturate -> o                                    1 cycle
-    to float   a -> magnitude -> shift by its leading zeros -> round -> o    3 cycles, to nearest even
-    to fixed   a -> shift amount -> shift, sticky -> round, saturate -> o    3 cycles, to nearest even
+    multiply   a, b -> product -> o                                                         2 cycles, exact
+    add        a, b -> sum, saturate -> o                                                   1 cycle
+    to float   a -> magnitude -> normalise by 16 -> by 4 -> by 1 -> round up? -> pack -> o  6 cycles, to nearest even
+    to fixed   a -> shift amount -> coarse shift -> fine shift -> round -> saturate -> o    5 cycles, to nearest even
 
 One number a cycle, no stall. What is beyond a format becomes its least or largest number; NaN becomes 0. Numbers are
 those of :class:`~plinth_hw.isa.formats.Fixed`, whose ``encode`` and ``decode`` are the golden models of both ways.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value, signed
-from amaranth.lib import wiring
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import leading_zeros, shift_right_sticky
+from plinth_hw.arith.common import leading_groups, select, shift_right_sticky
 from plinth_hw.isa.formats import Fixed, Float
 
 
@@ -147,17 +148,17 @@ class FixedToFloat(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from operand to result: 3.
+        Cycles from operand to result: 6.
 
     Raises
     ------
     TypeError
         If the formats are of other kinds.
     ValueError
-        If the result's exponent is too narrow.
+        If the result's exponent is too narrow, or the operand wider than 64 bits.
     """
 
-    latency = 3
+    latency = 6
 
     def __init__(self, a_format: Fixed, result_format: Float):
         _formats(Fixed, operand=a_format)
@@ -165,6 +166,8 @@ class FixedToFloat(wiring.Component):
         if max(a_format.fraction_bits, a_format.integer_bits + 2) >= result_format.bias:
             raise ValueError(f"Result format must reach from 2^-{a_format.fraction_bits} to "
                              f"2^{a_format.integer_bits}, which {result_format} does not")
+        if a_format.bits > 64:
+            raise ValueError(f"Operand format must have at most 64 bits, not {a_format.bits}")
         self._a_format = a_format
         self._result_format = result_format
         super().__init__({"a": In(a_format.bits), "o": Out(result_format.bits)})
@@ -173,28 +176,47 @@ class FixedToFloat(wiring.Component):
         m = Module()
         width, result = self._a_format.bits, self._result_format
         # 1: sign and magnitude.
-        sign_1, sign_2 = (Signal(name=f"sign_{stage}", reset_less=True) for stage in (1, 2))
+        signs = [self.a[-1]]
+        for stage in range(1, self.latency):
+            signs.append(Signal(name=f"sign_{stage}", reset_less=True))
+            m.d.sync += signs[-1].eq(signs[-2])
         magnitude = Signal(width, reset_less=True)
-        m.d.sync += [sign_1.eq(self.a[-1]), magnitude.eq(Mux(self.a[-1], -self.a, self.a))]
-        # 2: the leading bit to the top. The exponent is one less than that of the result, for the leading bit adds one.
-        zeros = leading_zeros(m, "zeros", magnitude)
-        normal = Signal(width, reset_less=True)
-        exponent = Signal(result.exponent_bits, reset_less=True)
-        top = result.bias + self._a_format.integer_bits - 1
-        m.d.sync += [normal.eq(magnitude << zeros), sign_2.eq(sign_1),
-                     exponent.eq(Mux(magnitude.any(), top - zeros, 0))]
-        # 3: fraction, guard bit and what is below.
+        m.d.sync += magnitude.eq(Mux(self.a[-1], -self.a, self.a))
+        # 2, 3, 4: the leading bit to the top, by groups of 16, of 4 and of one. The exponent is one less than that of
+        # the result, for the leading bit adds one; that of zero is zero.
+        normal: Value = magnitude
+        exponent: Value = Const(result.bias + self._a_format.integer_bits - 1, result.exponent_bits)
+        for group in (16, 4, 1):
+            groups = min(4, -(-width // group))
+            empty = [~normal[max(0, width - (number + 1) * group):width - number * group].any()
+                     for number in range(groups)]
+            count = leading_groups(m, f"empty_{group}", empty)
+            moved = [Cat(Const(0, group * number), normal)[:width] for number in range(groups)]
+            further, less = (Signal(size, name=f"{name}_{group}", reset_less=True) for name, size in (
+                ("normal", width), ("exponent", result.exponent_bits)))
+            m.d.sync += [further.eq(select(_padded(moved, len(count)), count)), less.eq(exponent - count * group)]
+            normal, exponent = further, less
+        # 5: fraction, and whether it is rounded up.
         padded = Cat(Const(0, max(0, result.fraction_bits + 3 - width)), normal)
         below = len(padded) - result.fraction_bits - 1
-        kept, rest = padded[below:], padded[:below]
-        up = Signal()
-        bits = Signal(result.bits - 1)
-        m.d.comb += [
-            up.eq(rest[-1] & (rest[:-1].any() | kept[0])),
-            bits.eq(Cat(kept[:-1], exponent) + Cat(up, Const(0, result.fraction_bits - 1), kept[-1])),
+        rest = padded[:below]
+        kept = Signal(result.fraction_bits + 1, reset_less=True)
+        field = Signal(result.exponent_bits, reset_less=True)
+        up = Signal(reset_less=True)
+        m.d.sync += [
+            kept.eq(padded[below:]), field.eq(Mux(normal[-1], exponent, 0)),
+            up.eq(rest[-1] & (rest[:-1].any() | padded[below])),
         ]
-        m.d.sync += self.o.eq(Cat(bits, sign_2))
+        # 6: the leading bit adds one to the exponent, as a carry does.
+        bits = Signal(result.bits - 1)
+        m.d.comb += bits.eq(Cat(kept[:-1], field) + Cat(up, Const(0, result.fraction_bits - 1), kept[-1]))
+        m.d.sync += self.o.eq(Cat(bits, signs[-1]))
         return m
+
+
+def _padded(cases: list[Value], bits: int) -> list[Value]:
+    """As many cases as an index of so many bits has values; the last one again for those that do not occur."""
+    return cases + [cases[-1]] * ((1 << bits) - len(cases))
 
 
 class FloatToFixed(wiring.Component):
@@ -216,7 +238,7 @@ class FloatToFixed(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from operand to result: 3.
+        Cycles from operand to result: 5.
 
     Raises
     ------
@@ -226,7 +248,7 @@ class FloatToFixed(wiring.Component):
         If the result's format is too narrow.
     """
 
-    latency = 3
+    latency = 5
 
     def __init__(self, a_format: Float, result_format: Fixed):
         _formats(Float, operand=a_format)
@@ -244,33 +266,40 @@ class FloatToFixed(wiring.Component):
         fraction, exponent, sign = self.a[:a.fraction_bits], self.a[a.fraction_bits:-1], self.a[-1]
         # 1: by how much the significand, its leading bit below the sign, is to be shifted right; all of it is lost
         # where that is its width and one more.
-        significand = Signal(a.fraction_bits + 1, reset_less=True)
         most = result.bits
+        classes = data.StructLayout({"sign": 1, "nan": 1, "large": 1})
+        kinds = [Signal(classes, name=f"kind_{stage}", reset_less=True) for stage in range(1, self.latency)]
+        significand = Signal(a.fraction_bits + 1, reset_less=True)
         amount = Signal(range(most + 1), reset_less=True)
-        sign_1, sign_2, nan_1, nan_2, large_1, large_2 = (
-            Signal(name=f"{name}_{stage}", reset_less=True) for name in ("sign", "nan", "large") for stage in (1, 2))
         distance = Signal(Shape(a.exponent_bits + 2, signed=True))
-        top = a.bias + result.integer_bits - 1
-        m.d.comb += distance.eq(top - Mux(exponent.any(), exponent, 1))
+        m.d.comb += distance.eq(a.bias + result.integer_bits - 1 - Mux(exponent.any(), exponent, 1))
         m.d.sync += [
-            significand.eq(Cat(fraction, exponent.any())), sign_1.eq(sign),
-            nan_1.eq(exponent.all() & fraction.any()), large_1.eq(distance < 0),
+            significand.eq(Cat(fraction, exponent.any())), kinds[0].sign.eq(sign),
+            kinds[0].nan.eq(exponent.all() & fraction.any()), kinds[0].large.eq(distance < 0),
             amount.eq(Mux(distance > most, most, distance[:len(amount)])),
+            *(after.eq(before) for before, after in pairwise(kinds)),
         ]
-        # 2: shifted, with a guard bit.
+        # 2, 3: shifted, with a guard bit.
+        fine = min(3, len(amount) - 1)
         padding = result.bits - 1 - len(significand)
-        shifted, lost = shift_right_sticky(m, "shift", Cat(Const(0, padding + 1), significand), amount, result.bits)
-        shifted_2 = Signal(result.bits, reset_less=True)
-        sticky = Signal(reset_less=True)
-        m.d.sync += [shifted_2.eq(shifted), sticky.eq(lost), sign_2.eq(sign_1), nan_2.eq(nan_1),
-                     large_2.eq(large_1)]
-        # 3: rounded; what is large is known by its exponent, or by the carry.
-        rounded = Signal(result.bits)
-        up, limit = Signal(), Signal()
-        m.d.comb += [
-            up.eq(shifted_2[0] & (shifted_2[1] | sticky)), rounded.eq(shifted_2[1:] + up),
-            limit.eq(large_2 | rounded[-1]),
-        ]
-        bound = Cat((~sign_2).replicate(result.bits - 1), sign_2)
-        m.d.sync += self.o.eq(Mux(nan_2, 0, Mux(limit, bound, Mux(sign_2, -rounded, rounded)[:result.bits])))
+        coarse, lost_coarse = shift_right_sticky(m, "coarse", Cat(Const(0, padding + 1), significand), amount[fine:],
+                                                 result.bits, fine)
+        coarse_2 = Signal(len(coarse), reset_less=True)
+        amount_2 = Signal(fine, reset_less=True)
+        sticky_2, sticky_3 = (Signal(name=f"sticky_{stage}", reset_less=True) for stage in (2, 3))
+        shifted, lost = shift_right_sticky(m, "fine", coarse_2, amount_2, result.bits)
+        shifted_3 = Signal(result.bits, reset_less=True)
+        m.d.sync += [coarse_2.eq(coarse), amount_2.eq(amount[:fine]), sticky_2.eq(lost_coarse),
+                     shifted_3.eq(shifted), sticky_3.eq(lost | sticky_2)]
+        # 4: rounded, and turned for its sign: -(x + up) = ~x + ~up.
+        up = Signal()
+        number = Signal(result.bits, reset_less=True)
+        turn = kinds[2].sign
+        m.d.comb += up.eq(shifted_3[0] & (shifted_3[1] | sticky_3))
+        m.d.sync += number.eq((Cat(shifted_3[1:], 0) ^ turn.replicate(result.bits)) + (up ^ turn))
+        # 5: what is large is known by its exponent, or by a carry into the sign.
+        kind = kinds[3]
+        limit = kind.large | (number[-1] & ~kind.sign)
+        bound = Cat((~kind.sign).replicate(result.bits - 1), kind.sign)
+        m.d.sync += self.o.eq(Mux(kind.nan, 0, Mux(limit, bound, number)))
         return m
