@@ -33,7 +33,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "prediction_error_worst", "hybrid_speedup", "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
-               "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst")
+               "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
+               "agreement_16_bits_error_mean", "agreement_16_bits_error_worst")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.

@@ -24,7 +24,19 @@ def test_rows_and_table() -> None:
     assert "digits-cnn on full-4 of hypar-demo, model" in worst.limited_by
     text = agreement.table(STEPS)
     assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % |" in text
-    assert text.endswith("2 steps: mean error 3.5 %, worst 6.0 %.")
+    assert text.endswith("2 steps with FP32 operands: mean error 3.5 %, worst 6.0 %.")
+
+
+def test_operands_of_16_bits_have_rows_of_their_own() -> None:
+    narrow = Agreement(Step("digits-mlp", dataclasses.replace(ARRAYS["ring-2"], preset="hypar-demo-fixed"),
+                            (("dp",) * 3,), ("data",)), 1000, 1020)
+    found = agreement.rows([*STEPS, narrow])
+    assert [(row.name, row.value) for row in found] == [
+        ("agreement_error_mean", pytest.approx(0.035)), ("agreement_error_worst", pytest.approx(0.06)),
+        ("agreement_16_bits_error_mean", pytest.approx(0.02)), ("agreement_16_bits_error_worst", pytest.approx(0.02))]
+    assert agreement.rows([narrow]) == found[2:]
+    assert agreement.table([*STEPS, narrow]).endswith(
+        "worst 6.0 %.\n\n1 steps with operands of 16 bits: mean error 2.0 %, worst 2.0 %.")
 
 
 def test_the_page_is_written_in_place(tmp_path: Path) -> None:
@@ -56,7 +68,11 @@ def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo-dies")
-@pytest.mark.parametrize("only", ["digits-mlp/ndp-demo/ring-2", "digits-mlp/hypar-demo/ring-2"])
+@pytest.mark.parametrize("only", [
+    "digits-mlp/ndp-demo/ring-2", "digits-mlp/hypar-demo/ring-2",
+    *(pytest.param(name, marks=pytest.mark.long) for name in (
+        "digits-mlp/ndp-demo-mixed/ring-2", "digits-cnn/ndp-demo-fixed/ring-2", "digits-cnn/hypar-demo-mixed/ring-2",
+        "digits-mlp/hypar-demo-fixed/ring-2"))])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And the tables are those of this Verilog."""
     cli.main(["agreement", "--only", only, "--json"])

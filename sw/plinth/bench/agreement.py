@@ -1,4 +1,5 @@
-"""Simulated against co-simulated cycles of a training step: the digits networks on both machines, under every planner.
+"""Simulated against co-simulated cycles of a training step: the digits networks on both machines, under every planner;
+and data-parallel with operands of 16 bits.
 
 The array simulator gets the task graphs that the dies run (:mod:`plinth.simulate.task_graphs`) and the cycles of tasks
 from the calibration tables; the co-simulation runs them on the RTL.
@@ -30,6 +31,9 @@ from plinth_sim.array.simulate import simulate
 AGREED_NETWORKS = ("digits-mlp", "digits-cnn")
 AGREED_PRESETS = ("ndp-demo", "hypar-demo")
 AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", "full-4", "full-8")
+#: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
+NARROW_PRESETS = ("ndp-demo-mixed", "ndp-demo-fixed", "hypar-demo-mixed", "hypar-demo-fixed")
+NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
 #: Where the table stands.
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md"
 BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
@@ -63,6 +67,11 @@ class Agreement:
         """Relative, of what was simulated."""
         return self.simulated / self.counted - 1
 
+    @property
+    def narrow(self) -> bool:
+        """Whether operands are of 16 bits."""
+        return self.step.array.preset in NARROW_PRESETS
+
     def to_data(self) -> dict[str, Any]:
         """For programs."""
         step = self.step
@@ -90,12 +99,13 @@ def compare(step: Step) -> Agreement:
 
 
 def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
-    """The different plans that planners give, each with those that give it."""
+    """The different plans that planners give, each with those that give it; of dies with operands of 16 bits the
+    data-parallel one."""
     given = task(from_network(NETWORKS[network]), array, "exact", BATCH)
     found: dict[Splits, tuple[str, ...]] = {}
-    for name, planner in PLANNERS.items():
+    for name in ("data",) if array.preset in NARROW_PRESETS else PLANNERS:
         try:
-            splits = planner(given)
+            splits = PLANNERS[name](given)
         except UserError:
             # The space is too large for `exhaustive`.
             continue
@@ -111,8 +121,9 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     UserError
         If nothing is called so, a preset has no calibration table or one of another Verilog, or a tool fails.
     """
-    cases = [(network, replace(ARRAYS[array], preset=die)) for die in AGREED_PRESETS for array in AGREED_ARRAYS
-             for network in AGREED_NETWORKS]
+    cases = [(network, replace(ARRAYS[array], preset=die))
+             for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
+             for die in dies for array in arrays for network in AGREED_NETWORKS]
     chosen = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
     if not chosen:
         raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]} or "
@@ -134,6 +145,13 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     return [one for one in found if one]
 
 
+def _kinds(found: list[Agreement]) -> dict[str, list[Agreement]]:
+    """Steps with FP32 operands, and with operands of 16 bits, by what their rows are called; none is left out."""
+    kinds = {"agreement": [one for one in found if not one.narrow],
+             "agreement_16_bits": [one for one in found if one.narrow]}
+    return {name: steps for name, steps in kinds.items() if steps}
+
+
 def table(found: list[Agreement]) -> str:
     """As Markdown."""
     lines = ["| network | preset | array | planners | counted | simulated | error |",
@@ -141,9 +159,12 @@ def table(found: list[Agreement]) -> str:
     lines += [f"| {one.step.network} | `{one.step.array.preset}` | {one.step.array.name} | "
               f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % |"
               for one in found]
-    errors = [abs(one.error) for one in found]
-    return "\n".join([*lines, "", f"{len(found)} steps: mean error {100 * mean(errors):.1f} %, worst "
-                                  f"{100 * max(errors):.1f} %."])
+    for steps in _kinds(found).values():
+        errors = [100 * abs(one.error) for one in steps]
+        operands = "operands of 16 bits" if steps[0].narrow else "FP32 operands"
+        lines += ["", f"{len(steps)} steps with {operands}: "
+                      f"mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."]
+    return "\n".join(lines)
 
 
 def write_page(found: list[Agreement], page: Path = PAGE) -> None:
@@ -163,15 +184,16 @@ def write_page(found: list[Agreement], page: Path = PAGE) -> None:
 
 
 def rows(found: list[Agreement]) -> list[Row]:
-    """Mean and worst error."""
-    errors = [abs(one.error) for one in found]
-    worst = max(found, key=lambda one: abs(one.error))
-    detail = {"batch": BATCH, "steps": [one.to_data() for one in found]}
-    unit = "|simulated / counted - 1|"
-    return [Row("agreement_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
-            Row("agreement_error_worst", max(errors), unit,
-                f"{worst.step.network} on {worst.step.array.name} of {worst.step.array.preset}, "
-                f"{worst.step.planners[0]}", detail)]
+    """Mean and worst error of the steps with FP32 operands, and of those with operands of 16 bits."""
+    unit, made = "|simulated / counted - 1|", []
+    for name, steps in _kinds(found).items():
+        errors = [abs(one.error) for one in steps]
+        worst = max(steps, key=lambda one: abs(one.error)).step
+        detail = {"batch": BATCH, "steps": [one.to_data() for one in steps]}
+        made += [Row(f"{name}_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
+                 Row(f"{name}_error_worst", max(errors), unit,
+                     f"{worst.network} on {worst.array.name} of {worst.array.preset}, {worst.planners[0]}", detail)]
+    return made
 
 
 def agreement_errors() -> list[Row]:
@@ -180,5 +202,6 @@ def agreement_errors() -> list[Row]:
 
 
 #: Every row's name and the function that makes it.
-BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(("agreement_error_mean", "agreement_error_worst"),
-                                                           agreement_errors)
+BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
+    ("agreement_error_mean", "agreement_error_worst", "agreement_16_bits_error_mean", "agreement_16_bits_error_worst"),
+    agreement_errors)

@@ -15,11 +15,12 @@ from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_
 from plinth.plan.cost.machine import (
     COPIES,
     Machine,
+    full_words,
     machine,
     moved_words,
 )
 from plinth.plan.cost.products import UPDATE, Product
-from plinth.plan.cost.stages import CLEARED, Stage, pool_tasks
+from plinth.plan.cost.stages import CLEARED, NARROWED, Stage, pool_tasks
 from plinth.plan.graph import Node
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -77,6 +78,8 @@ class Costs(Protocol):
     #: From one task's end to the start of one that waits for it: on the die, and on another behind a transfer.
     issue: float
     arrival: float
+    #: Whether matrix engines read numbers of 16 bits.
+    narrow: bool
     #: Words that memory moves for each word of a transfer that is added at its receiver, beside those of the vector
     #: work that does it.
     added: float
@@ -106,6 +109,10 @@ class Costs(Protocol):
         """Seconds of a reduction beside its words."""
         ...
 
+    def narrowed(self, rows: int, columns: int) -> Cost:
+        """Copy of a weight matrix for a matrix engine that reads numbers of 16 bits."""
+        ...
+
     def update(self, words: int) -> Cost:
         """Update of weights whose gradient lies on one die."""
         ...
@@ -129,6 +136,7 @@ class Calibrated:
         self.memory = float(self.parameters.memory_words_per_cycle) / self.second
         self.issue, self.arrival = control["issue"] * self.second, control["arrival"] * self.second
         self.added = 0.0
+        self.narrow = self.parameters.packing > 1
         self.fetch = control["fetch"]
         self.hop = array.link_latency
         self._known: dict[tuple[object, ...], list[Cost]] = {}
@@ -206,7 +214,7 @@ class Calibrated:
                 found = found.then(self._vector(stage, rows, columns, rows * count))
             return found
         fold = 1
-        if stage.work.sums and self.parameters.packing == 1:
+        if stage.work.sums and not self.narrow:
             fold = folding(self.parameters, stage.positions, channels)
         rows, columns = samples * stage.positions // fold, fold * channels
         step = max(1, row_step(self.parameters, rows, columns, stage.regions, stage.row_regions,
@@ -225,7 +233,7 @@ class Calibrated:
             whole = load + compute + store
             row = whole if work.sums else max(load, compute, store, whole / 2)
             cycles, latency = cycles + count * max(row, self.fetch), whole - row
-            words += count * (work.loads + work.stores) * moved_words(self.parameters, size, columns)
+            words += count * sum(full_words(self.parameters, work, size, columns))
             operations += count * size * columns * (work.wise + work.sums + work.reductions + work.functions)
         return Cost(cycles * self.second, latency * self.second, words, operations, 0.0, 2 * words)
 
@@ -259,6 +267,11 @@ class Calibrated:
         """As :class:`Costs`."""
         return self.machine.ring_latency(members, hops, self.hop) * self.second
 
+    def narrowed(self, rows: int, columns: int) -> Cost:
+        """As :class:`Costs`."""
+        step = max(1, row_step(self.parameters, rows, columns, 1, 0, 1))
+        return self._vector(Stage("forward", NARROWED, rows, 1), min(step, rows), columns, rows)
+
     def update(self, words: int) -> Cost:
         """As :class:`Costs`."""
         return Cost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
@@ -271,6 +284,7 @@ class Paper:
     source = "HyPar's section 6.1: 168 PEs at 250 MHz, a multiply-add each a cycle, 320 GB/s"
     memory = PAPER_WORDS
     issue = arrival = 0.0
+    narrow = False
     #: What arrives is added to what is read, and the sum is written.
     added = 1.0
 
@@ -314,6 +328,10 @@ class Paper:
     def ring(self, members: int, hops: int) -> float:
         """The links' latencies."""
         return 2 * (members - 1) * hops * self.hop
+
+    def narrowed(self, rows: int, outputs: int) -> Cost:
+        """Nothing."""
+        return Cost()
 
     def update(self, words: int) -> Cost:
         """Nothing."""

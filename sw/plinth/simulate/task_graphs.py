@@ -30,6 +30,7 @@ from plinth.plan.cost.machine import (
     LINK_LATENCY,
     Machine,
     Work,
+    full_words,
     moved_words,
     unlike,
 )
@@ -235,8 +236,9 @@ class TaskGraphs:
         body, beat = task.body, self.parameters.beat_words
         work, name = vector_work(body)
         load, compute, store = self.machine.vector(name, body.rows, body.columns, work)
-        full, row = (moved_words(self.parameters, rows, body.columns) for rows in (body.rows, 1))
-        words = work.loads * full + work.row_loads * row, work.stores * full + work.row_stores * row
+        row, (read, written) = (moved_words(self.parameters, 1, body.columns),
+                                full_words(self.parameters, work, body.rows, body.columns))
+        words = read + work.row_loads * row, written + work.row_stores * row
         before = MEMORY_LATENCY * load / (MEMORY_LATENCY + 5 + words[0] / beat)
         behind = MEMORY_LATENCY * store / (MEMORY_LATENCY + words[1] / beat)
         yield self._work(f"{key}.load", die, "vector load", load - before, words[0], 0.0, waits, latency=before)
@@ -346,8 +348,11 @@ def vector_work(body: Any) -> tuple[Work, str]:
         else:
             column_functions += target[1] and one.op is VectorOp.FUNCTION
     row_loads, row_stores = sum(map(any, loads)), sum(map(any, stores))
+    packed_loads, packed_stores = (sum(int(moves[number].packed) for number in range(count)) for moves, count in (
+        (body.load, body.loads), (body.store, body.stores)))
     work = Work(len(loads) - row_loads, len(stores) - row_stores, row_loads, row_stores, wise=wise, sums=sums,
-                reductions=reductions, functions=functions, column_functions=column_functions)
+                reductions=reductions, functions=functions, column_functions=column_functions,
+                packed_loads=packed_loads, packed_stores=packed_stores)
     if reductions:
         name = "loss"
     elif sums:

@@ -23,7 +23,7 @@ from plinth.model.array import Array
 from plinth.plan import partition
 from plinth.plan.cost.cuts import STRIPS
 from plinth.plan.cost.machine import LINK_LATENCY, Work, unlike
-from plinth.plan.cost.products import BPROP, FPROP, UPDATE
+from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_rows, loss_work
 from plinth.plan.graph import DP, LOSS, MP, Node
@@ -111,9 +111,15 @@ class Step:
         self.errors: dict[int, Ready] = {}
         #: When the gradients of embeddings have been filled with zeros.
         self.cleared: dict[str, Ready] = {}
+        #: When matrix engines that read numbers of 16 bits have their copies of weights, by node.
+        self.operands: dict[int, Ready] = {}
 
     def run(self) -> None:
         """All of a step."""
+        if self.costs.narrow:
+            for number, node in enumerate(self.graph.nodes):
+                if node.weighted and node.macs:
+                    self._copy_weights(number, node)
         for number, node in enumerate(self.graph.nodes):
             self._forward(number, node)
         for number in range(len(self.graph.nodes) - 2, -1, -1):
@@ -154,6 +160,15 @@ class Step:
         name = f"{node.name} {direction}"
         return [self._tasks(name, die, "matrix", self.costs.products(direction, node, part, self.pieces), ready[die])
                 for die, part in enumerate(parts)]
+
+    def _copy_weights(self, number: int, node: Node) -> None:
+        """Copies of a node's weights on every die."""
+        self.operands[number] = found = self._start()
+        for die, part in enumerate(self._parts(node, self.layouts[number])):
+            product = Product.of(FPROP, node, part.samples, part.inputs, part.outputs)
+            if not product.empty:
+                cost = self.costs.narrowed(product.weights // product.outputs, product.outputs)
+                found[die] = self._tasks(f"{node.name} copy", die, "vector", [cost], [()])
 
     def _rows(self, name: str, node: Node, parts: Sequence[Part], ready: Ready, *, added: bool) -> Ready:
         """Rows of an embedding on every die."""
@@ -249,14 +264,17 @@ class Step:
         if node.kind == LOSS:
             edge = self.graph.inputs[number][0]
             before = self.graph.edges[edge].producer
-            bias = is_fused(self.graph, before, self.layouts[before]) and self.graph.nodes[before].bias > 0
-            stage = Stage("loss", loss_work(node, bias), loss_rows(node), 3, 3)
+            fused = is_fused(self.graph, before, self.layouts[before])
+            work = loss_work(node, self.graph.nodes[before], fused, self.costs.narrow)
+            stage = Stage("loss", work, loss_rows(node), 3, 3)
             self.errors[edge] = self._vector(node.name, [stage], here.input, node.input_elements // loss_rows(node),
                                              ready)
             return
         sources = max(1, len(self.graph.inputs[number]))
         if node.weighted:
             parts = self._parts(node, here)
+            if number in self.operands:
+                ready = _behind(ready, self.operands[number])
             ready = self._gather(node, parts) if node.gathers else self._matrix(node, FPROP, parts, ready)
             sources = 1
             if here.mp:
@@ -264,8 +282,8 @@ class Step:
                 sources = 1 << len(here.mp)
         if not is_fused(self.graph, number, here):
             sums, sources = self._sums(sources, VECTOR_LOADS - (node.bias > 0), node.output_positions)
-            ready = self._vector(f"{node.name} forward", [*sums, *forward_stages(node, sources)], here.home,
-                                 node.output_channels, ready)
+            stages = forward_stages(node, sources, self.costs.narrow)
+            ready = self._vector(f"{node.name} forward", [*sums, *stages], here.home, node.output_channels, ready)
         self.maps[number] = ready
 
     def _map_error(self, number: int, node: Node) -> tuple[list[Stage], Ready]:
@@ -287,8 +305,8 @@ class Step:
             error = self.errors[self.graph.outputs[number][0]]
         else:
             sums, error = self._map_error(number, node)
-            error = self._vector(f"{node.name} backward", [*sums, *backward_stages(node, bias and not here.mp)],
-                                 here.home, channels, error)
+            stages = backward_stages(node, bias and not here.mp, self.costs.narrow)
+            error = self._vector(f"{node.name} backward", [*sums, *stages], here.home, channels, error)
         if not node.weighted:
             if node.kind == "join":
                 stage = Stage("forward", Work(1, 1, wise=1), node.output_positions, 1)
@@ -428,6 +446,11 @@ class PublishedStep(Step):
 
     def _reduce(self, number: int, name: str, ready: Ready) -> Ready:
         return self._partners(name, self._sum_elements(number, DP), ready, added=True)
+
+
+def _behind(one: Ready, two: Ready) -> Ready:
+    """Pieces of one thing, each with the whole of another."""
+    return [[tuple(dict.fromkeys(piece + theirs[-1])) for piece in mine] for mine, theirs in zip(one, two, strict=True)]
 
 
 def _both(one: Ready, two: Ready) -> Ready:

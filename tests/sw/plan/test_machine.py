@@ -18,12 +18,17 @@ from plinth.plan.cost.machine import (
     PROGRAMS,
     Calibration,
     Machine,
+    Work,
+    full_words,
     load_calibration,
     machine,
     matrix_formula,
     matrix_memory,
+    moved_words,
     vector_formula,
 )
+from plinth.plan.cost.products import DIRECTIONS, Product
+from plinth.plan.graph import square
 from plinth_hw.isa.parameters import PRESETS, SYSTOLIC, preset
 
 TINY = preset("ndp-tiny")
@@ -101,6 +106,32 @@ def test_a_damaged_table_is_refused(change, message, tmp_path) -> None:
     path.write_text(dump_yaml(table(1).to_data() | change))
     with pytest.raises(UserError, match=message):
         load_calibration(path)
+
+
+@pytest.mark.parametrize(("columns", "beats", "cycles"), [
+    # A word a beat of 8: rows of whole beats; rows that begin in either half; rows of 10 words, which begin at even
+    # words; and of an odd number of words.
+    (32, 2, 4), (16, 1, 2), (8, 1, 1.5), (20, 2, 3.5), (7, 1, 1.5), (6, 10 / 8, 2.0)])
+def test_packed_rows_take_two_cycles_a_beat(columns: int, beats: float, cycles: float) -> None:
+    die, rows = preset("ndp-demo-mixed"), 48
+    load, compute, store = vector_formula(die, Work(1, 1), rows, columns)
+    full = rows * moved_words(die, 1, columns)
+    more = rows * cycles - full / die.beat_words
+    _, one_more, _ = vector_formula(die, Work(1, 1, wise=1), rows, columns)
+    assert one_more > compute
+    words = rows * beats * die.beat_words
+    loaded, stored = Work(1, 1).packed(1, 0), Work(1, 1).packed(0, 1)
+    assert vector_formula(die, loaded, rows, columns) == pytest.approx((load + more, one_more, store))
+    assert vector_formula(die, stored, rows, columns) == pytest.approx((load, one_more, store + more))
+    assert full_words(die, loaded, rows, columns) == pytest.approx((words, full))
+    assert full_words(die, stored, rows, columns) == pytest.approx((full, words))
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_packed_maps_of_an_odd_number_of_channels_have_gaps(direction: str) -> None:
+    for channels, packing, run in ((6, 1, 18), (6, 2, 18), (5, 1, 15), (5, 2, 5), (1, 2, 1)):
+        assert Product(direction, 4, channels, channels, square(8, 3, 1, 1)).run(packing) == run
+    assert Product(direction, 4, 5, 5).run(2) == 0
 
 
 @pytest.mark.slow

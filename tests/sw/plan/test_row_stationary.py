@@ -32,7 +32,7 @@ def test_no_product_is_faster_than_its_multiplications(layer: str, direction: st
     inputs, outputs, *window = ALEXNET[layer]
     product = Product(direction, 4, inputs, outputs, square(*window))
     cycles, words, share = Machine(PAPER).product(product)
-    m, n, k, _ = product.gemm
+    m, n, k = product.gemm
     assert m * n * k / 168 <= cycles[1] < cycles[0]
     assert 0 < share < 1
     assert m * n * k / 168 / cycles[0] > (0.85 if direction == FPROP else 0.25)

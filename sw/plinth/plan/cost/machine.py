@@ -8,10 +8,10 @@ their logarithm. Without a table the ratio is 1.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from math import log
+from math import gcd, log
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,6 +56,13 @@ class Work:
     reductions: int = 0
     functions: int = 0
     column_functions: int = 0
+    #: Of the full regions loaded and stored, those whose numbers lie in memory two to a word.
+    packed_loads: int = 0
+    packed_stores: int = 0
+
+    def packed(self, loads: int, stores: int) -> "Work":
+        """The same with so many of its regions packed: each is converted by an instruction."""
+        return replace(self, wise=self.wise + loads + stores, packed_loads=loads, packed_stores=stores)
 
 
 #: Vector programs that tables hold.
@@ -121,6 +128,23 @@ def moved_words(parameters: DieParameters, rows: int, columns: int) -> float:
     return float(rows * columns if columns % beat == 0 else rows * (columns - 1 + beat))
 
 
+def _packed_row(parameters: DieParameters, columns: int) -> tuple[float, float]:
+    """Beats of a row of numbers that are packed two to a word, and cycles in which a vector unit moves it, of rows one
+    behind the other on the average. A beat takes two cycles, but one where the row begins in its upper half."""
+    beat, words = parameters.beat_words, -(-columns // 2)
+    places = range(0, beat, gcd(words, beat))
+    beats = sum(-(-(place + words) // beat) for place in places) / len(places)
+    return beats, 2 * beats - sum(2 * place >= beat for place in places) / len(places)
+
+
+def full_words(parameters: DieParameters, work: Work, rows: int, columns: int) -> tuple[float, float]:
+    """Words of the beats that a vector program reads and writes of its full regions."""
+    full = moved_words(parameters, rows, columns)
+    packed = parameters.beat_words * rows * _packed_row(parameters, columns)[0]
+    return ((work.loads - work.packed_loads) * full + work.packed_loads * packed,
+            (work.stores - work.packed_stores) * full + work.packed_stores * packed)
+
+
 def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: int) -> tuple[float, float, float]:
     """Cycles in which a vector program over rows x columns elements loads, computes and stores; one after the other
     they are the time of the program alone."""
@@ -128,7 +152,9 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
     across = -(-columns // beat)
     groups = min(across * rows, -(-rows // beat) * columns)
     full, row = moved_words(parameters, rows, columns) / beat, moved_words(parameters, 1, columns) / beat
-    load, store = work.loads * full + work.row_loads * row, work.stores * full + work.row_stores * row
+    packed = rows * _packed_row(parameters, columns)[1]
+    load = (work.loads - work.packed_loads) * full + work.packed_loads * packed + work.row_loads * row
+    store = (work.stores - work.packed_stores) * full + work.packed_stores * packed + work.row_stores * row
     compute = (work.wise * (2 * groups + 15) + work.sums * (8 * -(-across // 4) * rows + 15)
                + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 15)
                + work.functions * (rows * columns + 20) + work.column_functions * (rows + 20))
@@ -287,7 +313,7 @@ class Machine:
         product = Product(name.rpartition("-")[2], samples, inputs, outputs,
                           square(size, kernel, stride, padding) if kernel else None)
         found = work(self.parameters, row_stationary_parts(self.parameters, product))
-        return product.gemm[:3], (found.alone, found.row)
+        return product.gemm, (found.alone, found.row)
 
     @staticmethod
     def _add(ratios: tuple[_Ratio, _Ratio], shape: Sequence[int], formula: Cycles, *measured: int) -> None:
@@ -315,12 +341,13 @@ class Machine:
             if product.empty:
                 found = Multiplication((0.0, 0.0), 0.0, 0.0)
             elif self.parameters.machine == SYSTOLIC:
-                found = Multiplication(self.matrix(product.name, *product.gemm),
-                                       *matrix_memory(self.parameters, *product.gemm, product.name))
+                shape = (*product.gemm, product.run(self.parameters.packing))
+                found = Multiplication(self.matrix(product.name, *shape),
+                                       *matrix_memory(self.parameters, *shape, product.name))
             else:
                 moved = work(self.parameters, row_stationary_parts(self.parameters, product))
                 words = moved.read + moved.written
-                found = Multiplication(self.scaled(product.name, product.gemm[:3], (moved.alone, moved.row)), words,
+                found = Multiplication(self.scaled(product.name, product.gemm, (moved.alone, moved.row)), words,
                                        words / float(self.parameters.memory_words_per_cycle) / moved.row)
             self._products[product] = found
         return self._products[product]

@@ -48,21 +48,29 @@ class Product:
         return f"convolution-{self.direction}" if self.window else self.direction
 
     @property
-    def gemm(self) -> tuple[int, int, int, int]:
-        """m, n, k, and elements of the first operand that lie next to each other (0: all)."""
+    def gemm(self) -> tuple[int, int, int]:
+        """m, n, k."""
         samples, inputs, outputs, window = self.samples, self.inputs, self.outputs, self.window
         if window is None:
-            return {FPROP: (samples, outputs, inputs, 0), BPROP: (samples, inputs, outputs, 0),
-                    UPDATE: (inputs, outputs, samples, 0)}[self.direction]
-        taps, columns = window.kernel[0] * window.kernel[1], window.kernel[1]
+            return {FPROP: (samples, outputs, inputs), BPROP: (samples, inputs, outputs),
+                    UPDATE: (inputs, outputs, samples)}[self.direction]
+        taps = window.kernel[0] * window.kernel[1]
         if self.direction == FPROP:
-            return samples * window.positions, outputs, inputs * taps, inputs * columns
+            return samples * window.positions, outputs, inputs * taps
         if self.direction == UPDATE:
-            return inputs * taps, outputs, samples * window.positions, inputs * columns
+            return inputs * taps, outputs, samples * window.positions
         # With a stride, each position of the input meets only some of the taps.
         places = window.size[0] * window.size[1]
-        met = -(-outputs * taps * window.positions // places)
-        return samples * places, inputs, met, min(met, outputs * columns)
+        return samples * places, inputs, -(-outputs * taps * window.positions // places)
+
+    def run(self, packing: int) -> int:
+        """Elements of the first operand that lie next to each other in memory, ``packing`` to a word; 0: all."""
+        if self.window is None:
+            return 0
+        channels, columns = self.outputs if self.direction == BPROP else self.inputs, self.window.kernel[1]
+        # A position begins with a word.
+        found = channels if channels % packing else channels * columns
+        return min(self.gemm[2], found) if self.direction == BPROP else found
 
 
 def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple[Loops, Mapping]]:

@@ -14,10 +14,11 @@ from plinth.plan.cost.copies import Copy, lookups
 from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, moved_words, unlike
+from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, full_words, moved_words, unlike
 from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
 from plinth.plan.cost.stages import (
     CLEARED,
+    NARROWED,
     Stage,
     backward_stages,
     bias_stage,
@@ -70,6 +71,12 @@ class Ready:
     def whole(self) -> float:
         """When all of it is there."""
         return self.times[-1][1] if self.times else 0.0
+
+    def behind(self, time: float) -> "Ready":
+        """The same rows, no sooner than a time."""
+        found = Ready()
+        found.times = [(share, max(one, time)) for share, one in self.times] or [(1.0, time)]
+        return found
 
     def add(self, share: float, time: float) -> None:
         """More rows, up to ``share``, are there."""
@@ -127,6 +134,10 @@ class _Walk:
         self.cleared: dict[str, float] = {}
         #: End of the last strip of a sum over rows.
         self._chain = 0.0
+        #: The matrix engine reads numbers of 16 bits.
+        self.narrow = self.parameters.packing > 1
+        #: When it has its copies of weights, by node.
+        self.operands: dict[int, float] = {}
         self.lines = self.parameters.vector_buffer_words // self.parameters.beat_words
 
     def size(self, region: Region, channels: int) -> tuple[int, int]:
@@ -137,6 +148,10 @@ class _Walk:
 
     def run(self) -> float:
         """Cycles of the step."""
+        if self.narrow:
+            for number, node in enumerate(self.graph.nodes):
+                if node.weighted:
+                    self._copy_weights(number, node)
         for number, node in enumerate(self.graph.nodes):
             self._forward(number, node)
         for number in range(len(self.graph.nodes) - 2, -1, -1):
@@ -222,7 +237,7 @@ class _Walk:
 
     def _fold(self, task: Stage, channels: int) -> int:
         """Positions that sums over rows take as one row, so that it has groups enough."""
-        if task.work.sums and self.parameters.packing == 1:
+        if task.work.sums and not self.narrow:
             return folding(self.parameters, task.positions, channels)
         return 1
 
@@ -233,7 +248,7 @@ class _Walk:
 
     def _words(self, work: Work, rows: int, columns: int) -> float:
         """Words that a vector program moves."""
-        return (work.loads + work.stores) * moved_words(self.parameters, rows, columns)
+        return sum(full_words(self.parameters, work, rows, columns))
 
     # Transfers.
 
@@ -270,6 +285,14 @@ class _Walk:
         return Ready(arrived)
 
     # Forwards.
+
+    def _copy_weights(self, number: int, node: Node) -> None:
+        """Copies of a node's weights for the matrix engine."""
+        part, found = self._part(node, self.regions[number], FPROP), Ready()
+        if node.macs and not part.empty:
+            self._rows("forward", NARROWED, part.weights // part.outputs, part.outputs, Ready(0.0), 1, 0,
+                       (0.0, 1.0, 1), found)
+            self.operands[number] = found.whole
 
     def _input(self, number: int) -> Ready:
         """What a node reads: the network's input, the homes of its producers, or copies."""
@@ -340,7 +363,9 @@ class _Walk:
         samples, channels = self.size(here.home, node.output_channels)
         rows, sources = samples * positions, max(1, len(self.graph.inputs[number]))
         if node.weighted:
-            ready, sources = self._gather(node, here) if node.gathers else self._matrix(node, here, FPROP, ready), 1
+            ready = self._gather(node, here) if node.gathers else self._matrix(
+                node, here, FPROP, ready.behind(self.operands.get(number, 0.0)))
+            sources = 1
             if here.mp:
                 members = 1 << len(here.mp)
                 ready = self.exchange(here.output, here.home, node.output_channels, positions, ready, own=False)
@@ -353,7 +378,8 @@ class _Walk:
             taken = min(VECTOR_LOADS, sources)
             ready = self._vector("sum", Work(taken, 1, wise=taken - 1), rows, channels, ready, taken)
             sources -= taken - 1
-        self.made[number] = _Made(self._chained(forward_stages(node, sources), samples, positions, channels, ready))
+        stages = forward_stages(node, sources, self.narrow)
+        self.made[number] = _Made(self._chained(stages, samples, positions, channels, ready))
 
     def _pool(self, task: Stage, samples: int, channels: int, ready: float, strips: int) -> float:
         """Tasks of a pool over some images; their reader waits for the last."""
@@ -369,8 +395,8 @@ class _Walk:
         rows, channels = samples * loss_rows(node), node.input_elements // loss_rows(node)
         edge = self.graph.inputs[number][0]
         before = self.graph.edges[edge].producer
-        bias = self.made[before].fused and self.graph.nodes[before].bias > 0
-        self.errors[edge] = self._vector("loss", loss_work(node, bias), rows, channels, ready, 3, 3)
+        work = loss_work(node, self.graph.nodes[before], self.made[before].fused, self.narrow)
+        self.errors[edge] = self._vector("loss", work, rows, channels, ready, 3, 3)
 
     # Backwards.
 
@@ -385,7 +411,7 @@ class _Walk:
             biased = error.whole
         else:
             error = self._map_error(number, samples)
-            tasks = backward_stages(node, bias and not here.mp)
+            tasks = backward_stages(node, bias and not here.mp, self.narrow)
             if tasks:
                 error = self._chained(tasks, samples, positions, channels, error)
                 biased = max(error.whole, self._chain)

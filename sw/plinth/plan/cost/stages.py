@@ -1,4 +1,8 @@
-"""Vector work of a node: what follows its sum at home, forwards and backwards, as lowering cuts it in programs."""
+"""Vector work of a node: what follows its sum at home, forwards and backwards, as lowering cuts it in programs.
+
+``narrow`` tells that the die's matrix engine reads numbers of 16 bits: then maps, and the errors that it reads, lie
+packed in memory, and vector programs convert them.
+"""
 
 from dataclasses import dataclass
 
@@ -12,6 +16,8 @@ from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES
 TASK_BEATS = 64
 #: Vector work of filling words with zeros.
 CLEARED = Work(0, 1, wise=1)
+#: Vector work of copying weights for a matrix engine that reads numbers of 16 bits.
+NARROWED = Work(1, 1).packed(0, 1)
 #: Vector work of an activation: element-wise instructions and functions, forwards and backwards.
 ACTIVATIONS = {"relu": ((1, 0), (1, 0)), "tanh": ((0, 1), (4, 0)), "sigmoid": ((2, 2), (4, 0))}
 
@@ -46,14 +52,15 @@ def _has_classes(node: Node) -> bool:
     return not node.followers or node.followers[0].kind == "softmax-cross-entropy"
 
 
-def loss_work(node: Node, bias: bool) -> Work:
-    """The loss and its error, with the bias of the layer before if that is not added yet."""
-    classes = _has_classes(node)
-    return Work(2, 2, row_loads=bias, row_stores=bias, sums=bias, wise=bias + (4 if classes else 2),
+def loss_work(node: Node, before: Node, fused: bool, narrow: bool) -> Work:
+    """The loss and its error; if the layer before is ``fused`` with it, the bias of that, too."""
+    classes, bias = _has_classes(node), fused and before.bias > 0
+    work = Work(2, 2, row_loads=bias, row_stores=bias, sums=bias, wise=bias + (4 if classes else 2),
                 reductions=2 * classes, functions=int(classes), column_functions=int(classes))
+    return work.packed(int(not fused), 1) if narrow else work
 
 
-def forward_stages(node: Node, sources: int) -> list[Stage]:
+def forward_stages(node: Node, sources: int, narrow: bool) -> list[Stage]:
     """Sum of ``sources``, bias, and what follows."""
     bias, followers = int(node.bias > 0), list(node.followers)
     wise = functions = 0
@@ -61,20 +68,23 @@ def forward_stages(node: Node, sources: int) -> list[Stage]:
         (wise, functions), _ = ACTIVATIONS[followers.pop(0).kind]
     work = Work(sources, 1, row_loads=bias, wise=sources - 1 + bias + wise + (node.kind == "join"),
                 functions=functions)
+    if narrow:
+        work = work.packed(0 if node.weighted else sources, 1)
     # Rows of an embedding are at home as they are, unless they are added up or go through an activation.
     bare = node.gathers and sources == 1 and len(followers) == len(node.followers)
     stages = [] if bare else [Stage("forward", work, node.raw_elements // node.output_channels, sources, bias)]
     for follower in followers:
-        stages += _follow(follower)
+        stages += _follow(follower, narrow)
     return stages
 
 
-def _follow(follower: Follower) -> list[Stage]:
+def _follow(follower: Follower, narrow: bool) -> list[Stage]:
     """An activation or a pool, forwards."""
     size = follower.output[0] * follower.output[1]
     if follower.kind in ACTIVATIONS:
         (wise, functions), _ = ACTIVATIONS[follower.kind]
-        return [Stage("forward", Work(1, 1, wise=wise, functions=functions), size, 1)]
+        work = Work(1, 1, wise=wise, functions=functions)
+        return [Stage("forward", work.packed(1, 1) if narrow else work, size, 1)]
     mean, found = follower.kind == "mean-pool", []
     for axis in (0, 1):
         rest, later = follower.kernel[axis], 0
@@ -82,33 +92,42 @@ def _follow(follower: Follower) -> list[Stage]:
             taps = min(VECTOR_LOADS - later, rest)
             rest -= taps
             work = Work(taps + later, 1, wise=taps + later - 1 + (mean and not rest))
+            if narrow:
+                # Sums of means stay FP32, within a direction and from one to the other.
+                work = (work.packed(taps + later, 1) if not mean else work.packed(taps, 0) if axis == 0
+                        else work.packed(0, int(not rest)))
             found.append(Stage("pool", work, size, taps + later, follower=follower, axis=axis))
             later = 1
     return found
 
 
-def backward_stages(node: Node, summed: bool) -> list[Stage]:
+def backward_stages(node: Node, summed: bool, narrow: bool) -> list[Stage]:
     """Error of a node's map to that of its sum; with ``summed``, the gradient of the bias, too."""
     followers = list(node.followers)
     first = followers.pop(0) if followers and followers[0].kind in ACTIVATIONS else None
     stages: list[Stage] = []
     for follower in reversed(followers):
-        stages += _follow_back(follower)
-    if first is not None or summed:
+        stages += _follow_back(follower, narrow)
+    # The matrix engine reads a narrow error then.
+    narrowed = narrow and node.weighted
+    if first is not None or summed or narrowed:
         wise = ACTIVATIONS[first.kind][1][0] if first else 0
-        work = Work(1 + (first is not None), int(first is not None), row_stores=int(summed), wise=wise,
+        work = Work(1 + (first is not None), int(first is not None or narrowed), row_stores=int(summed), wise=wise,
                     sums=int(summed))
+        if narrow:
+            work = work.packed(int(first is not None), int(narrowed))
         regions = 1 if first is None else 3 if first.kind == "sigmoid" else 2
         stages.append(Stage("backward", work, node.raw_elements // node.output_channels, regions, 2 * summed))
     return stages
 
 
-def _follow_back(follower: Follower) -> list[Stage]:
+def _follow_back(follower: Follower, narrow: bool) -> list[Stage]:
     """An activation or a pool, backwards."""
     size = follower.output[0] * follower.output[1]
     if follower.kind in ACTIVATIONS:
         _, (wise, _) = ACTIVATIONS[follower.kind]
-        return [Stage("backward", Work(2, 1, wise=wise), size, 3 if follower.kind == "sigmoid" else 2)]
+        work = Work(2, 1, wise=wise)
+        return [Stage("backward", work.packed(1, 0) if narrow else work, size, 3 if follower.kind == "sigmoid" else 2)]
     mean, found = follower.kind == "mean-pool", []
     most = (VECTOR_STORES, VECTOR_STORES) if mean else (VECTOR_LOADS - 2, VECTOR_LOADS - 3)
     for axis in (1, 0):
@@ -122,6 +141,8 @@ def _follow_back(follower: Follower) -> list[Stage]:
                 work = Work(1 + adds * taps, taps, wise=1 + adds * taps)
             else:
                 work = Work(2 + taps + adds, taps + left, wise=(3 + adds) * taps)
+                if narrow:
+                    work = work.packed(1 + taps, 0)
             found.append(Stage("unpool", work, size, work.loads, follower=follower, axis=axis))
     return found
 

@@ -101,10 +101,14 @@ def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: 
     run : int
         Elements of a window that lie next to each other; 0 of a fully connected layer.
     """
-    beat, transpose_a, transpose_b = parameters.beat_words, product.endswith("update"), product.endswith("bprop")
+    transpose_a, transpose_b = product.endswith("update"), product.endswith("bprop")
+
+    def aligned(columns: int, packing: int = parameters.packing) -> bool:
+        return ceil(columns / packing) % parameters.beat_words == 0
+
     log2 = tile_shape(parameters, m, n)[1] if run else interleave_m_log2(parameters, m, n)
-    return Shape(m, n, k, log2, transpose_a, transpose_b, run, (run or (m if transpose_a else k)) % beat == 0,
-                 (k if transpose_b else n) % beat == 0, n % beat == 0)
+    return Shape(m, n, k, log2, transpose_a, transpose_b, run, aligned(run or (m if transpose_a else k)),
+                 aligned(k if transpose_b else n), aligned(n, 1))
 
 
 @lru_cache(maxsize=1 << 16)
