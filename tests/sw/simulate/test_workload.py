@@ -125,6 +125,24 @@ def test_equal_dies_take_about_what_planners_predict(name: str, array: str, plan
     assert simulated(plan, ARRAYS[array]).result.seconds == pytest.approx(predicted, rel=0.22)
 
 
+@pytest.mark.parametrize("preset", ["ndp-demo-fixed", "hypar-demo-mixed"])
+@pytest.mark.parametrize("name", ["digits-mlp", "digits-cnn"])
+def test_narrow_operands_are_copies_that_products_wait_for(name: str, preset: str) -> None:
+    array = replace(ARRAYS["ring-4"], preset=preset)
+    plan = data_plan(name, array, 128)
+    found = simulated(plan, array)
+    tasks = {one.name: one for one in found.work.activities if isinstance(one, Task)}
+    for node in plan.graph.nodes[:-1]:
+        assert tasks[f"{node.name} copy@3"].engine == "vector" and not tasks[f"{node.name} copy@3"].waits
+        products = [one for one in tasks.values() if one.name.startswith(f"{node.name} fprop") and one.die == 3]
+        assert products and all(f"{node.name} copy@3" in {wait.counter for wait in one.waits} for one in products)
+    wide = simulated(plan, replace(array, preset=preset.rpartition("-")[0]))
+    assert not any("copy" in one.name for one in wide.work.activities)
+    predicted = StepTime(plan.graph, 128, array).seconds(plan.splits)
+    assert found.result.seconds == pytest.approx(predicted, rel=0.22)
+    assert found.result.seconds > 1.1 * wide.result.seconds
+
+
 def test_a_straggler_holds_up_all() -> None:
     plan = data_plan("lenet-c", ARRAYS["ring-4"], 64)
     even = simulated(plan, ARRAYS["ring-4"], cost="paper")
