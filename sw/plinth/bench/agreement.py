@@ -190,7 +190,8 @@ def rows(found: list[Agreement]) -> list[Row]:
         errors = [abs(one.error) for one in steps]
         worst = max(steps, key=lambda one: abs(one.error)).step
         detail = {"batch": BATCH, "steps": [one.to_data() for one in steps]}
-        made += [Row(f"{name}_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
+        limit = "engines that meet in memory" if steps[0].narrow else "tiles that meet on their way"
+        made += [Row(f"{name}_error_mean", mean(errors), unit, limit, detail),
                  Row(f"{name}_error_worst", max(errors), unit,
                      f"{worst.network} on {worst.array.name} of {worst.array.preset}, {worst.planners[0]}", detail)]
     return made
