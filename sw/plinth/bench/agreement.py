@@ -146,7 +146,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
 
 
 def _kinds(found: list[Agreement]) -> dict[str, list[Agreement]]:
-    """Steps with FP32 operands, and with operands of 16 bits, by what their rows are called; none is left out."""
+    """Steps with FP32 operands, and with operands of 16 bits, by what their rows are called, if there are any."""
     kinds = {"agreement": [one for one in found if not one.narrow],
              "agreement_16_bits": [one for one in found if one.narrow]}
     return {name: steps for name, steps in kinds.items() if steps}
