@@ -13,7 +13,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("kind", "die"), [
-    *((kind, "ndp") for kind in Engine), *((Engine.MATRIX, die) for die in ("ndp-fixed", "hypar", "hypar-fixed"))])
+    *((kind, "ndp") for kind in Engine), (Engine.MATRIX, "hypar"),
+    *(pytest.param(Engine.MATRIX, die, marks=pytest.mark.long) for die in ("ndp-fixed", "hypar-fixed"))])
 def test_random_tasks(kind: Engine, die: str) -> None:
     name = kind.name.lower()
     top, dies = f"{name}_top", 1

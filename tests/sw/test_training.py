@@ -42,7 +42,7 @@ def test_every_weight_equals_the_golden_run(dies: int, tmp_path: Path) -> None:
     assert (tmp_path / "report.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("array", ["full-4", "torus-2x4"])
+@pytest.mark.parametrize("array", ["full-4", pytest.param("torus-2x4", marks=pytest.mark.long)])
 def test_other_arrays(array: str, tmp_path: Path) -> None:
     """Rings of members that are not neighbours, and transfers between any two dies."""
     report = train(tmp_path, "digits-mlp", "--array", array, "--planner", "hypar", "--steps", "2")

@@ -135,6 +135,7 @@ def test_packed_maps_of_an_odd_number_of_channels_have_gaps(direction: str) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("tiny-dies")
 @pytest.mark.parametrize("name", ["ndp-tiny", "hypar-tiny"])
 def test_tasks_are_measured_on_the_rtl(name: str, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(calibrate, "matrix_shapes", lambda parameters: [(4, 4, 16), (32, 32, 64)])
