@@ -316,7 +316,7 @@ def test_data_across_a_ring(dies, hops, opens, number):
 
 
 @pytest.mark.parametrize(("name", "seed", "opens"), [
-    ("torus-2x4", 2, 300), ("full-4", 3, 300)])
+    pytest.param("torus-2x4", 2, 300, marks=pytest.mark.long), ("torus-2x2", 2, 300), ("full-4", 3, 300)])
 @pytest.mark.slow
 def test_other_arrays(name, seed, opens):
     """Random packets to random dies by the shortest ways, transfers most of all."""

@@ -7,7 +7,7 @@ from tests.support.systolic import VerilatedArray, check, random_schedule
 from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.matrix.systolic import SystolicArray
 
-SIZES = [(2, 3, FP32), (4, 4, FP32), (3, 2, FP16), pytest.param(6, 10, FP32, marks=pytest.mark.slow)]
+SIZES = [(2, 3, FP32), (4, 4, FP32), (3, 2, FP16), pytest.param(6, 10, FP32, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize(("rows", "columns", "multiply"), SIZES)
