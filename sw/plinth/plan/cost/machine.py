@@ -64,6 +64,11 @@ class Work:
         """The same with so many of its regions packed: each is converted by an instruction."""
         return replace(self, wise=self.wise + loads + stores, packed_loads=loads, packed_stores=stores)
 
+    def full(self, plain: float, packed: float) -> tuple[float, float]:
+        """Of all full regions loaded, and of those stored, what one takes as it is, or packed."""
+        return ((self.loads - self.packed_loads) * plain + self.packed_loads * packed,
+                (self.stores - self.packed_stores) * plain + self.packed_stores * packed)
+
 
 #: Vector programs that tables hold.
 PROGRAMS = {
@@ -128,10 +133,12 @@ def moved_words(parameters: DieParameters, rows: int, columns: int) -> float:
     return float(rows * columns if columns % beat == 0 else rows * (columns - 1 + beat))
 
 
-def _packed_row(parameters: DieParameters, columns: int) -> tuple[float, float]:
-    """Beats of a row of numbers that are packed two to a word, and cycles in which a vector unit moves it, of rows one
-    behind the other on the average. A beat takes two cycles, but one where the row begins in its upper half."""
-    beat, words = parameters.beat_words, -(-columns // 2)
+@lru_cache(maxsize=1 << 12)
+def _packed_row(beat: int, columns: int) -> tuple[float, float]:
+    """Beats, of ``beat`` words, of a row of numbers that are packed two to a word, and cycles in which a vector unit
+    moves it, of rows one behind the other on the average. A beat takes two cycles, but one where the row begins in its
+    upper half."""
+    words = -(-columns // 2)
     places = range(0, beat, gcd(words, beat))
     beats = sum(-(-(place + words) // beat) for place in places) / len(places)
     return beats, 2 * beats - sum(2 * place >= beat for place in places) / len(places)
@@ -139,10 +146,8 @@ def _packed_row(parameters: DieParameters, columns: int) -> tuple[float, float]:
 
 def full_words(parameters: DieParameters, work: Work, rows: int, columns: int) -> tuple[float, float]:
     """Words of the beats that a vector program reads and writes of its full regions."""
-    full = moved_words(parameters, rows, columns)
-    packed = parameters.beat_words * rows * _packed_row(parameters, columns)[0]
-    return ((work.loads - work.packed_loads) * full + work.packed_loads * packed,
-            (work.stores - work.packed_stores) * full + work.packed_stores * packed)
+    beats, _ = _packed_row(parameters.beat_words, columns)
+    return work.full(moved_words(parameters, rows, columns), parameters.beat_words * rows * beats)
 
 
 def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: int) -> tuple[float, float, float]:
@@ -151,10 +156,9 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
     beat = parameters.beat_words
     across = -(-columns // beat)
     groups = min(across * rows, -(-rows // beat) * columns)
-    full, row = moved_words(parameters, rows, columns) / beat, moved_words(parameters, 1, columns) / beat
-    packed = rows * _packed_row(parameters, columns)[1]
-    load = (work.loads - work.packed_loads) * full + work.packed_loads * packed + work.row_loads * row
-    store = (work.stores - work.packed_stores) * full + work.packed_stores * packed + work.row_stores * row
+    row, (_, packed) = moved_words(parameters, 1, columns) / beat, _packed_row(beat, columns)
+    load, store = work.full(moved_words(parameters, rows, columns) / beat, rows * packed)
+    load, store = load + work.row_loads * row, store + work.row_stores * row
     compute = (work.wise * (2 * groups + 15) + work.sums * (8 * -(-across // 4) * rows + 15)
                + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 15)
                + work.functions * (rows * columns + 20) + work.column_functions * (rows + 20))
