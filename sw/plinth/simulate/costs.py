@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
 from plinth.plan.cost.copies import Copy, copy_formula
-from plinth.plan.cost.cuts import STRIPS, folding, image_step, row_step, sample_step, zero_step
+from plinth.plan.cost.cuts import STRIPS, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.machine import (
     COPIES,
     Machine,
@@ -20,7 +20,7 @@ from plinth.plan.cost.machine import (
     moved_words,
 )
 from plinth.plan.cost.products import UPDATE, Product
-from plinth.plan.cost.stages import CLEARED, NARROWED, Stage, pool_tasks
+from plinth.plan.cost.stages import CLEARED, NARROWED, Stage, folded, pool_tasks
 from plinth.plan.graph import Node
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -213,9 +213,7 @@ class Calibrated:
             for rows, columns, count in pool_tasks(self.parameters, stage, samples, channels):
                 found = found.then(self._vector(stage, rows, columns, rows * count))
             return found
-        fold = 1
-        if stage.work.sums and not self.narrow:
-            fold = folding(self.parameters, stage.positions, channels)
+        fold = folded(self.parameters, stage, channels)
         rows, columns = samples * stage.positions // fold, fold * channels
         step = max(1, row_step(self.parameters, rows, columns, stage.regions, stage.row_regions,
                                max(1, STRIPS // pieces)))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
 from plinth.plan.cost.copies import Copy, lookups
-from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, folding, image_step, row_step, sample_step, zero_step
+from plinth.plan.cost.cuts import SPARE_ROWS, STRIPS, image_step, row_step, sample_step, zero_step
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine, Work, full_words, moved_words, unlike
@@ -22,6 +22,7 @@ from plinth.plan.cost.stages import (
     Stage,
     backward_stages,
     bias_stage,
+    folded,
     forward_stages,
     is_fused,
     loss_rows,
@@ -222,7 +223,7 @@ class _Walk:
             before = ready
             for task, found in zip(tasks, tensors, strict=True):
                 if task.follower is None:
-                    fold = self._fold(task, channels)
+                    fold = folded(self.parameters, task, channels)
                     self._rows(task.program, task.work, count * strips * task.positions // fold, fold * channels,
                                before, task.regions, task.row_regions, (first, share, pieces * strips), found)
                     if fold > 1 and share == 1:
@@ -234,12 +235,6 @@ class _Walk:
                 before = found
             first = share
         return tensors[-1]
-
-    def _fold(self, task: Stage, channels: int) -> int:
-        """Positions that sums over rows take as one row, so that it has groups enough."""
-        if task.work.sums and not self.narrow:
-            return folding(self.parameters, task.positions, channels)
-        return 1
 
     def _sum(self, fold: int, channels: int) -> None:
         """The sums of a folded map, added."""

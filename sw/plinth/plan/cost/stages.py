@@ -6,6 +6,7 @@ packed in memory, and vector programs convert them.
 
 from dataclasses import dataclass
 
+from plinth.plan.cost.cuts import folding
 from plinth.plan.cost.machine import Work
 from plinth.plan.graph import LOSS, Follower, Node, PlanGraph
 from plinth.plan.partition import Layout
@@ -150,6 +151,14 @@ def _follow_back(follower: Follower, narrow: bool) -> list[Stage]:
 def bias_stage(node: Node) -> Stage:
     """The gradient of the bias alone."""
     return Stage("bias", Work(1, 0, row_stores=1, sums=1), node.raw_elements // node.output_channels, 1, 2)
+
+
+def folded(parameters: DieParameters, stage: Stage, channels: int) -> int:
+    """Positions that a stage takes as one row: of sums over rows, unless maps are narrow, so many that a row has groups
+    enough."""
+    if stage.work.sums and parameters.packing == 1:
+        return folding(parameters, stage.positions, channels)
+    return 1
 
 
 def pool_tasks(parameters: DieParameters, stage: Stage, samples: int, channels: int) -> list[tuple[int, int, int]]:
