@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.network import Network
+from plinth.model.parameters import Parameters, Predictor, Reference
 from plinth.model.routes import Link
-from plinth.training.session import Predictor, Reference
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
 from plinth_sim.golden.device import GoldenArray
@@ -102,7 +102,7 @@ def float64_reference(network: Network) -> Reference:
     """Gradients of a network by the task-free reference."""
     layers = reference_layers(network)
 
-    def compute(parameters: list[NDArray[np.float32]], x: NDArray[Any], targets: NDArray[Any],
+    def compute(parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
                 decided: Mapping[str, NDArray[np.float32]]) -> tuple[list[NDArray[np.float64]], int]:
         found = reference.gradients(layers, _split(network, parameters), _samples(network, x), targets, decided)
         return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in found.layers], found.kinks
@@ -113,13 +113,13 @@ def float64_predictor(network: Network) -> Predictor:
     """What the loss of a network reads, by the task-free reference."""
     layers = reference_layers(network)
 
-    def compute(parameters: list[NDArray[np.float32]], x: NDArray[Any]) -> NDArray[np.float64]:
+    def compute(parameters: Parameters, x: NDArray[Any]) -> NDArray[np.float64]:
         outputs = reference.forward(layers, _split(network, parameters), _samples(network, x))
         return outputs[network.loss.inputs[0]].reshape(len(x), -1)
     return compute
 
 
-def _split(network: Network, parameters: list[NDArray[np.float32]]
+def _split(network: Network, parameters: Parameters
            ) -> list[tuple[NDArray[np.float64], NDArray[np.float64] | None]]:
     """Flat parameters as shaped weights and bias."""
     split = []

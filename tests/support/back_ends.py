@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from plinth.driver.device import Array
 from plinth.driver.driver import Driver
-from plinth.lower.builder import Buffer
-from plinth.lower.program import Program
+from plinth.driver.program import Buffer, Program
 from plinth_hw.isa.tasks import RECORD_WORDS
 
 Image = NDArray[np.uint32]

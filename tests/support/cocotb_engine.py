@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tests.support.amaranth_sim import Pattern, always, every, randomly
 from tests.support.graphs import task_header
 
-from plinth.lower.builder import Task
+from plinth.driver.program import Task
 from plinth_hw.control.engine import Done
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, HEADER_WORDS, WAITS, ErrorCode

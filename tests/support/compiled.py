@@ -8,8 +8,7 @@ from tests.support.back_ends import check_equal, images
 from tests.support.results import node_folder
 
 from plinth.driver.driver import DieError
-from plinth.lower.builder import Buffer
-from plinth.lower.program import Program
+from plinth.driver.program import Buffer, Program
 from plinth_sim.golden.device import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves
 

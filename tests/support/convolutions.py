@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.lower.builder import Buffer
+from plinth.driver.program import Buffer
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth_hw.isa.parameters import DieParameters
 

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from amaranth.lib.data import Layout
 
-from plinth.lower.builder import Buffer, GraphBuilder, Task
+from plinth.driver.program import Buffer, Program, Task
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
-from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.program import assemble, ring_setup
 from plinth.lower.row_stationary import RowStationary
 from plinth.lower.vector import VectorProgram
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters

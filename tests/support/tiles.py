@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from plinth.lower.builder import Buffer, GraphBuilder
-from plinth.lower.program import Program, assemble
+from plinth.driver.program import Buffer, Program
+from plinth.lower.builder import GraphBuilder
+from plinth.lower.program import assemble
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, TransferOperation
 

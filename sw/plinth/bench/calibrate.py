@@ -14,8 +14,9 @@ import numpy as np
 
 from plinth import backends
 from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.lower.products import MAKERS
 from plinth.lower.program import assemble, ring_setup

@@ -12,7 +12,8 @@ from plinth import backends
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.driver.program import Buffer
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap
 from plinth.lower.products import MAKERS
 from plinth.lower.program import assemble, ring_setup

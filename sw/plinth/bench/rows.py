@@ -12,9 +12,10 @@ from plinth import backends
 from plinth.bench import agreement, planning, row_stationary, simulation, steps
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
+from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward
-from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.program import assemble, ring_setup
 from plinth.lower.training import lower_training
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS

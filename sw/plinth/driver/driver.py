@@ -8,9 +8,8 @@ from amaranth.lib import data
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
+from plinth.driver.program import Buffer, Graph, Program, descriptor_words
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer, descriptor_words
-from plinth.lower.program import Graph, Program
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes
 from plinth_hw.isa import registers as regs

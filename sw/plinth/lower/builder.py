@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from amaranth.lib import data
 
-from plinth.driver.device import Words
+from plinth.driver.program import STATIC_BASE, Buffer, Task
 from plinth.errors import UserError
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
@@ -28,53 +27,6 @@ from plinth_hw.isa.tasks import (
     TransferOperation,
 )
 
-#: Base register of everything whose address does not change from step to step.
-STATIC_BASE = 0
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A named place in die memory: ``rows`` x ``columns`` elements, ``stride`` words between rows.
-
-    ``address`` is an offset from base register ``base``. Elements are FP32, or of 16 bits two to a word where
-    ``packed`` is set; a row of those starts on a word.
-    """
-
-    name: str
-    address: int
-    rows: int
-    columns: int
-    stride: int
-    base: int = STATIC_BASE
-    packed: bool = False
-    #: The allocated place that it is a part of; empty: itself.
-    whole: str = ""
-
-    @property
-    def place(self) -> str:
-        """Name of the allocated place."""
-        return self.whole or self.name
-
-    @property
-    def row_words(self) -> int:
-        """Words of a row."""
-        return -(-self.columns // 2) if self.packed else self.columns
-
-    @property
-    def words(self) -> int:
-        """Words from the first to the last."""
-        return (self.rows - 1) * self.stride + self.row_words
-
-    @property
-    def pointer(self) -> dict[str, int]:
-        """As a descriptor names it."""
-        return {"offset": self.address, "base": self.base}
-
-    def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
-        """A piece of this buffer that starts ``offset`` words into it."""
-        return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
-                      self.base, self.packed, self.place)
-
 
 @dataclass(frozen=True)
 class _Access:
@@ -85,15 +37,6 @@ class _Access:
     counter: int
     value: int
     writes: bool
-
-
-@dataclass(frozen=True)
-class Task:
-    """One descriptor with its name, for messages and records."""
-
-    name: str
-    engine: Engine
-    words: tuple[int, ...]
 
 
 @dataclass
@@ -245,8 +188,3 @@ def require_memory(needed_words: int, available_words: int) -> None:
     if needed_words > available_words:
         raise UserError(f"the network needs {4 * needed_words} bytes of die memory but a die has "
                         f"{4 * available_words}; give --memory at least {-(-4 * needed_words // 2**20)} MiB")
-
-
-def descriptor_words(tasks: Iterable[Task]) -> Words:
-    """All descriptors as one array, ready to be written to memory."""
-    return np.array([word for task in tasks for word in task.words], dtype=np.uint32)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from plinth.lower.builder import Buffer
+from plinth.driver.program import Buffer
 from plinth.model.layers import Convolution, Shape
 from plinth.plan.cost.systolic import tile_shape
 from plinth_hw.isa.parameters import DieParameters

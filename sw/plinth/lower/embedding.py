@@ -13,7 +13,8 @@ that the sum of the dies' Z has each row once, and take what has no place in the
 
 from dataclasses import dataclass
 
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.driver.program import Buffer
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.places import Part, WeightSlice
 from plinth_hw.isa.tasks import Engine, TransferOperation
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
 from plinth.lower import activation, pooling
-from plinth.lower.builder import Buffer
 from plinth.lower.convolution import images_of
 from plinth.lower.embedding import Rows
 from plinth.lower.places import LayerWeights, Part, RowNumbers, Tensor, parts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.lower.builder import Buffer
+from plinth.driver.program import Buffer
 from plinth.plan.partition import Region, bounds
 
 Floats = NDArray[np.float32]

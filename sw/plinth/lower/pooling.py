@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from plinth.lower.builder import Buffer
+from plinth.driver.program import Buffer
 from plinth.lower.convolution import FeatureMap
 from plinth.lower.vector import VectorProgram, scratchpad_lines
 from plinth.model.layers import MaxPool, MeanPool, Shape

@@ -7,7 +7,8 @@ strip by strip. The weight gradient is one product over all samples of the die.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.driver.program import Buffer
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, images_of
 from plinth.lower.places import Part, WeightSlice
 from plinth.lower.row_stationary import RowStationary

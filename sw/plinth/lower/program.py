@@ -1,52 +1,11 @@
-"""What lowering hands to the driver: graphs, memory map and array wiring, nothing of the network left."""
+"""Puts the graphs of every die into one program for the driver, behind the places that they work on."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from plinth.lower.builder import Buffer, GraphBuilder, Task, require_memory
+from plinth.driver.program import Graph, Program
+from plinth.lower.builder import GraphBuilder, require_memory
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, RECORD_WORDS, CollectiveOperation, Engine
-
-
-@dataclass(frozen=True)
-class Graph:
-    """A task graph of one die: descriptors at a word address, and how far a run moves each counter."""
-
-    name: str
-    address: int
-    tasks: tuple[Task, ...]
-    advances: Mapping[int, int]
-
-    def task_at(self, address: int) -> Task | None:
-        """The task whose descriptor lies at a word address, if it belongs to this graph."""
-        index, rest = divmod(address - self.address, DESCRIPTOR_WORDS)
-        return self.tasks[index] if rest == 0 and 0 <= index < len(self.tasks) else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """A lowered plan: for each die its graphs and memory map."""
-
-    parameters: DieParameters
-    #: Run once before the first step, one a die.
-    setup: Sequence[Graph]
-    #: Run once a training step, one a die.
-    step: Sequence[Graph]
-    #: Named places of the first die.
-    buffers: Mapping[str, Buffer]
-    #: Moving base registers: first place, words from one step's place to the next.
-    moving: Mapping[int, tuple[int, int]]
-    #: Factor by which errors and gradients in memory are larger than the loss's own: operands of 16 bits need it.
-    gradient_scale: float
-    #: Word address of the completion records of one run.
-    records: int
-    #: Words of memory that a die needs.
-    memory_words: int
-
-    @property
-    def dies(self) -> int:
-        """Dies of the array."""
-        return len(self.step)
 
 
 def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, group: int,

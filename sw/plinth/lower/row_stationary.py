@@ -22,8 +22,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, phases, require
 from plinth.plan.cost.row_stationary import LONGEST, Loops, Mapping, Part, Piece, choose, dense, dense_update, pieces
 from plinth_hw.isa.parameters import DieParameters

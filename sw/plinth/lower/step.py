@@ -7,8 +7,9 @@ and a step starts once all dies have ended the one before; so a tile never meets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from plinth.driver.program import STATIC_BASE, Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import STATIC_BASE, Buffer, GraphBuilder
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.places import Part, Tensor
 from plinth.lower.stages import POOLS, Stage
 from plinth.lower.vector import VectorProgram

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from plinth.driver.program import Buffer
 from plinth.lower import convolution
-from plinth.lower.builder import Buffer
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.plan.cost.systolic import interleave_m_log2
 from plinth_hw.isa.parameters import DieParameters

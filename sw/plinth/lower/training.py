@@ -37,12 +37,13 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.backward import Backward
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.forward import Flow, Forward, LoweredStage
 from plinth.lower.places import LayerWeights, Tensor, WeightSlice
-from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import POOLS, Stage, stages
 from plinth.lower.step import StepBuilder
 from plinth.model.array import Array

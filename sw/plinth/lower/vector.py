@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     VECTOR_IMMEDIATES,

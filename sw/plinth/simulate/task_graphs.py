@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from amaranth.lib import data
 
-from plinth.lower.builder import Task as Descriptor
+from plinth.driver.program import Task as Descriptor
 from plinth.lower.training import TrainingProgram
 from plinth.model.array import Array
 from plinth.model.routes import routes

@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.network import Network
+from plinth.model.parameters import Parameters
 from plinth.training.arrays import untrusted_npz
 
 #: Version of the checkpoint format.
 CHECKPOINT_VERSION = 1
-
-Parameters = list[NDArray[np.float32]]
 
 
 @dataclass(frozen=True)

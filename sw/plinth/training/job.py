@@ -14,6 +14,7 @@ from plinth.errors import UserError
 from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.model.parameters import Parameters
 from plinth.plan.graph import from_network
 from plinth.plan.plan import Plan, load_plan
 from plinth.plan.planning import plan_network
@@ -144,7 +145,7 @@ def _plan(options: JobOptions) -> Plan:
     return plan
 
 
-def _start(options: JobOptions) -> tuple[int, int, checkpoint.Parameters]:
+def _start(options: JobOptions) -> tuple[int, int, Parameters]:
     """First epoch, seed and weights: fresh, or those of a checkpoint."""
     if options.resume is None:
         return 0, options.seed, initial_parameters(options.network, options.seed)

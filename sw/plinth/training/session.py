@@ -4,7 +4,7 @@ A session drives one array (the device under test) and, if given, a second one (
 same program and the same driver, and compares every weight of every die after every step.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -18,17 +18,10 @@ from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
 from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
-from plinth.training.checkpoint import Parameters
+from plinth.model.parameters import Parameters, Reference
 from plinth.training.data import Dataset
 
 Floats = NDArray[np.float32]
-
-#: (parameters, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> gradient of each
-#: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
-Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, Floats]],
-                     tuple[list[NDArray[np.float64]], int]]
-#: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, computed on the host.
-Predictor = Callable[[Parameters, NDArray[Any]], NDArray[np.float64]]
 
 
 def initial_parameters(network: Network, seed: int) -> Parameters:

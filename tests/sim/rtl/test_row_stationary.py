@@ -5,9 +5,10 @@ from tests.support.compiled import compare
 from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
 
 from plinth.driver.driver import DieError, Driver
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.driver.program import Buffer, Program
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import ConvolutionShape, FeatureMap
-from plinth.lower.program import Program, assemble, ring_setup
+from plinth.lower.program import assemble, ring_setup
 from plinth.lower.row_stationary import RowStationary
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from plinth.driver.program import Buffer
 from plinth.lower.activation import backward, forward
-from plinth.lower.builder import Buffer
 from plinth.lower.vector import VectorProgram
 from plinth.model.layers import Flatten, Layer, Relu, Sigmoid, Tanh
 from plinth_hw.isa.parameters import preset

@@ -5,7 +5,7 @@ import pytest
 from tests.support.convolutions import PASSES, Placed, direct, random_layer
 from tests.support.refusal import refused
 
-from plinth.lower.builder import Buffer
+from plinth.driver.program import Buffer
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, Grid, forward, parts
 from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.formats import FP16

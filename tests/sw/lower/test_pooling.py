@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plinth.lower.builder import Buffer, GraphBuilder
+from plinth.driver.program import Buffer
+from plinth.lower.builder import GraphBuilder
 from plinth.lower.convolution import FeatureMap
 from plinth.lower.pooling import Pool, backward, forward
 from plinth.lower.vector import VectorProgram

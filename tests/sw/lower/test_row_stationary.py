@@ -11,8 +11,9 @@ from tests.support.convolutions import PASSES, Placed, direct, random_layer
 from tests.support.refusal import refused
 
 from plinth import cli
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer, pack
+from plinth.lower.builder import pack
 from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.lower.row_stationary import RowStationary
 from plinth.plan.cost.row_stationary import Loops, choose, pieces

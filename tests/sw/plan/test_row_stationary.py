@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from tests.support.refusal import refused
 
+from plinth.driver.program import Buffer
 from plinth.errors import UserError
-from plinth.lower.builder import Buffer
 from plinth.lower.row_stationary import RowStationary
 from plinth.model.files import dump_yaml
 from plinth.plan.cost import row_stationary
