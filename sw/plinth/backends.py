@@ -2,8 +2,9 @@
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ from numpy.typing import NDArray
 
 from plinth.driver.device import Array
 from plinth.errors import UserError
+from plinth.model.layers import Convolution, MaxPool, MeanPool
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference
 from plinth.model.routes import Link
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
 from plinth_sim.golden.device import GoldenArray
+
+#: Elements of a layer's windows that the reference computes at a time: 64 MiB in float64.
+BATCH_ELEMENTS = 1 << 23
 
 
 def build_root() -> Path:
@@ -110,13 +115,27 @@ def float64_reference(network: Network) -> Reference:
 
 
 def float64_predictor(network: Network) -> Predictor:
-    """What the loss of a network reads, by the task-free reference."""
-    layers = reference_layers(network)
+    """What the loss of a network reads, by the task-free reference, some samples at a time."""
+    layers, batch = reference_layers(network), _batch_samples(network)
 
-    def compute(parameters: Parameters, x: NDArray[Any]) -> NDArray[np.float64]:
-        outputs = reference.forward(layers, _split(network, parameters), _samples(network, x))
-        return outputs[network.loss.inputs[0]].reshape(len(x), -1)
+    def compute(parameters: Parameters, x: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+        split = _split(network, parameters)
+        for start in range(0, len(x), batch):
+            part = x[start:start + batch]
+            yield reference.prediction(layers, split, _samples(network, part)).reshape(len(part), -1)
     return compute
+
+
+def _batch_samples(network: Network) -> int:
+    """Samples that the reference computes together: the windows of its widest layer, written out, stay within
+    bounds."""
+    widest = network.input.elements
+    for layer in network.layers:
+        shapes = network.shapes[layer.name]
+        taps = prod(layer.kernel) * shapes.inputs[0].channels * shapes.output.positions if (
+            isinstance(layer, (Convolution, MaxPool, MeanPool))) else 0
+        widest = max(widest, taps, shapes.output.elements)
+    return max(1, BATCH_ELEMENTS // widest)
 
 
 def _split(network: Network, parameters: Parameters

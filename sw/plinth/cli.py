@@ -18,10 +18,11 @@ from rich.table import Column
 from rich.text import Text
 
 from plinth import backends
-from plinth.errors import UserError
+from plinth.errors import UserError, one_line
 from plinth.model.array import ARRAYS, Array
 from plinth.model.array_file import load_array
 from plinth.model.network_file import load_network
+from plinth.output import json_text, write_json
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import PRESETS, DieParameters
 
@@ -158,7 +159,7 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
     """Train NETWORK (a name or a file); every weight is compared with the golden model after every step."""
     from plinth.report.picture import draw
     from plinth.report.table import training_table
-    from plinth.training.job import JobOptions, run_job, write_json
+    from plinth.training.job import JobOptions, run_job
 
     if planner is not None and plan_file is not None:
         raise UserError("--planner and --plan both say how layers are split; leave one of them out")
@@ -200,9 +201,7 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
     write_json(out / "plan.json", found.plan.to_data())
     draw(out / "report.png", found.report)
     if as_json:
-        import json
-
-        click.echo(json.dumps(found.report))
+        click.echo(json_text(found.report))
     else:
         training_table(console, found.report)
         console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True)
@@ -221,11 +220,9 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""
-    import json
-
     from plinth.training import checkpoint as checkpoints
     from plinth.training.data import samples
-    from plinth.training.session import accuracy, loss_of
+    from plinth.training.evaluation import evaluate as evaluated
 
     made = load_network(network)
     found = checkpoints.load(checkpoint, made)
@@ -235,13 +232,11 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
     texts = []
     for what, word, x, y in (("train", "training", given.train_x, given.train_y),
                              ("test", "test", given.test_x, given.test_y)):
-        outputs = predict(found.parameters, x)
-        right = accuracy(outputs, y) if given.classes else None
-        loss = loss_of(made, outputs, y)
+        loss, right = evaluated(made, predict, found.parameters, x, y, classes=bool(given.classes))
         result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
         texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json_text(result))
     else:
         click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): {', '.join(texts)}")
 
@@ -251,14 +246,12 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
-    import json
-
     from plinth.bench.run import run_benches
 
     console = Console(stderr=True)
     rows = run_benches(backends.build_root() / "bench.json", only, console)
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(json_text(rows))
 
 
 @cli.command()
@@ -283,27 +276,23 @@ def calibrate(machines: tuple[str, ...]) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def agreement(only: str, as_json: bool) -> None:
     """Compare simulated with co-simulated cycles of a step, under every planner; into docs/agreement.md."""
-    import json
-
     from plinth.bench import agreement as steps
 
     found = steps.measure(say=lambda text: click.echo(text, err=True), only=only)
     if not only:
         steps.write_page(found)
-    click.echo(json.dumps([row.to_data() for row in steps.rows(found)]) if as_json else steps.table(found))
+    click.echo(json_text([row.to_data() for row in steps.rows(found)]) if as_json else steps.table(found))
 
 
 @cli.command()
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def doctor(as_json: bool) -> None:
     """Which tools were found, which version, and the command that mends what is missing."""
-    import json
-
     from plinth import doctor as tools
 
     rows = tools.run()
     if as_json:
-        click.echo(json.dumps([row.to_data() for row in rows]))
+        click.echo(json_text([row.to_data() for row in rows]))
     else:
         tools.show(rows)
     if not all(row.found for row in rows if row.needed):
@@ -314,12 +303,10 @@ def doctor(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def show_list(as_json: bool) -> None:
     """Networks, arrays and presets that have names."""
-    import json
-
     from plinth.report.listing import listing, show
 
     if as_json:
-        click.echo(json.dumps(listing()))
+        click.echo(json_text(listing()))
     else:
         show(Console())
 
@@ -328,14 +315,12 @@ def show_list(as_json: bool) -> None:
 @click.argument("what", type=click.Choice(["network", "array", "plan"]))
 def schema(what: str) -> None:
     """JSON Schema of the files that describe WHAT."""
-    import json
-
     from plinth.model.array_file import array_schema
     from plinth.model.network_file import network_schema
     from plinth.plan.plan import plan_schema
 
     made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()
-    click.echo(json.dumps(made, indent=2))
+    click.echo(json_text(made, indent=2))
 
 
 @cli.command()
@@ -351,8 +336,6 @@ def schema(what: str) -> None:
 def plan(network: str, array_name: str, planner: str, model: str, batch: int, out: Path | None,
          picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
-    import json
-
     from plinth.plan.plan import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
@@ -367,7 +350,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
     if picture is not None:
         draw_plan(picture, planned)
     if as_json:
-        click.echo(json.dumps(plan_report(planned)))
+        click.echo(json_text(plan_report(planned)))
     else:
         show_plan(Console(), planned)
         for what, path in (("plan", out), ("picture", picture)):
@@ -406,8 +389,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
              model: str | None, batch: int | None, cost: str, slow: tuple[str, ...], trace_file: Path | None,
              picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name or a file) or of a plan on an array: time, energy, where they go."""
-    import json
-
     from plinth.plan.cost.machine import machine
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
@@ -443,7 +424,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     if picture is not None:
         draw_simulation(picture, found)
     if as_json:
-        click.echo(json.dumps(simulation_report(found)))
+        click.echo(json_text(simulation_report(found)))
     else:
         show_simulation(console, found)
         for what, path in (("trace", trace_file), ("picture", picture)):
@@ -458,8 +439,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
 def reproduce(paper: str, figures: tuple[int, ...], out: Path | None, as_json: bool) -> None:
     """Compute the figures of PAPER anew and print them beside its own."""
-    import json
-
     from plinth.reproduce import hypar
     from plinth.reproduce.pictures import draw
     from plinth.reproduce.tables import show
@@ -467,7 +446,7 @@ def reproduce(paper: str, figures: tuple[int, ...], out: Path | None, as_json: b
     found = hypar.reproduce(figures)
     pictures = draw(out or backends.build_root() / "reproduce" / paper, found)
     if as_json:
-        click.echo(json.dumps(hypar.report(found)))
+        click.echo(json_text(hypar.report(found)))
     else:
         show(Console(), found)
         for picture in pictures:
@@ -487,13 +466,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(f"{error.format_message().rstrip('.')}{hint}")
     except UserError as error:
         _fail(str(error))
+    except MemoryError:
+        _fail("more memory is needed than there is; give smaller files, networks or batches")
     except (KeyboardInterrupt, click.Abort):
         click.echo("plinth: interrupted; epochs that were saved are kept", err=True)
         sys.exit(130)
 
 
 def _fail(message: str) -> None:
-    click.echo(f"plinth: error: {' '.join(message.split())}", err=True)
+    click.echo(f"plinth: error: {one_line(message)}", err=True)
     sys.exit(2)
 
 

@@ -1,5 +1,34 @@
-"""The one exception class for what a user can mend: a wrong file, flag, size or tool."""
+"""The one exception class for what a user can mend, a wrong file, flag, size or tool; text as terminals may show it.
+
+What files hold reaches people through these messages, so they are made safe here, where they are made.
+"""
+
+#: Longest message, in characters.
+MAXIMUM_MESSAGE = 1000
+#: Most characters of a message's end, which has the remedy, that are kept when it is cut.
+_TAIL = 300
+
+
+def one_line(text: str, most: int = MAXIMUM_MESSAGE) -> str:
+    """Text on one line, without what steers a terminal or reorders text, cut in the middle.
+
+    White space becomes single spaces; control and formatting characters (escape sequences, bidirectional overrides)
+    and halves of surrogates are shown as Python writes them, ``\\x1b``.
+    """
+    text = " ".join(text.split())
+    if not text.isprintable():
+        text = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    tail = min(_TAIL, most // 2)
+    return text if len(text) <= most else f"{text[:most - tail - 5]} ... {text[-tail:]}"
+
+
+def quoted(text: str, most: int = 64) -> str:
+    """A name from a file or a flag as messages show it: in quotes, escaped, cut."""
+    return repr(text if len(text) <= most else f"{text[:most]}...")
 
 
 class UserError(Exception):
     """One line that says where, what, and the remedy; the command line prints it and exits with 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))

@@ -1,9 +1,16 @@
-"""Writing files: readers see the old file or the whole new one."""
+"""What leaves the program: files, of which readers see the old one or the whole new one, and JSON.
 
+JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is made by :func:`json_text`, which writes
+``null`` in their place: a figure that is not a finite number.
+"""
+
+import json
+import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from plinth.errors import UserError
 
@@ -26,3 +33,29 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, float):
+        return data if math.isfinite(data) else None
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_finite(value) for value in data]
+    return data
+
+
+def json_text(data: Any, indent: int | None = None) -> str:
+    """Plain data as JSON in ASCII; a number that is not finite is ``null``."""
+    return json.dumps(_finite(data), indent=indent, allow_nan=False)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Write a file of JSON in one step.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    write_whole(path, lambda place: place.write_text(f"{json_text(data, indent=2)}\n", encoding="utf-8"))

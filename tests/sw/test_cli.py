@@ -96,7 +96,8 @@ def test_a_damaged_checkpoint_is_named(capsys, tmp_path, content: bytes) -> None
 
 def test_a_checkpoint_with_pickled_objects_is_refused(capsys, tmp_path) -> None:
     path = tmp_path / "w.npz"
-    header = json.dumps({"version": 1, "network": "digits-mlp", "epoch": 1, "seed": 0})
+    header = json.dumps({"version": 1, "network": "digits-mlp", "epoch": 1, "seed": 0,
+                         "layers": ["fc1", "fc2", "fc3"]})
     np.savez(path, header=np.frombuffer(header.encode(), dtype=np.uint8), fc1=np.array([{}], dtype=object))
     code, _, err = run(capsys, "eval", str(path))
     assert code == 2

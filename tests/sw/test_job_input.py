@@ -61,7 +61,7 @@ def test_a_plan_for_another_array_or_batch(tmp_path: Path, capsys: pytest.Captur
     ({"x": np.zeros((8, 64)), "y": np.full(8, 10)}, "class numbers from 0 to 9"),
     ({"x": np.zeros((8, 64)), "y": np.zeros((8, 10))}, "class numbers from 0 to 9"),
     ({"x": np.full((8, 64), np.nan), "y": np.zeros(8, int)}, "x has values that are not finite"),
-    ({"x": np.array([["a"] * 64] * 8), "y": np.zeros(8, int)}, "x must be real numbers"),
+    ({"x": np.array([["a"] * 64] * 8), "y": np.zeros(8, int)}, "holds '<U1', no plain real numbers"),
     ({"x": np.zeros((8, 64)), "y": np.zeros(8, int)}, "a batch of 128 is larger than the 6 training"),
     ({"x": np.array([{}] * 8, dtype=object), "y": np.zeros(8, int)}, "damaged or not an .npz file of plain arrays"),
 ])

@@ -314,21 +314,36 @@ _KINDS: dict[str, Callable[[_Call], _Output]] = {
 }
 
 
+class _Walk:
+    """The layers' outputs by name, as far as they were computed, from the network's input on."""
+
+    def __init__(self, layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any],
+                 targets: NDArray[Any] | None = None, decided: Mapping[str, NDArray[Any]] | None = None) -> None:
+        weighted = [layer.name for layer in layers if layer.kind in WEIGHTED]
+        self.own = {name: (weights.astype(np.float64, copy=False),
+                           None if bias is None else bias.astype(np.float64, copy=False))
+                    for name, (weights, bias) in zip(weighted, parameters, strict=True)}
+        start = np.asarray(x, dtype=np.float64)
+        self.found = {INPUT: _Output(start, lambda: np.abs(start), lambda error: ([], None))}
+        self.targets, self.decided = targets, decided or {}
+
+    def step(self, layer: Layer) -> _Output:
+        """A layer whose inputs were computed."""
+        if layer.kind not in _KINDS:
+            raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
+        self.found[layer.name] = _KINDS[layer.kind](_Call(
+            layer, [self.found[name] for name in layer.inputs], self.own.get(layer.name), self.targets,
+            self.decided.get(layer.name)))
+        return self.found[layer.name]
+
+
 def _run(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any] | None = None,
          decided: Mapping[str, NDArray[Any]] | None = None) -> dict[str, _Output]:
     """Outputs of the network's input and all layers by name."""
-    weighted = [layer.name for layer in layers if layer.kind in WEIGHTED]
-    own = {name: (weights.astype(np.float64), None if bias is None else bias.astype(np.float64))
-           for name, (weights, bias) in zip(weighted, parameters, strict=True)}
-    start = np.asarray(x, dtype=np.float64)
-    found = {INPUT: _Output(start, lambda: np.abs(start), lambda error: ([], None))}
+    walk = _Walk(layers, parameters, x, targets, decided)
     for layer in layers:
-        if layer.kind not in _KINDS:
-            raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
-        found[layer.name] = _KINDS[layer.kind](_Call(
-            layer, [found[name] for name in layer.inputs], own.get(layer.name), targets,
-            decided.get(layer.name) if decided else None))
-    return found
+        walk.step(layer)
+    return walk.found
 
 
 def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) -> dict[str, Array]:
@@ -347,6 +362,20 @@ def forward(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) ->
         If a kind is unknown, there are more or fewer parameters than layers with weights, or shapes do not fit.
     """
     return {name: output.value for name, output in _run(layers[:-1], parameters, x).items() if name != INPUT}
+
+
+def prediction(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any]) -> Array:
+    """What the loss reads, as :func:`forward` gives it, in the memory of the widest layer: of every other layer only
+    the output is kept, and only until it has been read."""
+    walk = _Walk(layers[:-1], parameters, x)
+    last = {name: layer for layer in layers for name in layer.inputs}
+    for layer in layers[:-1]:
+        value = walk.step(layer).value
+        walk.found[layer.name] = _Output(value, lambda: np.zeros(0), lambda error: ([], None))
+        for name in set(layer.inputs):
+            if last[name] is layer:
+                del walk.found[name]
+    return walk.found[layers[-1].inputs[0]].value
 
 
 def loss(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any]) -> float:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from plinth.bench.rows import BENCHES
 from plinth.errors import UserError
-from plinth.training.job import write_json
+from plinth.output import write_json
 
 
 def run_benches(path: Path, only: str | None, console: Console) -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 from plinth.model.array import ARRAYS, MAXIMUM_DIES, MAXIMUM_LATENCY, MAXIMUM_MEMORY, MAXIMUM_PORTS, TOPOLOGIES, Array
-from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
+from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import NAME_PATTERN, described
 from plinth_hw.isa.parameters import PRESETS
 
@@ -23,7 +23,7 @@ def _rate(value: Any, where: str, what: str) -> Fraction:
     """A number, or text as ``15/16``, exactly."""
     text = str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
     if isinstance(text, str) and text.startswith("-"):
-        raise UserError(f"{where}: {what} must be above 0, not {value}")
+        raise UserError(f"{where}: {what} must be above 0, not {described(value)}")
     if not isinstance(text, str) or not re.fullmatch(_RATE_PATTERN, text):
         raise UserError(f"{where}: {what} must be a number above 0, as 2, 0.125 or 15/16, not {described(value)}")
     return Fraction(text)
@@ -60,9 +60,7 @@ def array_from_data(data: Any, where: str) -> Array:
     settings = {key: data[key] for key in ("name", "topology", "dies", "preset", "link_latency", "memory_bytes")
                 if key in data}
     for key, known in (("topology", TOPOLOGIES), ("preset", tuple(PRESETS))):
-        if settings[key] not in known:
-            raise UserError(f"{where}: unknown {key} {described(settings[key])}; "
-                            f"{nearest(str(settings[key])[:64], known)}")
+        check_choice(settings[key], known, where, key)
     if "dimensions" in data:
         settings["dimensions"] = tuple(_list(data["dimensions"], where, "dimensions", "sizes", 2))
     if "links" in data:
@@ -155,5 +153,6 @@ def load_array(name_or_path: str) -> Array:
         return ARRAYS[name_or_path]
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        raise UserError(f"array {name_or_path!r} is unknown; {nearest(name_or_path, ARRAYS)}, or give a .yaml file")
+        raise UserError(f"array {quoted(name_or_path)} is unknown; {nearest(name_or_path, ARRAYS)}, "
+                        "or give a .yaml file")
     return array_from_data(read_yaml(path), str(path))

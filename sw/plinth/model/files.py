@@ -1,20 +1,23 @@
-"""Reading and writing YAML as plain data; files are untrusted.
+"""Opening files, and reading and writing YAML as plain data; files are untrusted.
 
-Refused, each in one line that names the file and the line: what is larger than the limit, nested too deep,
-anchors and aliases (which can grow without bound), tags, duplicate keys, several documents, and integers that
-YAML 1.1 reads otherwise than they look (``010`` is 8 and ``1:30`` is 90).
+Only regular files are opened: a pipe or a device could block, or never end. Refused in YAML, each in one line that
+names the file and the line: what is larger than the limit, nested too deep, anchors and aliases (which can grow without
+bound), tags, duplicate keys, several documents, and integers that YAML 1.1 reads otherwise than they look (``010`` is 8
+and ``1:30`` is 90).
 """
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import yaml
 
-from plinth.errors import UserError
+from plinth.errors import UserError, quoted
 from plinth.model.layers import described
 
 #: Largest file that is read, in bytes.
@@ -52,7 +55,7 @@ class _Document:
                 if documents > 1:
                     raise self.error(event, "a second document; keep one")
             elif isinstance(event, yaml.AliasEvent):
-                raise self.error(event, f"alias {event.anchor!r}; write the value out")
+                raise self.error(event, f"alias {quoted(event.anchor)}; write the value out")
             elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
                 open_.pop()
             elif isinstance(event, yaml.NodeEvent):
@@ -70,9 +73,9 @@ class _Document:
     def node(self, event: Any) -> Any:
         """An empty container, or a scalar's value."""
         if event.anchor is not None:
-            raise self.error(event, f"anchor {event.anchor!r}; write the value out where it is used")
+            raise self.error(event, f"anchor {quoted(event.anchor)}; write the value out where it is used")
         if event.tag not in (None, "!"):
-            raise self.error(event, f"tag {event.tag!r}; only plain values are read, remove it")
+            raise self.error(event, f"tag {quoted(event.tag)}; only plain values are read, remove it")
         if isinstance(event, yaml.SequenceStartEvent):
             return []
         if isinstance(event, yaml.MappingStartEvent):
@@ -80,7 +83,7 @@ class _Document:
         tag = self.resolver.resolve(yaml.ScalarNode, event.value, event.implicit)
         if tag == f"{_TAG}int":
             if not re.fullmatch(rf"-?(0|[1-9][0-9]{{0,{MAXIMUM_DIGITS - 1}}})", event.value):
-                raise self.error(event, f"{event.value[:40]!r} is no plain decimal number of at most "
+                raise self.error(event, f"{quoted(event.value, 40)} is no plain decimal number of at most "
                                         f"{MAXIMUM_DIGITS} digits; write it in plain digits or quote it")
             return int(event.value)
         if tag in (f"{_TAG}str", f"{_TAG}timestamp", f"{_TAG}merge", f"{_TAG}value"):
@@ -98,7 +101,7 @@ class _Document:
         elif not isinstance(value, str):
             raise self.error(event, f"key {described(value)} is no text; quote it")
         elif value in inside:
-            raise self.error(event, f"key {value[:40]!r} stands twice; keep one")
+            raise self.error(event, f"key {quoted(value, 40)} stands twice; keep one")
         else:
             inside[value] = None
             key.append(value)
@@ -121,23 +124,53 @@ def parse_yaml(text: str, where: str) -> Any:
         raise UserError(f"{place}: not valid YAML ({problem}); mend the file") from error
 
 
+def _refusal(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error}); check the path")
+
+
+def _open_regular(path: Path) -> IO[bytes]:
+    """Looks before it opens, since opening a pipe waits for its writer and opening a device may do anything; and once
+    more behind that, since another file may have taken its place."""
+    try:
+        if stat.S_ISREG(os.stat(path).st_mode):
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return os.fdopen(descriptor, "rb")
+            os.close(descriptor)
+    except (OSError, ValueError) as error:  # ValueError: a path with a NUL
+        raise _refusal(path, error) from error
+    raise UserError(f"{path}: cannot be read (a folder, a pipe or a device); give a file")
+
+
+@contextmanager
+def opened(path: Path, maximum_bytes: int) -> Iterator[tuple[IO[bytes], int]]:
+    """A regular file, open for reading, and its size in bytes.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, is a folder, a pipe or a device, or is larger than the limit.
+    """
+    with _open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > maximum_bytes:
+            raise UserError(f"{path}: larger than {maximum_bytes} bytes; files of this kind are small, check the path")
+        try:
+            yield file, size
+        except OSError as error:
+            raise _refusal(path, error) from error
+
+
 def read_file(path: Path, maximum_bytes: int) -> bytes:
     """A file's bytes.
 
     Raises
     ------
     UserError
-        If it cannot be read or is larger than the limit.
+        As :func:`opened`.
     """
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            found = file.read(maximum_bytes + 1) if size <= maximum_bytes else b""
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
-    if max(size, len(found)) > maximum_bytes:
-        raise UserError(f"{path}: larger than {maximum_bytes} bytes; files of this kind are small, check the path")
-    return found
+    with opened(path, maximum_bytes) as (file, size):
+        return file.read(size)
 
 
 def read_yaml(path: Path, maximum_bytes: int = MAXIMUM_FILE_BYTES) -> Any:
@@ -164,7 +197,7 @@ def dump_yaml(data: Any) -> str:
 def nearest(word: str, known: Iterable[str]) -> str:
     """``; did you mean 'x'`` if something known is near, else the list of what is known."""
     names = list(known)
-    close = get_close_matches(word, names, n=1)
+    close = get_close_matches(word[:64], names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known are {', '.join(names)}"
 
 
@@ -183,11 +216,25 @@ def check_mapping(data: Any, where: str, what: str, *, required: Iterable[str], 
     known = [*required, *optional]
     for key in data:
         if key not in known:
-            raise UserError(f"{where}: unknown key {str(key)[:40]!r}; {nearest(str(key), known)}")
+            raise UserError(f"{where}: unknown key {quoted(str(key), 40)}; {nearest(str(key), known)}")
     for key in required:
         if key not in data:
             raise UserError(f"{where}: key {key!r} is missing; {what} has {', '.join(required)}")
     return data
+
+
+def check_choice(value: Any, known: Iterable[str], where: str, what: str) -> str:
+    """``value`` if it is one of the words ``known``.
+
+    Raises
+    ------
+    UserError
+        If not; the nearest is suggested.
+    """
+    words = list(known)
+    if not isinstance(value, str) or value not in words:
+        raise UserError(f"{where}: unknown {what} {described(value)}; {nearest(str(value)[:64], words)}")
+    return value
 
 
 def check_version(data: Any, where: str, what: str, version: int, remedy: str) -> None:

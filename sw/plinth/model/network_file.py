@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from plinth.errors import UserError
-from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
+from plinth.errors import UserError, quoted
+from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import KINDS, NAME_PATTERN, Layer, Shape, described
 from plinth.model.network import MAXIMUM_LAYERS, Network
 from plinth.model.zoo import NETWORKS
@@ -32,11 +32,9 @@ def _layer_from_data(data: Any, where: str) -> Layer:
     made: type[Layer] | None = None
     if isinstance(data, dict):
         if isinstance(data.get("name"), str):
-            where = f"{where} ({data['name'][:64]!r})"
-        kind = data.get("kind")
-        if kind is not None and (not isinstance(kind, str) or kind not in KINDS):
-            raise UserError(f"{where}: unknown kind {described(kind)}; {nearest(str(kind)[:64], KINDS)}")
-        made = KINDS[kind] if kind is not None else None
+            where = f"{where} ({quoted(data['name'])})"
+        if "kind" in data:
+            made = KINDS[check_choice(data["kind"], KINDS, where, "kind")]
     forms, defaults = (made.forms(), made.defaults()) if made else ({}, {})
     data = check_mapping(data, where, f"a {made.kind} layer" if made else "a layer",
                          required=["name", "kind", *(key for key in forms if key not in defaults)],
@@ -171,6 +169,6 @@ def load_network(name_or_path: str, loss: str | None = None) -> Network:
 
         return read_onnx(path, loss)
     if path.suffix not in (".yaml", ".yml"):
-        raise UserError(f"network {name_or_path!r} is unknown; {nearest(name_or_path, NETWORKS)}, "
+        raise UserError(f"network {quoted(name_or_path)} is unknown; {nearest(name_or_path, NETWORKS)}, "
                         "or give a .yaml or .onnx file")
     return network_from_data(read_yaml(path), str(path))

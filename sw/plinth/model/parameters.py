@@ -1,6 +1,6 @@
 """A network's parameters as arrays, and the float64 figures of them that training compares with."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,5 +12,6 @@ Parameters = list[NDArray[np.float32]]
 #: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
 Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]],
                      tuple[list[NDArray[np.float64]], int]]
-#: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, computed on the host.
-Predictor = Callable[[Parameters, NDArray[Any]], NDArray[np.float64]]
+#: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, of some samples after the other,
+#: computed on the host.
+Predictor = Callable[[Parameters, NDArray[Any]], Iterator[NDArray[np.float64]]]

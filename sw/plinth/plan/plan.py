@@ -17,7 +17,7 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import described, is_integer
-from plinth.output import write_whole
+from plinth.output import json_text, write_whole
 from plinth.plan import partition
 from plinth.plan.graph import LOSS, SPLITS, PlanGraph
 from plinth.plan.partition import MAXIMUM_LEVELS, Exchange, Halvings, Layout, Region, Ring, Splits
@@ -302,7 +302,7 @@ def save_plan(path: Path, plan: Plan) -> None:
     UserError
         If the file cannot be written.
     """
-    text = json.dumps(plan.to_data()) + "\n" if path.suffix == ".json" else plan.to_yaml()
+    text = json_text(plan.to_data()) + "\n" if path.suffix == ".json" else plan.to_yaml()
     write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
 
 

@@ -1,4 +1,4 @@
-"""Weights on disk: a plain ``.npz`` of FP32 arrays and integers, read as untrusted."""
+"""Weights on disk: a plain ``.npz`` of FP32 arrays and a header, read as untrusted."""
 
 import json
 import os
@@ -9,12 +9,21 @@ from typing import Any
 import numpy as np
 
 from plinth.errors import UserError
+from plinth.model.files import check_mapping, check_version, parse_yaml
+from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters
-from plinth.training.arrays import untrusted_npz
+from plinth.output import write_whole
+from plinth.training.arrays import ArrayFile, array_file
 
 #: Version of the checkpoint format.
 CHECKPOINT_VERSION = 1
+#: Most epochs of a run, and the largest seed.
+MAXIMUM_EPOCHS, MAXIMUM_SEED = 10_000, 2**63 - 1
+#: Longest header in bytes: as many names of layers as a network can have.
+MAXIMUM_HEADER = 1 << 19
+
+_REMEDY = "give a file that `plinth train --save` wrote"
 
 
 @dataclass(frozen=True)
@@ -27,8 +36,10 @@ class Checkpoint:
 
 
 def _key(layer: str) -> str:
-    """Name of a layer's array: its own, unless the header or an argument of numpy's is called so."""
-    return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") else layer
+    """Name of a layer's array: its own, unless the header or an argument of numpy's is called so, or another's
+    array."""
+    return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") or (
+        layer.endswith(".parameters")) else layer
 
 
 def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
@@ -43,17 +54,14 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
         _key(layer.name): values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
                          "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted]})
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
+
+    def write(place: Path) -> None:
+        with place.open("wb") as file:
             np.savez(file, header=np.frombuffer(header.encode(), dtype=np.uint8), **arrays)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise UserError(f"{path}: cannot be written ({error.strerror}); choose another place") from error
+
+    write_whole(path, write)
 
 
 def load(path: Path, network: Network) -> Checkpoint:
@@ -62,23 +70,43 @@ def load(path: Path, network: Network) -> Checkpoint:
     Raises
     ------
     UserError
-        If the file is missing, too large, damaged, or of another network.
+        If the file is missing, too large, damaged, or of another network, or weights are not finite.
     """
-    with untrusted_npz(path, "a checkpoint", "give a file that `plinth train --save` wrote") as file:
-        header = json.loads(bytes(file["header"]).decode())
-        if not isinstance(header, dict) or header.get("version") != CHECKPOINT_VERSION:
-            raise UserError(f"{path}: not a checkpoint of version {CHECKPOINT_VERSION}; train again with --save")
-        if header.get("network") != network.name:
-            raise UserError(f"{path}: holds network {header.get('network')!r}, not {network.name!r}")
+    with array_file(path, "a checkpoint", _REMEDY) as file:
+        epoch, seed = _header(file, network)
         parameters = []
         for layer in network.weighted:
-            wanted = network.layer_parameters(layer.name)
-            values = file[_key(layer.name)]
-            if values.dtype != np.float32 or values.shape != (wanted,):
-                raise UserError(f"{path}: layer {layer.name!r} holds {values.dtype} "
-                                f"{list(values.shape)}, not float32 [{wanted}]")
+            form, wanted = file.form(_key(layer.name)), network.layer_parameters(layer.name)
+            if form.dtype != np.float32 or form.shape != (wanted,):
+                raise UserError(f"{path}: layer {layer.name!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
+            values = file.read(form)
+            if not np.isfinite(values).all():
+                raise UserError(f"{path}: layer {layer.name!r} has weights that are not finite; go back to an earlier "
+                                "checkpoint, or train again at a lower --rate")
             parameters.append(values)
-        epoch, seed = header.get("epoch"), header.get("seed")
-        if not isinstance(epoch, int) or not isinstance(seed, int) or epoch < 0 or seed < 0:
-            raise UserError(f"{path}: epoch and seed must be integers from 0")
         return Checkpoint(parameters, epoch, seed)
+
+
+def _header(file: ArrayFile, network: Network) -> tuple[int, int]:
+    """Epoch and seed, once the header is that of a checkpoint of the network."""
+    form, where = file.form("header"), file.where
+    if form.dtype != np.uint8 or len(form.shape) != 1 or form.shape[0] > MAXIMUM_HEADER:
+        raise file.error(f"the header is {form}")
+    try:
+        text = file.read(form).tobytes().decode()
+    except UnicodeDecodeError as error:
+        raise file.error("the header is no UTF-8") from error
+    # JSON as `save` writes it is YAML on one line; there is one reader of untrusted text.
+    header = parse_yaml(text, f"{where}: header")
+    check_version(header, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save")
+    check_mapping(header, where, "a checkpoint's header", required=("version", "network", "epoch", "seed", "layers"))
+    if header["network"] != network.name:
+        raise UserError(f"{where}: holds network {described(header['network'])}, not {network.name!r}; name it with "
+                        "--network, or train again")
+    if header["layers"] != [layer.name for layer in network.weighted]:
+        raise UserError(f"{where}: holds other layers than network {network.name!r} has; {_REMEDY}")
+    for key, most in (("epoch", MAXIMUM_EPOCHS), ("seed", MAXIMUM_SEED)):
+        if not is_integer(header[key], 0, most):
+            raise UserError(f"{where}: {key} must be an integer from 0 to {most}, not {described(header[key])}; "
+                            f"{_REMEDY}")
+    return header["epoch"], header["seed"]

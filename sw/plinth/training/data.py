@@ -1,6 +1,7 @@
 """Samples: the handwritten digits that scikit-learn ships, split once and for all, or a user's own."""
 
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from plinth.errors import UserError
 from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
-from plinth.training.arrays import untrusted_npz
+from plinth.training.arrays import Form, array_file
 
 #: Samples for training; the rest is for testing.
 TRAINING_SAMPLES = 1437
@@ -18,6 +19,8 @@ TRAINING_SAMPLES = 1437
 SPLIT_SEED = 0
 #: Share of a user's samples that is kept for testing.
 TEST_SHARE = 0.2
+#: Most values of a user's samples: 2 GiB as FP32.
+MAXIMUM_VALUES = 1 << 29
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def load_data(path: Path, network: Network) -> Dataset:
     ``x`` is ``[samples, features]`` or ``[samples, channels, rows, columns]`` as the network's input (maps of one
     channel may leave it out), real and finite; for embeddings row numbers, whole and within the smallest table.
     ``y`` holds class numbers ``[samples]`` for softmax-cross-entropy, ``[samples, outputs]`` for mean-squared-error.
-    The file is untrusted: no pickled objects, limited size.
+    The file is untrusted: shapes are compared with the network before values are read.
 
     Raises
     ------
@@ -68,43 +71,53 @@ def load_data(path: Path, network: Network) -> Dataset:
         If the file cannot be read or does not fit the network.
     """
     remedy = "save it with numpy.savez(path, x=..., y=...)"
-    with untrusted_npz(path, "an .npz file of plain arrays", remedy) as file:
-        missing = [name for name in ("x", "y") if name not in file]
-        if missing:
-            raise UserError(f"{path}: has no array {missing[0]!r}; {remedy}")
-        x, y = file["x"], file["y"]
-    return _fitted(x, y, network, str(path))
+    with array_file(path, "an .npz file of plain arrays", remedy) as file:
+        x, y = file.form("x"), file.form("y")
+        _check_forms(x, y, network, str(path))
+        return _fitted(file.read(x), file.read(y), network, str(path))
+
+
+def _check_forms(x: Form, y: Form, network: Network, where: str) -> None:
+    """Compare kinds and shapes with what the network takes."""
+    wanted, outputs = tuple(network.input), network.output.elements
+    shapes = [wanted, wanted[1:]] if len(wanted) == 3 and wanted[0] == 1 else [wanted]
+    if x.shape[1:] not in shapes:
+        raise UserError(f"{where}: x must be real numbers of shape [samples, {', '.join(map(str, wanted))}] for "
+                        f"network {network.name!r}, not {x}")
+    if isinstance(network.loss, SoftmaxCrossEntropy):
+        if y.dtype.kind not in "iu" or len(y.shape) != 1:
+            raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not {y}")
+    elif y.shape[1:] != (outputs,):
+        raise UserError(f"{where}: y must be real numbers of shape [samples, {outputs}], not {y}")
+    if x.shape[0] != y.shape[0] or x.shape[0] < 2:
+        raise UserError(f"{where}: x has {x.shape[0]} samples and y {y.shape[0]}; give as many of both, at least 2")
+    if max(prod(x.shape), prod(y.shape)) > MAXIMUM_VALUES:
+        raise UserError(f"{where}: x {list(x.shape)} or y {list(y.shape)} has more than {MAXIMUM_VALUES} values; give "
+                        "fewer samples")
 
 
 def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str) -> Dataset:
-    wanted = tuple(network.input)
-    shapes = [wanted, wanted[1:]] if len(wanted) == 3 and wanted[0] == 1 else [wanted]
-    if x.dtype.kind not in "fiub" or x.shape[1:] not in shapes:
-        raise UserError(f"{where}: x must be real numbers of shape [samples, {', '.join(map(str, wanted))}] for "
-                        f"network {network.name!r}, not {x.dtype} {list(x.shape)}")
-    if len(x) != len(y) or len(x) < 2:
-        raise UserError(f"{where}: x has {len(x)} samples and y {len(y)}; give as many of both, at least 2")
+    """Samples as networks read them, from arrays whose forms fit."""
+    wanted, outputs, classes = tuple(network.input), network.output.elements, 0
     rows = table_rows(network)
     if rows:
         _check_rows(x, rows, where)
-    values = x.astype(np.int64 if rows else np.float32).reshape(len(x), *wanted)
-    if len(wanted) == 3:
-        values = values.transpose(0, 2, 3, 1)
-    flat = np.ascontiguousarray(values.reshape(len(x), -1))
-    outputs, classes = network.output.elements, 0
-    if isinstance(network.loss, SoftmaxCrossEntropy):
-        if y.dtype.kind not in "iu" or y.ndim != 1 or y.min() < 0 or y.max() >= outputs:
-            raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not {y.dtype} "
-                            f"{list(y.shape)}" + (f" from {y.min()} to {y.max()}" if y.dtype.kind in "iu" else ""))
-        y, classes = y.astype(np.int64), outputs
-    else:
-        if y.dtype.kind not in "fiub" or y.shape[1:] != (outputs,):
-            raise UserError(f"{where}: y must be real numbers of shape [samples, {outputs}], not {y.dtype} "
-                            f"{list(y.shape)}")
-        y = y.astype(np.float32)
+    with np.errstate(over="ignore"):  # what FP32 cannot hold is refused below
+        values = x.astype(np.int64 if rows else np.float32).reshape(len(x), *wanted)
+        if len(wanted) == 3:
+            values = values.transpose(0, 2, 3, 1)
+        flat = np.ascontiguousarray(values.reshape(len(x), -1))
+        if isinstance(network.loss, SoftmaxCrossEntropy):
+            if y.min() < 0 or y.max() >= outputs:
+                raise UserError(f"{where}: y must be class numbers from 0 to {outputs - 1}, one a sample, not from "
+                                f"{y.min()} to {y.max()}")
+            y, classes = y.astype(np.int64), outputs
+        else:
+            y = y.astype(np.float32)
     for name, array in (("x", flat), ("y", y)):
         if not np.isfinite(array).all():
-            raise UserError(f"{where}: {name} has values that are not finite; mend or drop those samples")
+            raise UserError(f"{where}: {name} has values that are not finite, or too large for FP32; mend or drop "
+                            "those samples")
     return _divided(flat, y, len(x) - max(1, round(TEST_SHARE * len(x))), classes)
 
 

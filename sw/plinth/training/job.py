@@ -1,6 +1,5 @@
 """The training job from network to report: plan, lower, run on an array, compare, save."""
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,13 +14,15 @@ from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters
+from plinth.output import write_json
 from plinth.plan.graph import from_network
 from plinth.plan.plan import Plan, load_plan
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
 from plinth.training.data import Dataset, samples
+from plinth.training.evaluation import evaluate
 from plinth.training.layers import layer_report
-from plinth.training.session import Session, StepResult, accuracy, initial_parameters, loss_of
+from plinth.training.session import Session, StepResult, initial_parameters
 from plinth_hw.isa.tasks import Engine
 
 
@@ -175,19 +176,14 @@ def prepare_output(folder: Path) -> Path:
     return path
 
 
-def write_json(path: Path, data: Any) -> None:
-    """Write JSON in one step: readers see the old file or the whole new one."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
-    temporary.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, dataset: Dataset,
             digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
     """Everything measured; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
     steps = len(session.losses)
-    outputs = backends.float64_predictor(options.network)(session.parameters(driver), dataset.test_x)
+    test_loss, test_accuracy = evaluate(options.network, backends.float64_predictor(options.network),
+                                        session.parameters(driver), dataset.test_x, dataset.test_y,
+                                        classes=bool(dataset.classes))
     engines: dict[str, dict[str, int]] = {}
     for die in range(dies):
         for engine, counters in driver.counters(die).items():
@@ -205,8 +201,7 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
         "dies": dies, "batch": options.batch, "rate": options.rate, "seed": seed, "epochs": options.epochs,
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
-        "test_accuracy": accuracy(outputs, dataset.test_y) if dataset.classes else None,
-        "test_loss": loss_of(options.network, outputs, dataset.test_y),
+        "test_accuracy": test_accuracy, "test_loss": test_loss,
         "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
         "compared_steps": session.compared_steps,
         "gradient_error": session.gradient_error, "kinks": session.kinks,
