@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from plinth_hw.isa.tasks import BODY_WORDS, HEADER_WORDS, RECORD_WORDS, Engine, ErrorCode, Record, TaskHeader
+from plinth_hw.isa.layout import pack
+from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode, Record, TaskHeader
 
 
 def descriptor(body: list[int] | None = None, **header: Any) -> list[int]:
     """The 64 words of a descriptor."""
-    bits = TaskHeader.const(header).as_bits()
-    words = [bits >> (32 * i) & 0xFFFFFFFF for i in range(HEADER_WORDS)]
-    return words + (body if body is not None else [0] * BODY_WORDS)
+    return [*pack(TaskHeader, header), *(body if body is not None else [0] * BODY_WORDS)]
 
 
 @dataclass
@@ -74,9 +73,8 @@ def record_words(task: Task) -> list[int]:
     """Record of a finished task but for its two times (words 2 and 3)."""
     stall, payload, macs = task.figures
     macs *= task.engine is Engine.MATRIX
-    bits = Record.const({"task": task.address, "tag": task.header["tag"], "engine": task.engine,
-                         "stall_cycles": stall, "payload_words": payload, "useful_macs": macs}).as_bits()
-    return [bits >> (32 * i) & 0xFFFFFFFF for i in range(RECORD_WORDS)]
+    return list(pack(Record, {"task": task.address, "tag": task.header["tag"], "engine": task.engine,
+                              "stall_cycles": stall, "payload_words": payload, "useful_macs": macs}))
 
 
 @dataclass

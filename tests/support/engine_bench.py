@@ -3,18 +3,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.lib import data
 from tests.support.amaranth_sim import Pattern, always, receive, send
 
+from plinth_hw.isa.layout import Struct, pack
 from plinth_hw.isa.tasks import BODY_WORDS
 
 
-def body_words(layout: Any, fields: dict[str, Any]) -> list[int]:
+def body_words(layout: type[Struct], fields: Any) -> list[int]:
     """The 56 words of a body with these fields."""
-    size = data.Layout.cast(layout).size
-    bits = data.Layout.cast(layout).const(fields).as_bits()
-    assert bits < 1 << size
-    return [bits >> (32 * index) & 0xFFFF_FFFF for index in range(BODY_WORDS)]
+    words = pack(layout, fields)
+    return [*words, *[0] * (BODY_WORDS - len(words))]
 
 
 def run_tasks(engine: Any, tasks: list[tuple[int, list[int]]], bases: list[int], results: list[Any],

@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from amaranth.lib.data import Layout
 
 from plinth.driver.program import Buffer, Program, Task
 from plinth.lower.builder import GraphBuilder
@@ -12,6 +11,7 @@ from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, inpu
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.row_stationary import RowStationary
 from plinth.lower.vector import VectorProgram
+from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (
     HEADER_WORDS,
@@ -218,7 +218,7 @@ def tangled(program: Program, seed: int) -> Program:
     for tasks in zip(*(graph.tasks for graph in program.step), strict=True):
         sent = []
         for die, task in enumerate(tasks):
-            header = {name: task_header(task)[name] for name, _ in Layout.cast(TaskHeader)}
+            header = vars(task_header(task)).copy()
             enable = header["wait_enable"]
             counters, values = list(header["wait_counter"]), list(header["wait_value"])
             for slot in range(WAITS):
@@ -231,9 +231,7 @@ def tangled(program: Program, seed: int) -> Program:
                 header.update(remote_enable=1, remote_die=(die + 1) % dies,
                               remote_counter=int(rng.integers(8, program.parameters.counters)))
                 sent.append(((die + 1) % dies, header["remote_counter"]))
-            bits = TaskHeader.const(header).as_bits()  # type: ignore[attr-defined]
-            changed = tuple(bits >> (32 * index) & 0xFFFFFFFF for index in range(HEADER_WORDS))
-            words[die].append(replace(task, words=changed + task.words[HEADER_WORDS:]))
+            words[die].append(replace(task, words=pack(TaskHeader, header) + task.words[HEADER_WORDS:]))
             sent.append((die, header["advance"]))
         for die, counter in sent:
             reached[die][counter] = reached[die].get(counter, 0) + 1
@@ -244,5 +242,4 @@ def tangled(program: Program, seed: int) -> Program:
 
 def task_header(task: Task) -> Any:
     """The header of a task's descriptor."""
-    bits = sum(word << (32 * index) for index, word in enumerate(task.words[:HEADER_WORDS]))
-    return TaskHeader.from_bits(bits)  # type: ignore[attr-defined]
+    return unpack(TaskHeader, task.words)

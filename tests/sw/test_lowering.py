@@ -28,6 +28,7 @@ from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.systolic import interleave_m_log2
 from plinth.plan.planning import data_parallel
+from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, TaskHeader, TransferOperation
 
@@ -35,8 +36,7 @@ DEMO = preset("ndp-demo")
 
 
 def header(task):
-    bits = sum(word << (32 * index) for index, word in enumerate(task.words[:8]))
-    return TaskHeader.from_bits(bits)
+    return unpack(TaskHeader, task.words)
 
 
 def waits(task) -> dict[int, int]:

@@ -34,9 +34,11 @@ from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import EngineSignature
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.shapes import shape_of
 
 #: Rows of the group table.
 GROUPS = 16
@@ -119,12 +121,12 @@ class CollectiveEngine(wiring.Component):
     def _control(self, m: Module, blocks: list[ReduceBlock], started: Signal, message: data.View) -> None:
         """Body, start, checks, group table, done."""
         parameters, engine = self._parameters, self.engine
-        body_words = data.Layout.cast(CollectiveBody).size // 32
+        body_words = CollectiveBody.BITS // WORD_BITS
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
-        body = data.View(CollectiveBody, words.as_value())
+        body = data.View(shape_of(CollectiveBody), words.as_value())
         staged = Signal()
         # Pointers, which come first, are resolved a cycle after they came.
-        word, pointer, came = engine.body.payload, Signal(Pointer), Signal(2)
+        word, pointer, came = engine.body.payload, Signal(shape_of(Pointer)), Signal(2)
         offset, pointed = Signal.like(pointer.offset), Signal(parameters.address_bits)
         source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
         m.submodules.choice = choice = BaseChoice(parameters)
@@ -161,7 +163,7 @@ class CollectiveEngine(wiring.Component):
 
         # Tasks under way, oldest first: in block ``block`` unless it ended at once.
         block_bits = max(1, log2(len(blocks)))
-        entry_shape = data.StructLayout({"at_once": 1, "block": block_bits, "error": ErrorCode})
+        entry_shape = data.StructLayout({"at_once": 1, "block": block_bits, "error": shape_of(ErrorCode)})
         m.submodules.order = order = Queue(entry_shape, 2 * len(blocks))
         entry = order.i.payload
         chosen, occupied = Signal(len(blocks)), Signal(len(blocks))

@@ -28,6 +28,7 @@ from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.shapes import either
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
@@ -197,7 +198,7 @@ class Control(wiring.Component):
         own_tile = self.landing_fault.own
         m.d.comb += [
             errors.cause_6.valid.eq(self.landing_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
-            errors.cause_6.code.eq(Mux(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
+            errors.cause_6.code.eq(either(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
             errors.cause_6.lookup.eq(own_tile),
         ]
         # A hang is to blame on the first engine whose task waits, or else runs.

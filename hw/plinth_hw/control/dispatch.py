@@ -21,6 +21,7 @@ from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode
+from plinth_hw.shapes import shape_of
 
 #: Words that the header store keeps for a task: the header, then these two.
 STORED_WORDS = 16
@@ -104,7 +105,7 @@ class Dispatch(wiring.Component):
 
         first = header_word(word, 0)
         is_first = Signal()
-        refused, refusal, bad_counter = Signal(), Signal(ErrorCode), Signal(8)
+        refused, refusal, bad_counter = Signal(), Signal(shape_of(ErrorCode)), Signal(8)
         m.d.comb += [
             is_first.eq(index == 0),
             self.position.eq(position),

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.shapes import shape_of
 
 
 class BodyWord(data.Struct):
@@ -30,7 +31,7 @@ class Done(data.Struct):
     """What an engine reports of a finished task."""
 
     #: NONE, or why the task could not be run (the die then stops).
-    error: ErrorCode
+    error: shape_of(ErrorCode)
     stall_cycles: unsigned(32)
     payload_words: unsigned(32)
     #: Taken from the matrix engine only.

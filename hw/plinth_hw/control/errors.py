@@ -13,6 +13,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.shapes import shape_of
 
 #: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
 SCHEDULER = 0xFF
@@ -31,7 +32,7 @@ class Cause(data.Struct):
     """A pulse that stops the die."""
 
     valid: unsigned(1)
-    code: ErrorCode
+    code: shape_of(ErrorCode)
     engine: unsigned(8)
     counter: unsigned(8)
     die: unsigned(10)
@@ -72,7 +73,7 @@ class Errors(wiring.Component):
         super().__init__({
             **{f"cause_{i}": In(Cause) for i in range(causes)},
             "clear": In(1),
-            "code": Out(ErrorCode),
+            "code": Out(shape_of(ErrorCode)),
             "task": Out(32),
             "info": Out(ErrorInfo),
             "halted": Out(1),

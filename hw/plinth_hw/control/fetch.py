@@ -24,6 +24,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.memory.port import ReadPort
+from plinth_hw.shapes import shape_of
 
 _DESCRIPTOR_LOG2 = (DESCRIPTOR_WORDS - 1).bit_length()
 #: Descriptors in the store.
@@ -39,7 +40,8 @@ class DescriptorWord(data.Struct):
 
 def header_word(word: Value, number: int) -> data.View:
     """The header of which ``word`` is word ``number``; all other fields read as 0."""
-    return TaskHeader(Cat(Const(0, 32 * number), word, Const(0, 32 * (HEADER_WORDS - 1 - number))))
+    return shape_of(TaskHeader)(Cat(Const(0, 32 * number), word,
+                                    Const(0, 32 * (HEADER_WORDS - 1 - number))))
 
 
 class DescriptorFetch(wiring.Component):

@@ -30,6 +30,7 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.shapes import shape_of
 
 ADDRESS_BITS = 16
 #: AXI4-Lite response: the access could not be done.
@@ -165,7 +166,7 @@ class Registers(wiring.Component):
             "running": In(1),
             "done": In(1),
             "error": In(1),
-            "code": In(ErrorCode),
+            "code": In(shape_of(ErrorCode)),
             "task": In(32),
             "info": In(ErrorInfo),
             "task_base": Out(bits),

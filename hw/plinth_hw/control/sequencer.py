@@ -39,6 +39,7 @@ from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode
 from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.shapes import shape_of
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8
@@ -284,7 +285,7 @@ class Sequencer(wiring.Component):
         done_any, done_engine = round_robin(m, done_wants, done_grant)
         load_any, load_engine = round_robin(m, load_wants, load_grant)
         results = [getattr(self, f"done_{e}").payload for e in range(self.count)]
-        error = Signal(ErrorCode)
+        error = Signal(shape_of(ErrorCode))
         m.d.comb += error.eq(select([Value.cast(result.error) for result in results], position))
         accept, completed = Signal(self.count), Signal()
         failed = Signal()  # an engine rejected its task

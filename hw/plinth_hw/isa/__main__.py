@@ -12,9 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from amaranth.lib import data
-
 from plinth_hw.isa import registers, tasks
+from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
 from plinth_hw.isa.parameters import PRESETS, SYSTOLIC
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
@@ -37,36 +36,30 @@ def _comments(source: str) -> dict[str, str]:
     return found
 
 
-def _fields(layout: Any, first: int = 0, prefix: str = "") -> Iterator[tuple[int, int, str]]:
+def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[tuple[int, int, str]]:
     """(first bit, bits, name) of every field, nested structures named with dots."""
-    shape = data.Layout.cast(layout)
-    for name, field in shape:
-        start, inner = first + field.offset, field.shape
-        label = f"{prefix}{name}"
-        if str(name).startswith("reserved"):
+    for name, field in layout.FIELDS.items():
+        start, shape, label = first + field.offset, field.shape, f"{prefix}{name}"
+        if name.startswith("reserved"):
             continue
-        nested: Any = inner
-        if isinstance(inner, type) and issubclass(inner, data.Struct):
-            nested = data.Layout.cast(inner)
-        if isinstance(nested, data.ArrayLayout):
-            size = data.Layout.cast(nested).size
-            yield start, size, f"{label}[{nested.length}]"
-        elif isinstance(nested, data.StructLayout) and inner is not tasks.Pointer:
-            yield from _fields(nested, start, f"{label}.")
+        if isinstance(shape, Repeat):
+            yield start, shape.bits, f"{label}[{shape.length}]"
+        elif isinstance(shape, type) and issubclass(shape, Struct) and shape is not tasks.Pointer:
+            yield from _fields(shape, start, f"{label}.")
         else:
-            yield start, field.width, label
+            yield start, width(shape), label
 
 
-def _layout_table(layout: Any) -> Iterator[str]:
+def _layout_table(layout: type[Struct]) -> Iterator[str]:
     comments = _comments(inspect.getsource(layout))
     yield "| word | bits | field | meaning |"
     yield "| ---: | ---: | --- | --- |"
-    for start, width, name in _fields(layout):
-        word, low = divmod(start, 32)
-        high = low + width - 1
-        words = str(word) if high < 32 else f"{word} to {(start + width - 1) // 32}"
-        bits = f"{high}:{low}" if high < 32 else "all"
-        yield f"| {words} | {bits} | `{name}` | {comments.get(name.split('[')[0].split('.')[0], '')} |"
+    for start, bits, name in _fields(layout):
+        word, low = divmod(start, WORD_BITS)
+        high = low + bits - 1
+        words = str(word) if high < WORD_BITS else f"{word} to {(start + bits - 1) // WORD_BITS}"
+        place = f"{high}:{low}" if high < WORD_BITS else "all"
+        yield f"| {words} | {place} | `{name}` | {comments.get(name.split('[')[0].split('.')[0], '')} |"
 
 
 def _enum_table(enum: type[Enum]) -> Iterator[str]:
@@ -92,7 +85,7 @@ def tables() -> str:
     lines: list[str] = ["## Descriptors", "",
                         f"A descriptor has {tasks.DESCRIPTOR_WORDS} words and is aligned to its own size: "
                         f"{tasks.HEADER_WORDS} words of header, {tasks.BODY_WORDS} words of body.", ""]
-    parts: list[tuple[str, Any]] = [
+    parts: list[tuple[str, type[Struct]]] = [
         ("Header", tasks.TaskHeader), ("Pointer", tasks.Pointer), ("Matrix body", tasks.MatrixBody),
         ("Row-stationary body", tasks.RowStationaryBody), ("Vector body", tasks.VectorBody),
         ("Region of a vector body", tasks.VectorRegion),
@@ -102,7 +95,7 @@ def tables() -> str:
         ("Completion record", tasks.Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
-    enums: list[type[Any]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,
+    enums: list[type[Code]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,
                               tasks.VectorFunction, tasks.CollectiveOperation, tasks.UpdateOperation,
                               tasks.TransferOperation, tasks.ErrorCode]
     for enum in enums:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from amaranth.lib import data
-
 from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float, Format
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     CollectiveBody,
@@ -178,7 +177,7 @@ class DieParameters:
         """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
         body = {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
                 Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody}[engine]
-        used = data.Layout.cast(body).size // 32
+        used = body.BITS // WORD_BITS
         return min(BODY_WORDS, 1 << (used - 1).bit_length())
 
     @property

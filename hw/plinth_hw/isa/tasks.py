@@ -6,10 +6,7 @@ and lengths count 32-bit words unless a name says otherwise; a row of packed ele
 a word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
-from typing import Any
-
-from amaranth.hdl import signed, unsigned
-from amaranth.lib import data, enum
+from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, signed, unsigned
 
 #: Words in a descriptor (256 bytes).
 DESCRIPTOR_WORDS = 64
@@ -23,7 +20,7 @@ WAITS = 4
 RECORD_WORDS = 8
 
 
-class Engine(enum.Enum, shape=unsigned(4)):
+class Engine(Code, bits=4):
     """Engines of a die; the value is also the index of the engine's status registers."""
 
     #: Systolic or row-stationary matrix engine.
@@ -36,7 +33,7 @@ class Engine(enum.Enum, shape=unsigned(4)):
     TRANSFER = 3
 
 
-class MatrixOperation(enum.Enum, shape=unsigned(4)):
+class MatrixOperation(Code, bits=4):
     #: ``C = op(A) op(B)`` or, with ``accumulate``, ``C = C + op(A) op(B)``.
     GEMM = 0
     #: The same, where A is the matrix of the windows of a feature map, read from the map itself.
@@ -46,12 +43,12 @@ class MatrixOperation(enum.Enum, shape=unsigned(4)):
     ROW_STATIONARY = 2
 
 
-class VectorOperation(enum.Enum, shape=unsigned(4)):
+class VectorOperation(Code, bits=4):
     #: Load regions, run the program, store regions.
     PROGRAM = 0
 
 
-class CollectiveOperation(enum.Enum, shape=unsigned(4)):
+class CollectiveOperation(Code, bits=4):
     #: Reduce-scatter, update by the owner, all-gather.
     ALL_REDUCE = 0
     #: Reduce-scatter and update only: the owner's chunks of ``destination`` are written.
@@ -62,14 +59,14 @@ class CollectiveOperation(enum.Enum, shape=unsigned(4)):
     SET_GROUP = 3
 
 
-class TransferOperation(enum.Enum, shape=unsigned(4)):
+class TransferOperation(Code, bits=4):
     #: Words of the source tile are stored in the destination tile.
     COPY = 0
     #: They are added to what lies there, as FP32.
     ADD = 1
 
 
-class UpdateOperation(enum.Enum, shape=unsigned(4)):
+class UpdateOperation(Code, bits=4):
     """What the owner of a reduced chunk does with the sum."""
 
     #: The sum itself is the result.
@@ -78,7 +75,7 @@ class UpdateOperation(enum.Enum, shape=unsigned(4)):
     SGD = 1
 
 
-class Pointer(data.Struct):
+class Pointer(Struct):
     """Address in die memory: ``BASE[base] + offset`` words."""
 
     #: Words beyond the base.
@@ -87,7 +84,7 @@ class Pointer(data.Struct):
     base: unsigned(4)
 
 
-class TaskHeader(data.Struct):
+class TaskHeader(Struct):
     """First 8 words of every descriptor."""
 
     # word 0
@@ -116,7 +113,7 @@ class TaskHeader(data.Struct):
     reserved3: unsigned(8)
     # word 2
     #: Counters that the task waits for, 8 bits each.
-    wait_counter: data.ArrayLayout(unsigned(8), WAITS)
+    wait_counter: Repeat(unsigned(8), WAITS)
     # word 3
     #: Which of the waits count.
     wait_enable: unsigned(WAITS)
@@ -125,10 +122,10 @@ class TaskHeader(data.Struct):
     tag: unsigned(16)
     # words 4 to 7
     #: The task may start when counter - (COUNTER_BASES[counter] + value) >= 0 modulo 2^32, as signed.
-    wait_value: data.ArrayLayout(unsigned(32), WAITS)
+    wait_value: Repeat(unsigned(32), WAITS)
 
 
-class MatrixBody(data.Struct):
+class MatrixBody(Struct):
     """GEMM operands. ``A`` is stored row-major ``[M, K]``, or ``[K, M]`` with ``transpose_a``;
     ``B`` is stored ``[K, N]``, or ``[N, K]`` with ``transpose_b``; ``C`` is ``[M, N]`` in the
     accumulator's format. Strides are words between rows as stored.
@@ -224,7 +221,7 @@ class MatrixBody(data.Struct):
     c_image_step: unsigned(32)
 
 
-class RowStationaryBody(data.Struct):
+class RowStationaryBody(Struct):
     """Rows of sums ``out[o, w, f]``, o = (image, y) in an array column each: over blocks of channels, folds of kernel
     rows, segments of kernel columns, sets, rows of a set, taps (s, c), ascending, ``X * W`` is added to a sum. Steps
     are modulo 2^32 and may be negative: those of map and filters in operands, narrow ones two to a word, those of sums
@@ -369,7 +366,7 @@ class RowStationaryBody(data.Struct):
     reserved1: unsigned(16)
 
 
-class VectorOp(enum.Enum, shape=unsigned(5)):
+class VectorOp(Code, bits=5):
     """Instructions of the vector engine. ``a``, ``b`` and ``dst`` are regions; see docs/vector.md."""
 
     #: dst = a + b
@@ -402,7 +399,7 @@ class VectorOp(enum.Enum, shape=unsigned(5)):
     WIDEN = 13
 
 
-class VectorFunction(enum.Enum, shape=unsigned(3)):
+class VectorFunction(Code, bits=3):
     """Tables of the function unit."""
 
     #: e to the power of x.
@@ -422,7 +419,7 @@ VECTOR_IMMEDIATES = 4
 VECTOR_INSTRUCTIONS = 21
 
 
-class VectorRegion(data.Struct):
+class VectorRegion(Struct):
     """Where a region lies in the scratchpad half, and its shape within the task's rows x columns."""
 
     #: First line (a line is one word in every bank).
@@ -434,7 +431,7 @@ class VectorRegion(data.Struct):
     reserved: unsigned(14)
 
 
-class VectorMove(data.Struct):
+class VectorMove(Struct):
     """One load or store of a region. ``stride`` words between rows in memory; a column region is
     contiguous in memory; with ``packed`` memory holds numbers of 16 bits, two to a word, and the region the 16 bits
     in the low half of each word."""
@@ -451,7 +448,7 @@ class VectorMove(data.Struct):
     reserved: unsigned(27)
 
 
-class VectorInstruction(data.Struct):
+class VectorInstruction(Struct):
     """One word. The iteration space is the larger of the operands' shapes in each dimension; an
     operand that lacks a dimension is broadcast, a destination that lacks it is reduced into."""
 
@@ -470,7 +467,7 @@ class VectorInstruction(data.Struct):
     reserved: unsigned(15)
 
 
-class VectorBody(data.Struct):
+class VectorBody(Struct):
     """A vector task over ``rows`` x ``columns``: regions, moves, constants and the program."""
 
     #: Rows of a full region.
@@ -486,18 +483,18 @@ class VectorBody(data.Struct):
     instructions: unsigned(8)
     reserved: unsigned(16)
     #: Places and shapes of the regions, a word each.
-    regions: data.ArrayLayout(VectorRegion, VECTOR_REGIONS)
+    regions: Repeat(VectorRegion, VECTOR_REGIONS)
     #: Loads, three words each.
-    load: data.ArrayLayout(VectorMove, VECTOR_LOADS)
+    load: Repeat(VectorMove, VECTOR_LOADS)
     #: Stores, three words each.
-    store: data.ArrayLayout(VectorMove, VECTOR_STORES)
+    store: Repeat(VectorMove, VECTOR_STORES)
     #: FP32 constants.
-    immediates: data.ArrayLayout(unsigned(32), VECTOR_IMMEDIATES)
+    immediates: Repeat(unsigned(32), VECTOR_IMMEDIATES)
     #: Instructions, a word each.
-    program: data.ArrayLayout(VectorInstruction, VECTOR_INSTRUCTIONS)
+    program: Repeat(VectorInstruction, VECTOR_INSTRUCTIONS)
 
 
-class CollectiveBody(data.Struct):
+class CollectiveBody(Struct):
     """``source``, ``destination`` are beat-aligned; the message has ``words`` words, cut in chunks of
     the die's chunk size; chunk c belongs to member c mod N. For SGD ``destination`` holds the weights
     and receives the updated ones."""
@@ -520,7 +517,7 @@ class CollectiveBody(data.Struct):
     #: learning rate as FP32 bits
     rate: unsigned(32)
     #: reserved for optimiser state vectors
-    state: data.ArrayLayout(unsigned(32), 2)
+    state: Repeat(unsigned(32), 2)
     # word 7, SET_GROUP only
     #: Die that this one sends to.
     next_die: unsigned(10)
@@ -531,7 +528,7 @@ class CollectiveBody(data.Struct):
     reserved2: unsigned(2)
 
 
-class TransferBody(data.Struct):
+class TransferBody(Struct):
     """``planes`` x ``rows`` x ``columns`` words of this die's memory go to this or another die's; columns are
     contiguous on both sides. Both addresses are formed with this die's base registers. In a side that is
     indexed (one at most), row r of a plane begins at the plane's address plus ``index[r]`` times the row stride."""
@@ -582,7 +579,7 @@ OPERATIONS = {
     Engine.TRANSFER: TransferOperation,
 }
 #: Body layout of each operation.
-BODIES: dict[Any, Any] = {
+BODIES: dict[Code, type[Struct]] = {
     MatrixOperation.GEMM: MatrixBody,
     MatrixOperation.CONVOLUTION: MatrixBody,
     MatrixOperation.ROW_STATIONARY: RowStationaryBody,
@@ -592,7 +589,7 @@ BODIES: dict[Any, Any] = {
 }
 
 
-class Record(data.Struct):
+class Record(Struct):
     """Completion record, one for each finished task that asks for one."""
 
     #: Task address in words.
@@ -614,7 +611,7 @@ class Record(data.Struct):
     useful_macs: unsigned(64)
 
 
-class ErrorCode(enum.Enum, shape=unsigned(8)):
+class ErrorCode(Code, bits=8):
     """Why a die stopped (register ERROR_CODE)."""
 
     #: No error.
@@ -643,4 +640,4 @@ class ErrorCode(enum.Enum, shape=unsigned(8)):
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
                         (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (Record, RECORD_WORDS)):
-    assert data.Layout.cast(_layout).size == 32 * _words, (_layout, data.Layout.cast(_layout).size)
+    assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

@@ -12,6 +12,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.packing import element_log2
 from plinth_hw.matrix.window import Start, grid_layout, runs_layout
+from plinth_hw.shapes import shape_of
 
 
 def _ceil(value: int, unit: int) -> int:
@@ -140,7 +141,7 @@ class Geometry:
             "grid": grid_layout(self.parameters.address_bits, False), "start": Start,
             "offset": unsigned(self.parameters.address_bits),
             "rows": unsigned(self.a_bits), "columns": unsigned(self.b_bits),
-            "option": unsigned(self.option_bits), "task_last": unsigned(1), "error": ErrorCode,
+            "option": unsigned(self.option_bits), "task_last": unsigned(1), "error": shape_of(ErrorCode),
         })
 
 

@@ -26,6 +26,7 @@ from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
 from plinth_hw.pipeline import delayed
+from plinth_hw.shapes import shape_of
 
 #: Beats fetched ahead of the port.
 FETCHES = 8
@@ -67,7 +68,7 @@ class OutputBuffer(wiring.Component):
             "valid": In(1), "data": In(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),
             "job": In(stream.Signature(geometry.tile_job)),
             "port": Out(WritePort(parameters)),
-            "ended": Out(stream.Signature(ErrorCode)),
+            "ended": Out(stream.Signature(shape_of(ErrorCode))),
             "words": Out(parameters.beat_words.bit_length()),
         })
 

@@ -21,12 +21,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import Start
+from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
-FIELD_WORDS = data.Layout.cast(MatrixBody).size // 32
+FIELD_WORDS = MatrixBody.BITS // WORD_BITS
 
 
 class Sequencer(wiring.Component):
@@ -70,7 +72,7 @@ class Sequencer(wiring.Component):
         m = Module()
         geometry = self.geometry
         words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS))
-        task = data.View(MatrixBody, words.as_value())
+        task = data.View(shape_of(MatrixBody), words.as_value())
         option = task.interleave_m_log2[:geometry.option_bits]
         span = {"m": lookup(m, "a_span", option, geometry.a_span),
                 "n": lookup(m, "b_span", option, geometry.b_span),
@@ -85,7 +87,7 @@ class Sequencer(wiring.Component):
         first = {name: Signal(name=f"first_{name}") for name in "mnk"}
         last = {name: Signal(name=f"last_{name}") for name in "mnk"}
         size = {name: Signal(len(span[name]), name=f"{name}_size") for name in "mnk"}
-        error = Signal(ErrorCode)
+        error = Signal(shape_of(ErrorCode))
         emit, emitted = Signal(), Signal()
         self._views(m, task, convolution, origin)
         self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
@@ -105,7 +107,7 @@ class Sequencer(wiring.Component):
                 m.d.comb += self.running.eq(0)
                 bad = ((task.m == 0) | (task.n == 0) | (task.k == 0) | (span["k"] == 0)
                        | (task.interleave_m_log2 >= geometry.options))
-                m.d.sync += error.eq(Mux(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE))
+                m.d.sync += error.eq(either(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE))
                 needed = (task.grid_columns, task.grid_rows, task.a_run, task.a_runs, task.map_rows, task.map_columns)
                 m.d.sync += bad_view.eq(Cat(*(field == 0 for field in needed),
                                             (task.b_run != 0) & (task.b_runs == 0)).any())

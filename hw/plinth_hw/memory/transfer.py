@@ -31,12 +31,14 @@ from plinth_hw.comm.queue import Queue
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.control import LandingFault
 from plinth_hw.control.engine import EngineSignature
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
 from plinth_hw.memory.landing import Landing
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.slots import log2, packet_words, place_bits
 from plinth_hw.memory.tile_read import PieceUse, TileRead, piece_layout, slot_flit_layout
+from plinth_hw.shapes import shape_of
 
 #: Row numbers that are read in one piece, and pieces of them that may be under way.
 INDEX_WORDS = 16
@@ -116,9 +118,9 @@ class TransferEngine(wiring.Component):
         done = Signal.like(engine.done.payload)
         running = Signal()
         # A word is kept a cycle after it came, pointers as the addresses that they mean.
-        word, pointer, is_pointer, kept = engine.body.payload, Signal(Pointer), Signal(), Signal()
+        word, pointer, is_pointer, kept = engine.body.payload, Signal(shape_of(Pointer)), Signal(), Signal()
         given, index = Signal(32), Signal(range(len(words)))
-        pointers = [TransferBody.as_shape()[name].offset // 32 for name in ("source", "destination", "index")]
+        pointers = [TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")]
         assert len(words) < BODY_WORDS
         m.submodules.choice = choice = BaseChoice(self.parameters)
         m.d.comb += [
@@ -227,7 +229,7 @@ class TileWalk(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "start": In(1), "body": In(TransferBody),
+            "start": In(1), "body": In(shape_of(TransferBody)),
             "piece": Out(stream.Signature(piece_layout(parameters))),
             "index": In(stream.Signature(slot_flit_layout(parameters))),
             "done": Out(1),

@@ -20,6 +20,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.common import at_least
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
@@ -39,6 +40,7 @@ from plinth_hw.isa.tasks import (
     VectorRegion,
 )
 from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.shapes import shape_of
 
 #: Stages that read bodies: load, compute, store.
 READERS = 3
@@ -48,14 +50,14 @@ SLOT_BITS = 2
 #: First word of each part of a body.
 REGION_BASE = 2
 LOAD_BASE = REGION_BASE + VECTOR_REGIONS
-MOVE_WORDS = VectorMove.as_shape().size // 32
+MOVE_WORDS = VectorMove.BITS // WORD_BITS
 STORE_BASE = LOAD_BASE + MOVE_WORDS * VECTOR_LOADS
 IMMEDIATE_BASE = STORE_BASE + MOVE_WORDS * VECTOR_STORES
 PROGRAM_BASE = IMMEDIATE_BASE + VECTOR_IMMEDIATES
 #: Words that are pointers.
 POINTERS = (*range(LOAD_BASE, STORE_BASE, MOVE_WORDS), *range(STORE_BASE, IMMEDIATE_BASE, MOVE_WORDS))
 assert PROGRAM_BASE + VECTOR_INSTRUCTIONS == BODY_WORDS
-assert VectorBody.as_shape()["program"].offset == 32 * PROGRAM_BASE
+assert VectorBody.FIELDS["program"].offset == 32 * PROGRAM_BASE
 
 #: Instructions with two source regions.
 TWO_SOURCES = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
@@ -66,7 +68,7 @@ REDUCTIONS = (VectorOp.SUM, VectorOp.MAXIMUM)
 class Summary(data.Struct):
     """What the stages need of a task beside its words."""
 
-    error: ErrorCode
+    error: shape_of(ErrorCode)
     rows: unsigned(16)
     columns: unsigned(16)
     loads: unsigned(3)
@@ -140,7 +142,7 @@ class BodyStore(wiring.Component):
         m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         complete, comes = Signal(), Signal()
-        word, pointer, is_pointer = self.body.payload, Signal(Pointer), Signal()
+        word, pointer, is_pointer = self.body.payload, Signal(shape_of(Pointer)), Signal()
         given = Signal.like(word.word)
         m.submodules.choice = choice = BaseChoice(self.parameters)
         m.d.comb += [
@@ -190,7 +192,7 @@ class BodyStore(wiring.Component):
         full_lines = Signal(len(rows) + len(column_groups))
         m.d.sync += full_lines.eq(rows * column_groups)
         is_row, is_column, unfit = Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS)
-        region = Signal(VectorRegion)
+        region = Signal(shape_of(VectorRegion))
         # Lines of the region, and whether it has far too many; a line beyond the last one.
         lines, far, end = Signal(16), Signal(), Signal(17)
         m.d.comb += [
@@ -237,7 +239,7 @@ class BodyStore(wiring.Component):
 
     def _check_instruction(self, m: Module, word: Any, is_row: Any, is_column: Any, unfit: Any,
                            bad: Any) -> None:
-        instruction = Signal(VectorInstruction)
+        instruction = Signal(shape_of(VectorInstruction))
         code = Signal(5)
         two_sources = Signal()
         known = Signal()

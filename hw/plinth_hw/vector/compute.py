@@ -30,6 +30,7 @@ from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
+from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.conversion import Conversion, conversion
 from plinth_hw.vector.function import FunctionUnit
@@ -157,7 +158,7 @@ class ComputeStage(wiring.Component):
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         position = Signal(Position(banks, lines))
         m.d.sync += position.eq(walk.o)
-        region = Signal(VectorRegion)
+        region = Signal(shape_of(VectorRegion))
         m.d.comb += region.eq(Mux(position.upper, instruction.b.as_value(), instruction.a.as_value()))
         source, target = (operand(m, name, Operand(banks, lines), given, position, walk.along_rows)
                           for name, given in (("source", region), ("target", instruction.dst)))

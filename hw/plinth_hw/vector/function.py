@@ -47,6 +47,7 @@ from plinth_hw.isa.functions import (
     first_entry,
 )
 from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.shapes import shape_of
 
 #: Biased exponent of the largest argument of EXPONENTIAL that is not taken as infinite.
 _LARGEST = 133
@@ -94,7 +95,7 @@ class FunctionUnit(wiring.Component):
     latency = 11
 
     def __init__(self) -> None:
-        super().__init__({"function": In(VectorFunction), "i": In(32), "wanted": In(1), "o": Out(32)})
+        super().__init__({"function": In(shape_of(VectorFunction)), "i": In(32), "wanted": In(1), "o": Out(32)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

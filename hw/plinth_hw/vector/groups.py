@@ -21,6 +21,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.banks import line_bits
+from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import REDUCTIONS
 from plinth_hw.vector.instructions import Decoded
 from plinth_hw.vector.moves import COUNT_BITS
@@ -177,7 +178,7 @@ def operand(m: Module, name: str, shape: Operand, region: Any, position: Any, al
     With an ``element`` lane 0 gets that element of the group. Lanes 1 .. of an operand that lacks the lanes'
     direction, or for which an element is wanted, carry junk.
     """
-    given = Signal(VectorRegion, name=f"{name}_region")
+    given = Signal(shape_of(VectorRegion), name=f"{name}_region")
     command = Signal(shape, name=f"{name}_command")
     across = Signal(name=f"{name}_across")
     m.d.comb += [

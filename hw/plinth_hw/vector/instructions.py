@@ -10,6 +10,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import VectorInstruction, VectorOp, VectorRegion
+from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import (
     IMMEDIATE_BASE,
     PROGRAM_BASE,
@@ -24,14 +25,14 @@ from plinth_hw.vector.body import (
 class Decoded(data.Struct):
     """An instruction with all that it names."""
 
-    op: VectorOp
+    op: shape_of(VectorOp)
     #: Number of the function table.
     function: unsigned(3)
     lanes_along_rows: unsigned(1)
     immediate: unsigned(32)
-    dst: VectorRegion
-    a: VectorRegion
-    b: VectorRegion
+    dst: shape_of(VectorRegion)
+    a: shape_of(VectorRegion)
+    b: shape_of(VectorRegion)
 
 
 class InstructionFetch(wiring.Component):
@@ -56,7 +57,7 @@ class InstructionFetch(wiring.Component):
         m = Module()
         index = Signal.like(self.body.index)
         left = Signal.like(self.count)
-        word, instruction = Signal(VectorInstruction), Signal(VectorInstruction)
+        word, instruction = Signal(shape_of(VectorInstruction)), Signal(shape_of(VectorInstruction))
         decoded = self.o.payload
         m.d.comb += [self.body.slot.eq(self.slot), word.eq(self.body.data)]
 

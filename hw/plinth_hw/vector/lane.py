@@ -25,6 +25,7 @@ from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.shapes import shape_of
 from plinth_hw.vector.conversion import Conversion
 
 #: Cycles from an element to its sum, which the next element of the reduction then meets.
@@ -79,7 +80,7 @@ class LaneDecoder(wiring.Component):
 
     def __init__(self, conversion: Conversion) -> None:
         self.conversion = conversion
-        super().__init__({"op": In(VectorOp), "again": In(1), "o": Out(LaneControl)})
+        super().__init__({"op": In(shape_of(VectorOp)), "again": In(1), "o": Out(LaneControl)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()

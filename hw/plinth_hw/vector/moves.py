@@ -20,6 +20,7 @@ from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.scratchpad import LineTracker
+from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
 
 #: Bits of rows and columns of a region.
@@ -96,7 +97,7 @@ class MoveFetch(wiring.Component):
         number = Signal(3)
         m.submodules.places = places = Queue(Place, VECTOR_LOADS)
         command, place = self.command.payload, Signal(Place)
-        move, region = Signal(VectorMove), Signal(VectorRegion)
+        move, region = Signal(shape_of(VectorMove)), Signal(shape_of(VectorRegion))
         word = self.read.data
         elements = Signal(COUNT_BITS)
         m.d.comb += [

@@ -9,13 +9,12 @@ words are ordered by their waits; a graph without an order that ends is reported
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from amaranth.lib import data
 from numpy.typing import NDArray
 
+from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
@@ -69,18 +68,8 @@ class _Membership:
     next_die: int
 
 
-def _plain(constant: Any) -> Any:
-    """A layout's constant as a namespace of integers, enumerations, lists and namespaces: quick to read."""
-    if not isinstance(constant, data.Const):
-        return constant
-    layout = constant.shape()
-    if isinstance(layout, data.ArrayLayout):
-        return [_plain(item) for item in constant]
-    return SimpleNamespace(**{name: _plain(constant[name]) for name, _ in layout})
-
-
 @lru_cache(maxsize=4096)
-def _decode(words: bytes) -> tuple[Any, Engine, Any, Any]:
+def _decode(descriptor: bytes) -> tuple[Any, Engine, Any, Any]:
     """Header, engine, operation and body of a descriptor.
 
     Raises
@@ -88,8 +77,8 @@ def _decode(words: bytes) -> tuple[Any, Engine, Any, Any]:
     _DescriptorError
         If engine or operation is unknown.
     """
-    bits = int.from_bytes(words, "little")
-    header = TaskHeader.from_bits(bits & ((1 << 32 * HEADER_WORDS) - 1))  # type: ignore[attr-defined]
+    words = np.frombuffer(descriptor, dtype="<u4")
+    header = layout.unpack(TaskHeader, words)
     try:
         engine = Engine(header.engine)
     except ValueError as error:
@@ -98,14 +87,8 @@ def _decode(words: bytes) -> tuple[Any, Engine, Any, Any]:
         operation = OPERATIONS[engine](header.operation)
     except ValueError as error:
         raise _DescriptorError(ErrorCode.BAD_OPERATION) from error
-    layout = BODIES[operation]
-    body_bits = bits >> (32 * HEADER_WORDS)
-    if engine is Engine.VECTOR:
-        body: Any = np.frombuffer(words[4 * HEADER_WORDS:], dtype="<u4")
-    else:
-        size = layout.as_shape().size  # type: ignore[attr-defined]
-        body = layout.from_bits(body_bits & ((1 << size) - 1))  # type: ignore[attr-defined]
-    return _plain(header), engine, operation, _plain(body)
+    body = words[HEADER_WORDS:]
+    return header, engine, operation, body if engine is Engine.VECTOR else layout.unpack(BODIES[operation], body)
 
 
 @dataclass
@@ -452,9 +435,7 @@ class GoldenArray:
             other.counters[header.remote_counter] = (other.counters[header.remote_counter] + 1) & 0xFFFFFFFF
         if header.record:
             count = die.registers.get(Register.RECORD_COUNT, 0)
-            bits = Record.const({"task": task.address, "tag": header.tag,  # type: ignore[attr-defined]
-                                 "engine": task.engine}).as_bits()
-            words = [(bits >> (32 * index)) & 0xFFFFFFFF for index in range(RECORD_WORDS)]
+            record = {"task": task.address, "tag": header.tag, "engine": task.engine}
             die.write_memory(die.registers.get(Register.RECORD_BASE, 0) + RECORD_WORDS * count,
-                             np.array(words, dtype=np.uint32))
+                             np.array(layout.pack(Record, record), dtype=np.uint32))
             die.registers[Register.RECORD_COUNT] = count + 1

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa import layout
 from plinth_hw.isa.formats import FP16, Fixed, Format
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
@@ -99,7 +100,7 @@ class Program:
 
 
 def decode(body: Any) -> Program:
-    """A body as data: from a ``VectorBody`` constant, its 56 words, or a mapping of its fields.
+    """A body as data: from its 56 words, or a mapping of its fields.
 
     Raises
     ------
@@ -107,19 +108,16 @@ def decode(body: Any) -> Program:
         If the engine would refuse the body, whatever its scratchpad's size.
     """
     if isinstance(body, Mapping):
-        body = VectorBody.const(body)
-    if hasattr(body, "as_bits"):
-        raw = body.as_bits().to_bytes(4 * BODY_WORDS, "little")
-    else:
-        raw = np.asarray(body, dtype="<u4").tobytes()
-        if len(raw) != 4 * BODY_WORDS:
-            raise ValueError(f"A body has {BODY_WORDS} words, not {len(raw) // 4}")
+        body = layout.pack(VectorBody, body)
+    raw = np.asarray(body, dtype="<u4").tobytes()
+    if len(raw) != 4 * BODY_WORDS:
+        raise ValueError(f"A body has {BODY_WORDS} words, not {len(raw) // 4}")
     return _decode(raw)
 
 
 @lru_cache(maxsize=4096)
 def _decode(raw: bytes) -> Program:
-    body = VectorBody.from_bits(int.from_bytes(raw, "little"))
+    body = layout.unpack(VectorBody, np.frombuffer(raw, dtype="<u4"))
     counts = (("loads", body.loads, VECTOR_LOADS), ("stores", body.stores, VECTOR_STORES),
               ("instructions", body.instructions, VECTOR_INSTRUCTIONS))
     for name, count, most in counts:
@@ -331,7 +329,7 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
     ----------
     memory : contiguous array of uint32
         The die's memory.
-    body : data.Const of VectorBody, 56 words, or a mapping of fields
+    body : 56 words, or a mapping of fields
         The task's body.
     bases : sequence of 16 int
         The base registers.

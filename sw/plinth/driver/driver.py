@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from amaranth.lib import data
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
@@ -12,6 +11,7 @@ from plinth.driver.program import Buffer, Graph, Program, descriptor_words
 from plinth.errors import UserError
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes
+from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.registers import EngineRegister, Register
@@ -193,9 +193,7 @@ class Driver:
         for task in graph.tasks:
             if task.engine is not Engine.TRANSFER:
                 continue
-            bits = sum(word << (32 * index) for index, word in enumerate(task.words[HEADER_WORDS:]))
-            size = data.Layout.cast(TransferBody).size
-            body = TransferBody.from_bits(bits & (1 << size) - 1)  # type: ignore[attr-defined]
+            body = layout.unpack(TransferBody, task.words[HEADER_WORDS:])
             end = (bases[body.destination.base] + body.destination.offset + body.columns
                    + (body.planes - 1) * body.destination_plane_stride
                    + (body.rows - 1) * body.destination_row_stride)
@@ -272,8 +270,7 @@ class Driver:
         words = device.read_memory(self.program.records, RECORD_WORDS * count).reshape(count, RECORD_WORDS)
         found = []
         for row in words:
-            bits = sum(int(word) << (32 * index) for index, word in enumerate(row))
-            record = Record.from_bits(bits)  # type: ignore[attr-defined]
+            record = layout.unpack(Record, row)
             task = self.program.step[die].task_at(record.task)
             found.append(TaskRecord(task.name if task else hex(record.task), record.engine, record.start,
                                     record.end, record.stall_cycles, record.payload_words,

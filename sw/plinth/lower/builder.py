@@ -11,14 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from amaranth.lib import data
-
 from plinth.driver.program import STATIC_BASE, Buffer, Task
 from plinth.errors import UserError
+from plinth_hw.isa import layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     BODIES,
-    BODY_WORDS,
     DESCRIPTOR_WORDS,
     OPERATIONS,
     WAITS,
@@ -176,11 +174,8 @@ class GraphBuilder:
 
 def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> tuple[int, ...]:
     """Header and body as descriptor words, low word first."""
-    bits = TaskHeader.const(header).as_bits()  # type: ignore[attr-defined]
-    layout = BODIES[OPERATIONS[engine](header["operation"])]
-    bits |= layout.const(body).as_bits() << (32 * (DESCRIPTOR_WORDS - BODY_WORDS))  # type: ignore[attr-defined]
-    assert data.Layout.cast(layout).size <= 32 * BODY_WORDS
-    return tuple((bits >> (32 * word)) & 0xFFFFFFFF for word in range(DESCRIPTOR_WORDS))
+    words = layout.pack(TaskHeader, header) + layout.pack(BODIES[OPERATIONS[engine](header["operation"])], body)
+    return words + (0,) * (DESCRIPTOR_WORDS - len(words))
 
 
 def require_memory(needed_words: int, available_words: int) -> None:

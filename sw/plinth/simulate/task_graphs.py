@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from amaranth.lib import data
 
 from plinth.driver.program import Task as Descriptor
 from plinth.lower.training import TrainingProgram
@@ -34,6 +33,7 @@ from plinth.plan.cost.machine import (
     moved_words,
     unlike,
 )
+from plinth_hw.isa import layout
 from plinth_hw.isa.tasks import (
     BODIES,
     DESCRIPTOR_WORDS,
@@ -68,13 +68,10 @@ class _Decoded:
 
 
 def _decode(task: Descriptor) -> _Decoded:
-    bits = int.from_bytes(np.array(task.words, dtype="<u4").tobytes(), "little")
-    header = TaskHeader.from_bits(bits & (1 << 32 * HEADER_WORDS) - 1)  # type: ignore[attr-defined]
+    header = layout.unpack(TaskHeader, task.words)
     operation = OPERATIONS[task.engine](header.operation)
-    layout = BODIES[operation]
-    size = data.Layout.cast(layout).size
     return _Decoded(task.name, task.engine, operation, header,
-                    layout.from_bits(bits >> 32 * HEADER_WORDS & (1 << size) - 1))
+                    layout.unpack(BODIES[operation], task.words[HEADER_WORDS:]))
 
 
 class TaskGraphs:

@@ -12,12 +12,12 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth.lower.convolution import Body, ConvolutionShape
 from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.geometry import Geometry
 from plinth_sim.golden import convolution, matrix
-from plinth_sim.golden.device import _plain
 
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
@@ -64,7 +64,7 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
     expected, useful, words, tasks = memory.copy(), [], 0, []
     errors = errors or [ErrorCode.NONE] * len(bodies)
     for fields, error in zip(bodies, errors, strict=True):
-        body = _plain(MatrixBody.from_bits(MatrixBody.const(fields).as_bits()))
+        body = unpack(MatrixBody, pack(MatrixBody, fields))
         tasks.append((CONVOLUTION if "a_run" in fields else GEMM, body_words(MatrixBody, fields)))
         useful.append(0)
         if error != ErrorCode.NONE:

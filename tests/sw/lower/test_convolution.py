@@ -9,10 +9,10 @@ from plinth.driver.program import Buffer
 from plinth.lower.convolution import ConvolutionShape, FeatureMap, Grid, forward, parts
 from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import MatrixBody
 from plinth_sim.golden import convolution
-from plinth_sim.golden.device import _plain
 
 TINY = preset("ndp-tiny")
 MIXED = preset("ndp-tiny", multiply_format=FP16)
@@ -22,7 +22,7 @@ def run(memory: np.ndarray, parameters: DieParameters, bodies: list[dict]) -> in
     """Run tasks; returns the sum of their useful multiply-adds."""
     useful = 0
     for fields in bodies:
-        body = _plain(MatrixBody.from_bits(MatrixBody.const(fields).as_bits()))
+        body = unpack(MatrixBody, pack(MatrixBody, fields))
         useful += convolution.execute(memory, body, [0] * 16, parameters.multiply_format).useful_macs
     return useful
 

@@ -31,6 +31,7 @@ from plinth_hw.matrix.row_stationary.sequencer import Sequencer
 from plinth_hw.matrix.row_stationary.sums import Results, Starts, SumBanks
 from plinth_hw.matrix.row_stationary.useful import UsefulCount
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.shapes import shape_of
 
 #: Tasks between start and completion, at most.
 MAXIMUM_TASKS = 255
@@ -51,7 +52,7 @@ class Passes(wiring.Component):
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        super().__init__({"task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feed_job)),
+        super().__init__({"task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.feed_job)),
                           "o": Out(stream.Signature(Pass))})
 
     def elaborate(self, platform: object) -> Module:

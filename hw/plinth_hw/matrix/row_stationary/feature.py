@@ -25,6 +25,7 @@ from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorWriter
+from plinth_hw.shapes import shape_of
 
 #: Cycles from a beat of the load to where a read sees it.
 WRITE_CYCLES = 3
@@ -58,7 +59,7 @@ class FeatureBuffer(wiring.Component):
         self.sizes = sizes
         self.lines = 2 * sizes.half_words // sizes.lanes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feature_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.feature_job)),
             "full": Out(range(3)), "released": In(1), "port": Out(ReadPort(sizes.parameters)),
             "read": In(BankReadPort(sizes.lanes, self.lines, sizes.operand_bits)),
             "words": Out(sizes.parameters.beat_words.bit_length()),

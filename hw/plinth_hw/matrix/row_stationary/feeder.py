@@ -16,6 +16,7 @@ from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.interface import ID_BITS
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.banks import BankReadPort
+from plinth_hw.shapes import shape_of
 
 
 class Feeder(wiring.Component):
@@ -45,7 +46,7 @@ class Feeder(wiring.Component):
     def __init__(self, sizes: Sizes, lines: int):
         self.sizes = sizes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.feed_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.feed_job)),
             "full": In(range(3)), "released": Out(1), "read": Out(BankReadPort(sizes.lanes, lines, sizes.operand_bits)),
             "features": Out(sizes.array.feature_write), "line_done": Out(1), "lines_released": In(1),
             "ids": Out(sizes.array.id_write),

@@ -28,6 +28,7 @@ from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorMemory
+from plinth_hw.shapes import shape_of
 
 #: Array rows in the ring, at most.
 ROWS = 8
@@ -57,7 +58,7 @@ class FilterLoader(wiring.Component):
         self.sizes = sizes
         self.lines = 2 * sizes.array.filter_lines
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.filter_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.filter_job)),
             "port": Out(ReadPort(sizes.parameters)), "filters": Out(sizes.array.filter_write),
             "loaded": Out(sizes.array.rows), "released": In(sizes.array.rows),
             "words": Out(sizes.parameters.beat_words.bit_length()),

@@ -16,6 +16,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.matrix.packing import connect_elements, element_log2, element_parameters
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
+from plinth_hw.shapes import shape_of
 
 #: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
 COUNT_BITS, CHANNEL_BITS = 16, 24
@@ -181,7 +182,7 @@ class Sizes:
         reported."""
         return data.StructLayout({
             "address": unsigned(self.address_bits), "filters": unsigned(COUNT_BITS), "groups": unsigned(GROUP_BITS),
-            "region": unsigned(1), "task_last": unsigned(1), "error": ErrorCode})
+            "region": unsigned(1), "task_last": unsigned(1), "error": shape_of(ErrorCode)})
 
 
 def copied(m: Module, task: Any, names: str, when: Value) -> data.View:

@@ -30,6 +30,7 @@ from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
 from plinth_hw.memory.channel import RowLoad, RowStore
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.pipeline import delayed
+from plinth_hw.shapes import shape_of
 
 #: Spans whose data are still to come.
 SPANS = 32
@@ -152,7 +153,7 @@ class Preload(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)),
             "port": Out(ReadPort(sizes.parameters)), "line_write": Out(stream.Signature(line_layout(sizes))),
             "opened": Out(1),
             "words": Out(sizes.parameters.beat_words.bit_length()),
@@ -246,11 +247,11 @@ class Store(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
             "line_read": Out(stream.Signature(place_layout(sizes))),
             "line": In(data.ArrayLayout(sizes.word_bits, sizes.feed)),
-            "blocked": Out(1), "port": Out(WritePort(sizes.parameters)), "ended": Out(stream.Signature(ErrorCode)),
-            "words": Out(sizes.parameters.beat_words.bit_length()),
+            "blocked": Out(1), "port": Out(WritePort(sizes.parameters)),
+            "ended": Out(stream.Signature(shape_of(ErrorCode))), "words": Out(sizes.parameters.beat_words.bit_length()),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -20,12 +20,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.row_stationary import COUNTS
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, Pointer, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
+from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
-FIELD_WORDS = data.Layout.cast(RowStationaryBody).size // 32
+FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
 #: Fields that count something and follow from others.
 DERIVED_COUNTS = ("stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
 
@@ -63,7 +65,7 @@ class Sequencer(wiring.Component):
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4), "start": In(stream.Signature(unsigned(1))),
             "bases": In(data.ArrayLayout(unsigned(sizes.address_bits), 16)),
-            "task": Out(RowStationaryBody),
+            "task": Out(shape_of(RowStationaryBody)),
             **{name: Out(stream.Signature(layout)) for name, layout in self.jobs.items()},
             "count": Out(1), "counting": In(1), "running": Out(1), "began": Out(1),
         })
@@ -72,9 +74,9 @@ class Sequencer(wiring.Component):
         m = Module()
         sizes = self.sizes
         words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS))
-        task = data.View(RowStationaryBody, words.as_value())
+        task = data.View(shape_of(RowStationaryBody), words.as_value())
         address, operand = unsigned(sizes.address_bits), unsigned(sizes.operand_address_bits)
-        error = Signal(ErrorCode)
+        error = Signal(shape_of(ErrorCode))
         # Where rounds begin: in each loop, and the round at hand.
         x = Signal(data.StructLayout(dict.fromkeys(("task", "block", "fold", "segment"), operand)), name="x")
         w = Signal(data.StructLayout(dict.fromkeys(("batch", "next", "block", "fold", "segment"), operand)), name="w")
@@ -114,7 +116,7 @@ class Sequencer(wiring.Component):
 
         pointer, place = Signal(range(3)), Signal(address)
         chosen = Array((task.x.as_value(), task.w.as_value(), task.c.as_value()))[pointer]
-        of = data.View(Pointer, chosen)
+        of = data.View(shape_of(Pointer), chosen)
         first = Cat(Const(0, sizes.element_log2), place)
         m.d.comb += place.eq(Array(self.bases[number] for number in range(16))[of.base] + of.offset)
 
@@ -137,7 +139,7 @@ class Sequencer(wiring.Component):
             with m.State("START"):
                 m.d.comb += [self.running.eq(0), self.start.ready.eq(~self.counting),
                              self.began.eq(self.start.valid & self.start.ready)]
-                m.d.sync += [error.eq(Mux(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
+                m.d.sync += [error.eq(either(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
                 with m.If(self.began):
                     m.next = "BASES"
                     with m.If(self.operation != MatrixOperation.ROW_STATIONARY.value):

@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.channel import span_layout
+from plinth_hw.shapes import shape_of
 
 
 def place_layout(sizes: Sizes) -> data.StructLayout:
@@ -48,7 +49,7 @@ class SumSpans(wiring.Component):
         self.sizes = sizes
         self.span = span_layout(sizes.parameters, sizes.filter_bits)
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.move_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)),
             "allowed": In(1), "begins": Out(1),
             "o": Out(stream.Signature(data.StructLayout({"span": self.span, "place": place_layout(sizes)}))),
         })

@@ -21,6 +21,7 @@ from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, 
 from plinth_hw.matrix.row_stationary.spans import place_layout
 from plinth_hw.memory.banks import BankArray
 from plinth_hw.memory.turns import rotate
+from plinth_hw.shapes import shape_of
 
 #: Slots read ahead of the array.
 SLOTS_AHEAD = 4
@@ -139,7 +140,7 @@ class Starts(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.sum_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.sum_job)),
             "opened": In(1), "again": In(1),
             "slot_read": Out(1), "slot_word": Out(sizes.sum_bits), "slot": In(sizes.array.sum_words),
             "o": Out(stream.Signature(sizes.array.sum_words)),
@@ -222,7 +223,8 @@ class Results(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(RowStationaryBody), "job": In(stream.Signature(sizes.sum_job)), "i": In(sizes.array.sums_out),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.sum_job)),
+            "i": In(sizes.array.sums_out),
             "slot_write": Out(1), "written_word": Out(sizes.sum_bits), "written": Out(sizes.array.sum_words),
             "again": Out(1), "final": Out(1), "busy": Out(1),
         })

@@ -15,6 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, copied
+from plinth_hw.shapes import shape_of
 
 #: Width of a factor.
 FACTOR_BITS = 32
@@ -76,7 +77,7 @@ class UsefulCount(wiring.Component):
     o : Out stream of unsigned(64)
     """
 
-    task: In(RowStationaryBody)
+    task: In(shape_of(RowStationaryBody))
     start: In(1)
     busy: Out(1)
     o: Out(stream.Signature(unsigned(64)))

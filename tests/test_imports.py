@@ -1,0 +1,145 @@
+"""Imports run down only, and start-up loads what it needs.
+
+A room is a package, or a module of its own, of one of the three import roots. ``MAY`` says which rooms each of them may
+import, anywhere in its text; imports for the type checker alone are free.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ("hw/plinth_hw", "sim/plinth_sim", "sw/plinth")
+
+ISA = "plinth_hw.isa"
+_BASE = {"plinth.errors", "plinth.output"}
+_PLANS = {*_BASE, ISA, "plinth.model", "plinth.plan"}
+_LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
+_SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
+_RUN = {*_LOWERED, "plinth.training", "plinth.backends"}
+#: What each room of software and simulation may import; itself goes without saying.
+MAY: dict[str, set[str]] = {
+    ISA: set(),
+    "plinth_sim.golden": {ISA},
+    "plinth_sim.array": set(),
+    "plinth_sim.rtl": {ISA, "plinth_hw", "plinth_hw.die", "plinth_hw.emit"},
+    "plinth.errors": set(),
+    "plinth.output": {"plinth.errors"},
+    "plinth.model": {*_BASE, ISA},
+    "plinth.plan": {*_BASE, ISA, "plinth.model"},
+    "plinth.lower": {*_PLANS, "plinth.driver"},
+    "plinth.driver": {*_BASE, ISA, "plinth.model"},
+    "plinth.simulate": {*_LOWERED, "plinth_sim.array"},
+    "plinth.report": {*_SIMULATED},
+    "plinth.training": {*_LOWERED, "plinth.backends"},
+    "plinth.backends": {*_BASE, ISA, "plinth.model", "plinth.driver", "plinth_sim.golden", "plinth_sim.rtl"},
+    "plinth.bench": {*_RUN, *_SIMULATED},
+    "plinth.reproduce": {*_SIMULATED, "plinth.report"},
+    "plinth.doctor": {*_BASE, "plinth_sim.rtl"},
+    "plinth.cli": {*_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce", "plinth.doctor"},
+}
+#: Imports that break the rule, (module, room), and are to go.
+KNOWN = {
+    ("plinth.simulate.step", "plinth.backends"),
+    ("plinth.simulate.step", "plinth.report"),
+}
+
+
+def _room(module: str) -> str | None:
+    parts = module.split(".")
+    return ".".join(parts[:2]) if parts[0] in ("plinth", "plinth_sim", "plinth_hw") else None
+
+
+def _imported(tree: ast.AST) -> Iterator[str]:
+    """Names of modules that a text imports, also within functions, but not for the type checker alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.module is not None and not node.level, "imports are absolute"
+            whole = node.module in ("plinth", "plinth_sim", "plinth_hw")
+            yield from ([f"{node.module}.{alias.name}" for alias in node.names] if whole else [node.module])
+        else:
+            yield from _imported(node)
+
+
+def _modules() -> Iterator[tuple[str, list[str]]]:
+    for source in SOURCES:
+        for path in sorted((ROOT / source).rglob("*.py")):
+            parts = path.relative_to(ROOT / source).with_suffix("").parts
+            name = ".".join((Path(source).name, *(part for part in parts if part != "__init__")))
+            yield name, list(_imported(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _crossings() -> Iterator[tuple[str, str, str]]:
+    """(module, its room, room that it imports) where the two rooms differ."""
+    for name, imported in _modules():
+        own = _room(name)
+        for other in imported:
+            room = _room(other)
+            if own is not None and room is not None and room != own:
+                yield name, own, room
+
+
+def test_imports_run_down_only() -> None:
+    up = {(name, room) for name, own, room in _crossings() if own in MAY and room not in MAY[own]}
+    assert up <= KNOWN, sorted(up - KNOWN)
+
+
+def test_every_room_is_known() -> None:
+    rooms = {room for name, _ in _modules() if (room := _room(name)) and not room.startswith("plinth_hw.")}
+    assert rooms - set(MAY) <= {"plinth", "plinth_sim", "plinth_hw"}, sorted(rooms - set(MAY))
+
+
+def test_hardware_imports_no_software() -> None:
+    found = {(name, other) for name, imported in _modules() if name.startswith("plinth_hw")
+             for other in imported if other.split(".")[0] in ("plinth", "plinth_sim")}
+    assert not found
+
+
+def test_no_circle_of_rooms() -> None:
+    """Of the whole graph but what is known: a room from which no way leads on is taken away until none is left."""
+    after: dict[str, set[str]] = {}
+    for name, own, room in _crossings():
+        if not own.startswith("plinth_hw") and (name, room) not in KNOWN:
+            after.setdefault(own, set()).add(room)
+    while ends := [room for room, others in after.items() if not others & set(after)]:
+        for room in ends:
+            del after[room]
+    assert not after, f"in a circle, or above one: {after}"
+
+
+def test_the_contract_needs_no_amaranth() -> None:
+    found = {(name, other) for name, imported in _modules() if name.startswith((f"{ISA}.", "plinth.", "plinth_sim.g"))
+             for other in imported if other.split(".")[0] == "amaranth"}
+    assert not found
+
+
+#: Packages that take long to load.
+HEAVY = ("amaranth", "cocotb", "matplotlib", "numpy", "onnx", "rich", "sklearn", "yaml", "plinth_sim", "plinth.plan")
+
+
+def _loaded(code: str) -> set[str]:
+    """Which of the heavy packages a fresh interpreter has loaded after ``code``."""
+    script = f"""
+import sys
+try:
+    {code}
+except SystemExit as end:
+    assert not end.code, end.code
+print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.stderr)
+"""
+    ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return set(ran.stderr.rpartition("loaded:")[2].split())
+
+
+@pytest.mark.parametrize("module", ["plinth.driver.driver", "plinth.plan.planning", "plinth.lower.training",
+                                    "plinth.simulate.step", "plinth_sim.golden.device", "plinth.backends"])
+def test_software_loads_no_amaranth(module: str) -> None:
+    assert _loaded(f"import {module}") & {"amaranth", "cocotb", "matplotlib", "onnx", "sklearn"} == set()
