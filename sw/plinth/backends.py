@@ -19,7 +19,7 @@ from plinth.model.parameters import Parameters, Predictor, Reference
 from plinth.model.routes import Link
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 
 #: Elements of a layer's windows that the reference computes at a time: 64 MiB in float64.
 BATCH_ELEMENTS = 1 << 23

@@ -13,7 +13,7 @@ from tests.support.graphs import random_program, tangled
 
 import cocotb
 from plinth_hw.isa.parameters import preset
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cocotb_device import CocotbArray
 
 TINY = preset("ndp-tiny")

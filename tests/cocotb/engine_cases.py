@@ -18,7 +18,7 @@ import cocotb
 from plinth.driver.driver import Driver
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.parameters import ROW_STATIONARY
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 
 MEMORY_WORDS = 1 << 14
 BLOCKS = range(TINY_DIES["ndp"].reduce_blocks)

@@ -10,7 +10,7 @@ from tests.support.die_tops import die_top
 from tests.support.graphs import random_program
 
 from plinth_hw.isa.parameters import preset
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
 MEMORY_WORDS = 1 << 15

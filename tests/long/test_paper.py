@@ -8,7 +8,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = pytest.mark.long

@@ -9,7 +9,7 @@ from tests.support.results import node_folder
 
 from plinth.driver.driver import DieError
 from plinth.driver.program import Buffer, Program
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves
 
 #: Longest window of waves: the last cycles of the step that failed.

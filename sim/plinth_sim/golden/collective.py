@@ -8,28 +8,88 @@ padded). Chunk c belongs to member o = c mod N, and its sum starts at the member
 Update by the owner: NONE gives ``sum``; SGD gives ``w - (rate * sum)``, product and difference each
 rounded to nearest even. Every NaN result is the canonical quiet NaN; with N = 1 and NONE, and in an
 all-gather, words are copied as they are.
+
+:func:`member` is one member's part in it, a coroutine that knows nothing of the others but the words that come from
+the one before and go to the next; wherever members live, the bits are these. The other functions let all members run
+in step.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import FP32
-from plinth_hw.isa.tasks import UpdateOperation
+from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
+from plinth_sim.golden import arithmetic
 
 Array = np.ndarray
-
-
-def _canonical(values: Array) -> Array:
-    nan = np.isnan(values)
-    if nan.any():
-        values.view(np.uint32)[nan] = FP32.quiet_nan
-    return values
+Words = NDArray[np.uint32]
+#: A member at work: gives words, takes words.
+Member = Generator[Words, Any, None]
 
 
 def owners(words: int, members: int, chunk_words: int) -> Array:
     """Owner (member index) of each word of a message."""
     return (np.arange(words) // chunk_words) % members
+
+
+def member(operation: CollectiveOperation, index: int, members: int, source: Words, target: Words, rate: float,
+           chunk_words: int, update: UpdateOperation) -> Member:
+    """One member of a ring at work; its destination, ``target``, is written in place.
+
+    Every ``yield`` gives words for the next member and takes words from the one before. These are all chunks of one
+    owner, one after the other: in the reduction their sums so far, in the gathering their results.
+
+    Parameters
+    ----------
+    index, members : int
+        This member's place in the ring, and the members of the ring.
+    source, target : arrays of uint32
+        Of one size. ``source`` is read when the member starts, ``target`` (with SGD: the weights) when its own chunks
+        have been summed.
+    rate : float
+        Of the update.
+
+    Raises
+    ------
+    ValueError
+        If what comes from the member before has another size than what was expected: messages differ in words.
+    """
+    source = source.copy()
+    owner = owners(source.size, members, chunk_words)
+    mine = owner == index
+    if operation is CollectiveOperation.ALL_GATHER:
+        target[mine] = source[mine]
+    else:
+        total = source[owner == (index - 1) % members]
+        for stage in range(1, members):
+            own = source[owner == (index - 1 - stage) % members]
+            total = arithmetic.add(_matching((yield total), own.size), own)
+        if update != UpdateOperation.NONE:
+            step = arithmetic.multiply(np.full_like(total, np.float32(rate).view(np.uint32)), total)
+            total = arithmetic.sub(target[mine], step)
+        target[mine] = total
+    if operation is not CollectiveOperation.REDUCE_SCATTER:
+        words = target[mine]
+        for stage in range(1, members):
+            other = owner == (index - stage) % members
+            words = _matching((yield words), int(other.sum()))
+            target[other] = words
+
+
+def resume(one: Member, words: Words | None) -> Words | None:
+    """Start a member with None, or give it words: what it sends then, or None once it has all that it needs."""
+    try:
+        return one.send(words)
+    except StopIteration:
+        return None
+
+
+def _matching(words: Words, size: int) -> Words:
+    if words.size != size:
+        raise ValueError(f"The members' messages differ: {words.size} words came where {size} were expected")
+    return words
 
 
 def _check(arrays: Sequence[Array], chunk_words: int) -> list[Array]:
@@ -46,26 +106,22 @@ def _check(arrays: Sequence[Array], chunk_words: int) -> list[Array]:
     return flat
 
 
-def _reduce(gradients: list[Array], owner: Array) -> Array:
-    """Sum of every word, in its chunk's order."""
-    members = len(gradients)
-    total = np.empty_like(gradients[0])
-    with np.errstate(all="ignore"):
-        for o in range(members):
-            mine = owner == o
-            partial = gradients[(o + 1) % members][mine].copy()
-            for step in range(2, members + 1):
-                partial = _canonical(partial + gradients[(o + step) % members][mine])
-            total[mine] = partial
-    return total
-
-
-def _update(total: Array, weights: Array, rate: float, update: UpdateOperation) -> Array:
-    if update == UpdateOperation.NONE:
-        return total
-    with np.errstate(all="ignore"):
-        step = _canonical(np.float32(rate) * total)
-        return _canonical(weights - step)
+def _run(operation: CollectiveOperation, sources: Sequence[Array], weights: Sequence[Array] | None, rate: float,
+         chunk_words: int, update: UpdateOperation) -> list[Array]:
+    """All members, in step: each takes what the one before has sent."""
+    flat = _check(sources, chunk_words)
+    if weights is None and update != UpdateOperation.NONE:
+        raise ValueError(f"Update {update} needs weights, not None")
+    before = [np.zeros_like(a) for a in flat] if weights is None else _check(weights, chunk_words)
+    if len(before) != len(flat) or before[0].size != flat[0].size:
+        raise ValueError("weights must have the same members and words as gradients")
+    results = [old.copy() for old in before]
+    ring = [member(operation, index, len(flat), source.view(np.uint32), target.view(np.uint32), rate, chunk_words,
+                   update) for index, (source, target) in enumerate(zip(flat, results, strict=True))]
+    sent = [resume(one, None) for one in ring]
+    while sent[0] is not None:
+        sent = [resume(one, words) for one, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
+    return results
 
 
 def reduce_scatter(gradients: Sequence[Array], weights: Sequence[Array] | None, rate: float,
@@ -82,35 +138,15 @@ def reduce_scatter(gradients: Sequence[Array], weights: Sequence[Array] | None, 
     ValueError
         If sizes differ, or SGD has no weights.
     """
-    flat = _check(gradients, chunk_words)
-    if weights is None and update != UpdateOperation.NONE:
-        raise ValueError(f"Update {update} needs weights, not None")
-    before = [np.zeros_like(a) for a in flat] if weights is None else _check(weights, chunk_words)
-    if len(before) != len(flat) or before[0].size != flat[0].size:
-        raise ValueError("weights must have the same members and words as gradients")
-    owner = owners(flat[0].size, len(flat), chunk_words)
-    total = _reduce(flat, owner)
-    results = []
-    for member, old in enumerate(before):
-        mine = owner == member
-        new = old.copy()
-        new[mine] = _update(total[mine], old[mine], rate, update)
-        results.append(new)
-    return results
+    return _run(CollectiveOperation.REDUCE_SCATTER, gradients, weights, rate, chunk_words, update)
 
 
 def all_gather(sources: Sequence[Array], chunk_words: int) -> list[Array]:
     """Destination of every member after ALL_GATHER: word by word the owner's source."""
-    flat = _check(sources, chunk_words)
-    owner = owners(flat[0].size, len(flat), chunk_words)
-    result = np.empty_like(flat[0])
-    for member, source in enumerate(flat):
-        mine = owner == member
-        result.view(np.uint32)[mine] = source.view(np.uint32)[mine]
-    return [result.copy() for _ in flat]
+    return _run(CollectiveOperation.ALL_GATHER, sources, None, 0.0, chunk_words, UpdateOperation.NONE)
 
 
 def all_reduce(gradients: Sequence[Array], weights: Sequence[Array] | None, rate: float,
                chunk_words: int, update: UpdateOperation = UpdateOperation.NONE) -> list[Array]:
     """Destination of every member after ALL_REDUCE: reduce-scatter with update, then all-gather."""
-    return all_gather(reduce_scatter(gradients, weights, rate, chunk_words, update), chunk_words)
+    return _run(CollectiveOperation.ALL_REDUCE, gradients, weights, rate, chunk_words, update)

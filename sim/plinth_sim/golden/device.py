@@ -1,9 +1,7 @@
-"""The golden model as an array of devices: descriptors in, memory images out, no notion of time.
+"""A die of the golden model: descriptors in, memory images out, no notion of time.
 
-Each die keeps the contract of the scheduler: tasks of one engine run in program order, a task runs when its
-waits are met, completion advances counters here and elsewhere. Collectives run when every member of the ring
-has reached them. Whatever order that leaves open cannot show in memory, because tasks that touch the same
-words are ordered by their waits; a graph without an order that ends is reported as TIMEOUT.
+It keeps the contract of the scheduler: tasks of one engine run in program order, a task runs when its waits are met,
+completion advances counters here and elsewhere. :mod:`plinth_sim.golden.array` lets several dies run.
 """
 
 from collections import deque
@@ -24,8 +22,6 @@ from plinth_hw.isa.tasks import (
     HEADER_WORDS,
     OPERATIONS,
     RECORD_WORDS,
-    CollectiveBody,
-    CollectiveOperation,
     Engine,
     ErrorCode,
     MatrixOperation,
@@ -33,16 +29,16 @@ from plinth_hw.isa.tasks import (
     Record,
     TaskHeader,
     TransferOperation,
-    UpdateOperation,
 )
-from plinth_sim.golden import collective, convolution, matrix, row_stationary, transfer, vector
+from plinth_sim.golden import convolution, matrix, row_stationary, transfer, vector
+from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, RingChunks, Tile
 
 Words = NDArray[np.uint32]
 
 CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
 
 
-class _DescriptorError(Exception):
+class DescriptorError(Exception):
     """A task cannot run."""
 
     def __init__(self, code: ErrorCode):
@@ -51,7 +47,9 @@ class _DescriptorError(Exception):
 
 
 @dataclass(frozen=True)
-class _Task:
+class FetchedTask:
+    """A descriptor and what it says."""
+
     address: int
     header: Any
     engine: Engine
@@ -60,7 +58,7 @@ class _Task:
 
 
 @dataclass(frozen=True)
-class _Membership:
+class Membership:
     """A row of the group table."""
 
     members: int
@@ -74,7 +72,7 @@ def _decode(descriptor: bytes) -> tuple[Any, Engine, Any, Any]:
 
     Raises
     ------
-    _DescriptorError
+    DescriptorError
         If engine or operation is unknown.
     """
     words = np.frombuffer(descriptor, dtype="<u4")
@@ -82,25 +80,33 @@ def _decode(descriptor: bytes) -> tuple[Any, Engine, Any, Any]:
     try:
         engine = Engine(header.engine)
     except ValueError as error:
-        raise _DescriptorError(ErrorCode.BAD_ENGINE) from error
+        raise DescriptorError(ErrorCode.BAD_ENGINE) from error
     try:
         operation = OPERATIONS[engine](header.operation)
     except ValueError as error:
-        raise _DescriptorError(ErrorCode.BAD_OPERATION) from error
+        raise DescriptorError(ErrorCode.BAD_OPERATION) from error
     body = words[HEADER_WORDS:]
     return header, engine, operation, body if engine is Engine.VECTOR else layout.unpack(BODIES[operation], body)
 
 
 @dataclass
 class GoldenDevice:
-    """One die: its memory, registers and pending tasks."""
+    """One die: its memory, registers, pending tasks, and what others have sent.
 
+    ``number`` is its own, of ``dies`` in the array.
+    """
+
+    number: int
+    dies: int
     parameters: DieParameters
     memory: Words
     registers: dict[int, int] = field(default_factory=dict)
     counters: list[int] = field(default_factory=list)
-    groups: dict[int, _Membership] = field(default_factory=dict)
-    queues: dict[Engine, deque[_Task]] = field(default_factory=dict)
+    arrivals: Arrivals = field(default_factory=Arrivals)
+    #: Chunks from the member before, by group and message.
+    chunks: dict[tuple[int, int], deque[Words]] = field(default_factory=dict)
+    groups: dict[int, Membership] = field(default_factory=dict)
+    queues: dict[Engine, deque[FetchedTask]] = field(default_factory=dict)
     running: bool = False
     done: bool = False
 
@@ -144,20 +150,20 @@ class GoldenDevice:
             self.registers[Register.ERROR_INFO] = info
         self.running = False
 
-    def _fetch(self) -> dict[Engine, deque[_Task]]:
-        queues: dict[Engine, deque[_Task]] = {engine: deque() for engine in Engine}
+    def _fetch(self) -> dict[Engine, deque[FetchedTask]]:
+        queues: dict[Engine, deque[FetchedTask]] = {engine: deque() for engine in Engine}
         address = self.registers.get(Register.TASK_BASE, 0)
         while address + DESCRIPTOR_WORDS <= len(self.memory):
             try:
-                task = _Task(address, *_decode(self.memory[address:address + DESCRIPTOR_WORDS].tobytes()))
+                task = FetchedTask(address, *_decode(self.memory[address:address + DESCRIPTOR_WORDS].tobytes()))
                 if task.engine not in self.parameters.engines:
-                    raise _DescriptorError(ErrorCode.BAD_ENGINE)
+                    raise DescriptorError(ErrorCode.BAD_ENGINE)
                 used = [counter for index, counter in enumerate(task.header.wait_counter)
                         if task.header.wait_enable >> index & 1]
                 used += [task.header.advance] if task.header.advance_enable else []
                 if any(counter >= len(self.counters) for counter in used):
-                    raise _DescriptorError(ErrorCode.BAD_COUNTER)
-            except _DescriptorError as error:
+                    raise DescriptorError(ErrorCode.BAD_COUNTER)
+            except DescriptorError as error:
                 self.fail(error.code, address)
                 return queues
             queues[task.engine].append(task)
@@ -167,15 +173,103 @@ class GoldenDevice:
         self.fail(ErrorCode.BAD_ADDRESS, address)
         return queues
 
-    def ready(self, task: _Task) -> bool:
-        """Whether all waits of a task are met."""
-        for index in range(4):
-            if task.header.wait_enable >> index & 1:
-                counter = task.header.wait_counter[index]
-                goal = self.registers.get(regs.COUNTER_BASES + 4 * counter, 0) + task.header.wait_value[index]
+    def ready(self, task: FetchedTask) -> bool:
+        """Whether all waits of a task are met; what it waits for takes effect if it has arrived."""
+        missing: dict[int, int] = {}
+        for counter, goal in self.waits(task):
+            if (self.counters[counter] - goal) & 0x80000000:
+                missing[counter] = max(missing.get(counter, 0), (goal - self.counters[counter]) & 0xFFFFFFFF)
+        if not missing:
+            return True
+        needed = self.arrivals.needed(missing)
+        for message in needed:
+            self.apply(message)
+        return bool(needed)
+
+    def waits(self, task: FetchedTask) -> list[tuple[int, int]]:
+        """Counters that a task waits for, and the values that they are to reach."""
+        header = task.header
+        return [(counter, (self.registers.get(regs.COUNTER_BASES + 4 * counter, 0) + value) & 0xFFFFFFFF)
+                for index, (counter, value) in enumerate(zip(header.wait_counter, header.wait_value, strict=True))
+                if header.wait_enable >> index & 1]
+
+    def deliver(self, message: Message) -> None:
+        """Take what a die, this one or another, has sent to this one."""
+        if isinstance(message, Failure):
+            self.fail(ErrorCode.REMOTE, 0, message.source << 16)
+        elif isinstance(message, RingChunks):
+            self.chunks.setdefault((message.group, message.message), deque()).append(message.words)
+        elif isinstance(message, Tile | Advance):
+            if isinstance(message, Tile):
+                try:
+                    transfer.check(self.memory, message.rows)
+                except transfer.LandingError:
+                    self.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value)
+                    return
+            if message.source == self.number or self.arrivals.take(message):
+                self.apply(message)
+
+    def apply(self, message: Tile | Advance) -> None:
+        """A tile goes to memory, a counter advances."""
+        if isinstance(message, Tile):
+            transfer.write(self.memory, message.rows)
+        counter = message.arrival if isinstance(message, Tile) else message.counter
+        if counter is not None:
+            self.counters[counter] = (self.counters[counter] + 1) & 0xFFFFFFFF
+
+    def tile(self, task: FetchedTask) -> Tile:
+        """What a transfer task sends, to another die or to this one.
+
+        Raises
+        ------
+        DescriptorError
+            If the task is to blame; a tile that does not fit another die's memory is that die's error.
+        """
+        body, arrival = task.body, task.body.arrival if task.body.arrival_enable else None
+        if (not (body.columns and body.rows and body.planes) or (body.gather and body.scatter)
+                or (arrival or 0) >= self.parameters.counters):
+            raise DescriptorError(ErrorCode.BAD_OPERAND)
+        if body.remote and body.destination_die >= min(self.dies, self.registers.get(Register.DIES, self.dies)):
+            raise DescriptorError(ErrorCode.BAD_DIE)
+        destination = body.destination_die if body.remote else self.number
+        try:
+            rows = transfer.read(self.memory, body, self.bases, adds=task.operation is TransferOperation.ADD)
+            if destination == self.number:
+                transfer.check(self.memory, rows)
+        except vector.BadOperandError as error:
+            raise DescriptorError(ErrorCode.BAD_OPERAND) from error
+        except (IndexError, transfer.LandingError) as error:
+            raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
+        return Tile(self.number, destination, rows, arrival)
+
+    def complete(self, task: FetchedTask) -> Advance | None:
+        """Take the first task of its engine off: its counter, its record; what it tells another die."""
+        self.queues[task.engine].popleft()
+        header = task.header
+        if header.advance_enable:
+            self.counters[header.advance] = (self.counters[header.advance] + 1) & 0xFFFFFFFF
+        if header.record:
+            count = self.registers.get(Register.RECORD_COUNT, 0)
+            record = {"task": task.address, "tag": header.tag, "engine": task.engine}
+            self.write_memory(self.registers.get(Register.RECORD_BASE, 0) + RECORD_WORDS * count,
+                              np.array(layout.pack(Record, record), dtype=np.uint32))
+            self.registers[Register.RECORD_COUNT] = count + 1
+        if header.remote_enable:
+            return Advance(self.number, header.remote_die, header.remote_counter)
+        return None
+
+    def hang(self) -> None:
+        """Report a time-out, and what each engine waits for."""
+        heads = [queue[0] for queue in self.queues.values() if queue]
+        for task in heads:
+            for counter, goal in self.waits(task):
                 if (self.counters[counter] - goal) & 0x80000000:
-                    return False
-        return True
+                    block = regs.ENGINES + regs.ENGINE_SPAN * task.engine.value
+                    self.registers[block + EngineRegister.TASK] = task.address
+                    self.registers[block + EngineRegister.WAIT_COUNTER] = counter | 1 << 31
+                    self.registers[block + EngineRegister.WAIT_VALUE] = goal
+                    break
+        self.fail(ErrorCode.TIMEOUT, heads[0].address)
 
     def address(self, pointer: Pointer) -> int:
         """Word address of a descriptor's pointer."""
@@ -191,20 +285,20 @@ class GoldenDevice:
 
         Raises
         ------
-        _DescriptorError
+        DescriptorError
             BAD_ADDRESS if it leaves the memory.
         """
         if address + (rows - 1) * stride + columns > len(self.memory):
-            raise _DescriptorError(ErrorCode.BAD_ADDRESS)
+            raise DescriptorError(ErrorCode.BAD_ADDRESS)
         item = self.memory.itemsize
         return np.lib.stride_tricks.as_strided(self.memory[address:], (rows, columns), (stride * item, item))
 
-    def run(self, task: _Task) -> None:
+    def run(self, task: FetchedTask) -> None:
         """Run a task that needs no other die.
 
         Raises
         ------
-        _DescriptorError
+        DescriptorError
             With the error code that the hardware reports.
         """
         try:
@@ -215,22 +309,22 @@ class GoldenDevice:
                                buffer_words=self.parameters.vector_buffer_words,
                                narrow=self.parameters.narrow_format)
             else:
-                self.groups[task.body.group] = _Membership(task.body.members, task.body.index,
+                self.groups[task.body.group] = Membership(task.body.members, task.body.index,
                                                            task.body.next_die)
         except vector.BadOperandError as error:
-            raise _DescriptorError(ErrorCode.BAD_OPERAND) from error
+            raise DescriptorError(ErrorCode.BAD_OPERAND) from error
         except IndexError as error:
-            raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
+            raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
     def _multiply(self, operation: MatrixOperation, body: Any) -> None:
         if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
-            raise _DescriptorError(ErrorCode.BAD_OPERATION)
+            raise DescriptorError(ErrorCode.BAD_OPERATION)
         if operation is MatrixOperation.ROW_STATIONARY:
             row_stationary.execute(self.memory, body, self.bases, self.parameters)
             return
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
-            raise _DescriptorError(ErrorCode.BAD_OPERAND)
+            raise DescriptorError(ErrorCode.BAD_OPERAND)
         if operation is MatrixOperation.CONVOLUTION:
             convolution.execute(self.memory, body, self.bases, self.parameters.multiply_format)
             return
@@ -247,195 +341,3 @@ class GoldenDevice:
     def _operand(self, pointer: Pointer, stride: int, rows: int, columns: int) -> NDArray[Any]:
         words = np.array(self.block(self.address(pointer), rows, -(-columns // self.parameters.packing), stride))
         return words.view(matrix.storage(self.parameters.multiply_format))[:, :columns]
-
-
-class GoldenArray:
-    """Dies that run on the golden model.
-
-    Parameters
-    ----------
-    parameters : DieParameters
-        Of every die.
-    dies : int
-        Number of dies.
-    memory_words : int
-        Memory of each die.
-    """
-
-    def __init__(self, parameters: DieParameters, dies: int, memory_words: int):
-        self.parameters = parameters
-        self.dies = [GoldenDevice(parameters, np.zeros(memory_words, dtype=np.uint32),
-                                  counters=[0] * parameters.counters) for _ in range(dies)]
-
-    def wait(self, limit_cycles: int) -> int:
-        """Run all started graphs to their end; returns 0, for there are no cycles here."""
-        while self._advance():
-            pass
-        for die in self.dies:
-            if die.running and not any(die.queues.values()):
-                die.running, die.done = False, True
-        failed = [number for number, die in enumerate(self.dies) if die.read_register(Register.ERROR_CODE)]
-        for die in self.dies:
-            if die.running and failed:
-                die.fail(ErrorCode.REMOTE, 0, failed[0] << 16)
-            elif die.running:
-                self._hang(die)
-        return 0
-
-    def _hang(self, die: GoldenDevice) -> None:
-        heads = [queue[0] for queue in die.queues.values() if queue]
-        for task in heads:
-            for index in range(4):
-                counter, value = task.header.wait_counter[index], task.header.wait_value[index]
-                goal = die.registers.get(regs.COUNTER_BASES + 4 * counter, 0) + value
-                if task.header.wait_enable >> index & 1 and (die.counters[counter] - goal) & 0x80000000:
-                    block = regs.ENGINES + regs.ENGINE_SPAN * task.engine.value
-                    die.registers[block + EngineRegister.TASK] = task.address
-                    die.registers[block + EngineRegister.WAIT_COUNTER] = counter | 1 << 31
-                    die.registers[block + EngineRegister.WAIT_VALUE] = goal & 0xFFFFFFFF
-                    break
-        die.fail(ErrorCode.TIMEOUT, heads[0].address)
-
-    def _advance(self) -> bool:
-        """Run what can run once over; whether anything ran."""
-        moved = False
-        for die in self.dies:
-            for engine in Engine:
-                while die.running and die.queues[engine] and die.ready(die.queues[engine][0]):
-                    task = die.queues[engine][0]
-                    if engine is Engine.COLLECTIVE and task.operation is not CollectiveOperation.SET_GROUP:
-                        break
-                    try:
-                        if engine is Engine.TRANSFER:
-                            self._transfer(die, task)
-                        else:
-                            die.run(task)
-                    except _DescriptorError as error:
-                        die.fail(error.code, task.address, engine.value)
-                        break
-                    self._complete(die, task)
-                    moved = True
-        return self._collectives() or moved
-
-    def _open(self, die: GoldenDevice) -> list[_Task]:
-        """Collectives that a die has started: as many as it has reduce blocks, one a block, in order."""
-        tasks: list[_Task] = []
-        blocks: set[int] = set()
-        if not die.running:
-            return tasks
-        for task in list(die.queues[Engine.COLLECTIVE])[:self.parameters.reduce_blocks]:
-            block = task.body.message % self.parameters.reduce_blocks
-            if task.operation is CollectiveOperation.SET_GROUP or block in blocks or not die.ready(task):
-                break
-            blocks.add(block)
-            tasks.append(task)
-        return tasks
-
-    def _collectives(self) -> bool:
-        moved = False
-        for first in self.dies:
-            for task in self._open(first):
-                body = task.body
-                members, tasks = [first], [task]
-                try:
-                    if body.group not in first.groups:
-                        raise _DescriptorError(ErrorCode.BAD_OPERAND)
-                    group = first.groups[body.group]
-                    following = group.next_die
-                    while len(members) < group.members:
-                        member = self.dies[following]
-                        match = [other for other in self._open(member)
-                                 if (other.body.group, other.body.message) == (body.group, body.message)]
-                        if not match:
-                            break
-                        members.append(member)
-                        tasks.append(match[0])
-                        following = member.groups[body.group].next_die
-                    else:
-                        self._reduce(members, tasks)
-                        moved = True
-                except _DescriptorError as error:
-                    first.fail(error.code, task.address, Engine.COLLECTIVE.value)
-        return moved
-
-    def _reduce(self, members: list[GoldenDevice], tasks: list[_Task]) -> None:
-        body: CollectiveBody = tasks[0].body
-        # The chain starts at any member: member 0 of the group comes first.
-        order = sorted(range(len(members)), key=lambda place: members[place].groups[body.group].index)
-        members, tasks = [members[place] for place in order], [tasks[place] for place in order]
-        chunk, update = self.parameters.chunk_words, UpdateOperation(body.update)
-        rate = float(np.array([body.rate], dtype=np.uint32).view(np.float32)[0])
-        sources: list[Words] = []
-        targets: list[Words] = []
-        for die, task in zip(members, tasks, strict=True):
-            words = task.body.words
-            for pointer, found in ((task.body.source, sources), (task.body.destination, targets)):
-                address = die.address(pointer)
-                if not words or address % self.parameters.beat_words:
-                    raise _DescriptorError(ErrorCode.BAD_OPERAND)
-                found.append(die.block(address, 1, words, words)[0])
-        gradients = [np.array(source).view(np.float32) for source in sources]
-        weights = [np.array(target).view(np.float32) for target in targets]
-        if tasks[0].operation is CollectiveOperation.ALL_REDUCE:
-            results = collective.all_reduce(gradients, weights, rate, chunk, update)
-        elif tasks[0].operation is CollectiveOperation.REDUCE_SCATTER:
-            results = collective.reduce_scatter(gradients, weights, rate, chunk, update)
-        else:
-            results = collective.all_gather(gradients, chunk)
-        for target, result in zip(targets, results, strict=True):
-            target[...] = result.view(np.uint32)
-        for die, task in zip(members, tasks, strict=True):
-            die.queues[Engine.COLLECTIVE].remove(task)
-            self._count(die, task)
-
-    def _transfer(self, die: GoldenDevice, task: _Task) -> None:
-        """Move a tile to this or another die.
-
-        Raises
-        ------
-        _DescriptorError
-            If the task is to blame; a tile that does not fit another die's memory is that die's error.
-        """
-        body = task.body
-        own = next(number for number, other in enumerate(self.dies) if other is die)
-        arrival = body.arrival if body.arrival_enable else 0
-        if (not (body.columns and body.rows and body.planes) or (body.gather and body.scatter)
-                or arrival >= self.parameters.counters):
-            raise _DescriptorError(ErrorCode.BAD_OPERAND)
-        number = body.destination_die if body.remote else own
-        if body.remote and number >= min(len(self.dies), die.registers.get(Register.DIES, len(self.dies))):
-            raise _DescriptorError(ErrorCode.BAD_DIE)
-        other = self.dies[number]
-        try:
-            transfer.move(die.memory, other.memory, body, die.bases,
-                          adds=task.operation is TransferOperation.ADD)
-        except vector.BadOperandError as error:
-            raise _DescriptorError(ErrorCode.BAD_OPERAND) from error
-        except IndexError as error:
-            raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
-        except transfer.LandingError as error:
-            if other is die:
-                raise _DescriptorError(ErrorCode.BAD_ADDRESS) from error
-            other.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value)
-            return
-        if body.arrival_enable:
-            other.counters[arrival] = (other.counters[arrival] + 1) & 0xFFFFFFFF
-
-    def _complete(self, die: GoldenDevice, task: _Task) -> None:
-        die.queues[task.engine].popleft()
-        self._count(die, task)
-
-    def _count(self, die: GoldenDevice, task: _Task) -> None:
-        """Counters and completion record of a finished task."""
-        header = task.header
-        if header.advance_enable:
-            die.counters[header.advance] = (die.counters[header.advance] + 1) & 0xFFFFFFFF
-        if header.remote_enable:
-            other = self.dies[header.remote_die]
-            other.counters[header.remote_counter] = (other.counters[header.remote_counter] + 1) & 0xFFFFFFFF
-        if header.record:
-            count = die.registers.get(Register.RECORD_COUNT, 0)
-            record = {"task": task.address, "tag": header.tag, "engine": task.engine}
-            die.write_memory(die.registers.get(Register.RECORD_BASE, 0) + RECORD_WORDS * count,
-                             np.array(layout.pack(Record, record), dtype=np.uint32))
-            die.registers[Register.RECORD_COUNT] = count + 1

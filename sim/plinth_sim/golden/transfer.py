@@ -14,6 +14,7 @@ arithmetic is modulo 2^32. If source and destination overlap, what the destinati
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,24 @@ class LandingError(Exception):
     """The destination lies outside the memory."""
 
 
-def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool) -> None:
-    """Run COPY, or ADD with ``adds``. ``body`` has the fields of ``TransferBody`` as attributes.
+@dataclass(frozen=True)
+class Rows:
+    """What a transfer reads: the first word of each row's destination, and the rows ``[rows, columns]``."""
+
+    starts: tuple[int, ...]
+    words: Words
+    adds: bool
+
+
+def read(source: Words, body: Any, bases: Sequence[int], *, adds: bool) -> Rows:
+    """The source's side of COPY, or ADD with ``adds``. ``body`` has the fields of ``TransferBody`` as attributes.
 
     Raises
     ------
     BadOperandError
         If the number of columns, rows or planes is zero, or both sides are indexed.
     IndexError
-        If a row of the source, or the index, lies outside the memory; nothing is written then.
-    LandingError
-        If a row of the destination does; nothing is written then.
+        If a row of the source, or the index, lies outside the memory.
     """
     if not (body.columns and body.rows and body.planes):
         raise BadOperandError(f"A transfer needs columns, rows and planes, not {body.columns} x "
@@ -59,14 +67,45 @@ def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds:
                 for plane in range(body.planes) for row in (numbers if indexed else range(body.rows))]
 
     sources = starts(body.source, body.source_row_stride, body.source_plane_stride, body.gather)
-    targets = starts(body.destination, body.destination_row_stride, body.destination_plane_stride, body.scatter)
     for start in sources:
         if start + body.columns > len(source):
             raise IndexError(f"words {start}+{body.columns} lie outside a memory of {len(source)} words")
-    for start in targets:
-        if start + body.columns > len(target):
-            raise LandingError(f"words {start}+{body.columns} lie outside a memory of {len(target)} words")
-    rows = [source[start:start + body.columns].copy() for start in sources]
-    for start, row in zip(targets, rows, strict=True):
-        place = target[start:start + body.columns]
-        place[:] = arithmetic.add(place, row) if adds else row
+    targets = starts(body.destination, body.destination_row_stride, body.destination_plane_stride, body.scatter)
+    return Rows(tuple(targets), np.stack([source[start:start + body.columns] for start in sources]), adds)
+
+
+def check(target: Words, rows: Rows) -> None:
+    """Whether rows lie within a memory.
+
+    Raises
+    ------
+    LandingError
+        If one does not.
+    """
+    columns = rows.words.shape[1]
+    for start in rows.starts:
+        if start + columns > len(target):
+            raise LandingError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
+
+
+def write(target: Words, rows: Rows) -> None:
+    """The destination's side: store the rows, or add them to what is there."""
+    columns = rows.words.shape[1]
+    for start, row in zip(rows.starts, rows.words, strict=True):
+        place = target[start:start + columns]
+        place[:] = arithmetic.add(place, row) if rows.adds else row
+
+
+def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool) -> None:
+    """Run COPY, or ADD with ``adds``, from a memory to a memory.
+
+    Raises
+    ------
+    BadOperandError, IndexError
+        As :func:`read`.
+    LandingError
+        As :func:`check`. Nothing is written after an error.
+    """
+    rows = read(source, body, bases, adds=adds)
+    check(target, rows)
+    write(target, rows)

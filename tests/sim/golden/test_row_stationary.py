@@ -14,7 +14,7 @@ from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import COUNTS, derived, signed
 from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixOperation
 from plinth_sim.golden import row_stationary
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.vector import BadOperandError
 
 TINY = preset("hypar-tiny")

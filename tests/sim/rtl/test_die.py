@@ -12,7 +12,7 @@ from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.formats import FP16, Q4_11
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation, TransferOperation
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]

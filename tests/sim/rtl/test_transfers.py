@@ -11,7 +11,7 @@ from plinth.model.array import ARRAYS, Array, ring
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, ErrorCode, TransferOperation
-from plinth_sim.golden.device import GoldenArray
+from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]

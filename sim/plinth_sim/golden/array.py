@@ -1,0 +1,166 @@
+"""The golden model as an array of devices.
+
+Whatever order the contract of the scheduler leaves open cannot show in memory, because tasks that touch the same words
+are ordered by their waits; a graph without an order that ends is reported as TIMEOUT. So dies may as well live in
+several processes, each with an array of its own that owns some of them: the bits are those of one array.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
+from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode
+from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
+from plinth_sim.golden.ring import CollectiveEngine
+from plinth_sim.golden.transport import Failure, Message, PeerLostError, Transport
+
+#: Seconds for which an array whose dies all wait listens to the dies of other processes.
+PATIENCE_SECONDS = 120.0
+
+
+class GoldenArray:
+    """Dies that run on the golden model.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        Of every die.
+    dies : int
+        Number of dies of the whole array.
+    memory_words : int
+        Memory of each die.
+    numbers : iterable of int or None
+        Numbers of the dies that this array owns; default: all.
+    transport : Transport or None
+        The way to and from the other dies, whose arrays have ends of it.
+    patience_seconds : float
+        How long it listens to others while all its dies wait; then they report TIMEOUT.
+
+    Raises
+    ------
+    ValueError
+        If a number is none of the array's, comes twice, or there are other dies and no transport.
+    """
+
+    def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
+                 numbers: Iterable[int] | None = None, transport: Transport | None = None,
+                 patience_seconds: float = PATIENCE_SECONDS):
+        self.parameters = parameters
+        self.size = dies
+        self.numbers: Sequence[int] = sorted(range(dies) if numbers is None else numbers)
+        if not set(self.numbers) <= set(range(dies)) or len(set(self.numbers)) < len(self.numbers):
+            raise ValueError(f"numbers must be different ones below {dies}, not {self.numbers!r}")
+        if transport is None and len(self.numbers) < dies:
+            raise ValueError(f"An array that owns {len(self.numbers)} of {dies} dies needs a transport to the others")
+        self.dies = [GoldenDevice(number, dies, parameters, np.zeros(memory_words, dtype=np.uint32),
+                                  counters=[0] * parameters.counters) for number in self.numbers]
+        self._by_number = dict(zip(self.numbers, self.dies, strict=True))
+        self._collectives = [CollectiveEngine(die) for die in self.dies]
+        self._transport = transport
+        self._patience_seconds = patience_seconds
+        self._told = False
+
+    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
+        """Run all started graphs until those of all owned dies, or of ``dies``, have ended, or one has failed; returns
+        0, for there are no cycles here.
+
+        Raises
+        ------
+        PeerLostError
+            If a process of other dies is gone.
+        """
+        watched = [self._by_number[number] for number in (self.numbers if dies is None else dies)]
+        try:
+            while self._run(watched) and self._listen(self._patience_seconds):
+                pass
+            for die in watched:
+                if die.running:
+                    die.hang()
+            self._tell()
+        except PeerLostError:
+            for die in self.dies:
+                if die.running:
+                    die.fail(ErrorCode.REMOTE, 0)
+            with suppress(PeerLostError):
+                self._tell()
+            raise
+        if self._transport is None and not any(die.running for die in self.dies):
+            for die in self.dies:
+                for message in die.arrivals.rest():
+                    die.apply(message)
+        return 0
+
+    def _run(self, watched: Iterable[GoldenDevice]) -> bool:
+        """Run what can run; whether a watched die waits for something yet, and none has failed."""
+        while self._listen(0) or self._advance():
+            pass
+        for die in self.dies:
+            if die.running and not any(die.queues.values()):
+                die.running, die.done = False, True
+        return not self._tell() and any(die.running for die in watched)
+
+    def _listen(self, seconds: float) -> bool:
+        """Take a message from another process, if one comes in time."""
+        message = self._transport.receive(seconds) if self._transport else None
+        if message is not None:
+            self._by_number[message.destination].deliver(message)
+        return message is not None
+
+    def _tell(self) -> bool:
+        """Whether a die has failed; the first time, every other die is told."""
+        failed = [die for die in self.dies if die.read_register(Register.ERROR_CODE)]
+        if failed and not self._told:
+            self._told = True
+            causes = [die for die in failed if die.registers[Register.ERROR_CODE] != ErrorCode.REMOTE.value] or failed
+            for number in range(self.size):
+                if number != causes[0].number:
+                    self._send(Failure(causes[0].number, number))
+        return bool(failed)
+
+    def _send(self, message: Message) -> None:
+        """To a die of this array on the spot, to others by the transport."""
+        if message.destination in self._by_number:
+            self._by_number[message.destination].deliver(message)
+        elif self._transport is not None:
+            self._transport.send(message)
+
+    def _advance(self) -> bool:
+        """Run what can run once over; whether anything ran."""
+        moved = False
+        for die in self.dies:
+            for engine in Engine:
+                while die.running and die.queues[engine] and die.ready(die.queues[engine][0]):
+                    task = die.queues[engine][0]
+                    if engine is Engine.COLLECTIVE and task.operation is not CollectiveOperation.SET_GROUP:
+                        break
+                    try:
+                        if engine is Engine.TRANSFER:
+                            self._send(die.tile(task))
+                        else:
+                            die.run(task)
+                    except DescriptorError as error:
+                        die.fail(error.code, task.address, engine.value)
+                        break
+                    self._complete(die, task)
+                    moved = True
+        for ring in self._collectives:
+            ended, sent = ring.turn()
+            for message in sent:
+                self._send(message)
+            for task in ended:
+                self._complete(ring.die, task)
+            moved |= bool(ended or sent)
+        return moved
+
+    def _complete(self, die: GoldenDevice, task: FetchedTask) -> None:
+        """A finished task's counters and record."""
+        advance = die.complete(task)
+        if advance is None:
+            return
+        if advance.destination < self.size:
+            self._send(advance)
+        else:
+            die.fail(ErrorCode.BAD_DIE, task.address, task.engine.value)

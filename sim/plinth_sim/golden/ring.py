@@ -1,0 +1,78 @@
+"""The collective engine of a die of the golden model: which members of rings are at work, and what they send."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode, UpdateOperation
+from plinth_sim.golden import collective
+from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
+from plinth_sim.golden.transport import Message, RingChunks
+
+
+@dataclass
+class CollectiveEngine:
+    """Collectives of one die: as many at once as it has reduce blocks, one a block; they end in program order."""
+
+    die: GoldenDevice
+    #: Members under way by the address of their task; None: it has all that it needs.
+    _members: dict[int, collective.Member | None] = field(default_factory=dict)
+
+    def turn(self) -> tuple[list[FetchedTask], list[Message]]:
+        """Let every member go as far as it can: the tasks that have ended, in order, and what is sent."""
+        die, ended, sent = self.die, [], []
+        blocks: set[int] = set()
+        for task in list(die.queues.get(Engine.COLLECTIVE, ()))[:die.parameters.reduce_blocks]:
+            block = task.body.message % die.parameters.reduce_blocks
+            if (not die.running or task.operation is CollectiveOperation.SET_GROUP or block in blocks
+                    or not die.ready(task)):
+                break
+            blocks.add(block)
+            try:
+                sent += self._move(task)
+            except DescriptorError as error:
+                die.fail(error.code, task.address, Engine.COLLECTIVE.value)
+        for task in die.queues.get(Engine.COLLECTIVE, ()):
+            if self._members.get(task.address, self) is not None:
+                break
+            ended.append(task)
+            del self._members[task.address]
+        return ended, sent
+
+    def _move(self, task: FetchedTask) -> list[Message]:
+        """Start a member, or feed it with what has come."""
+        die, group, message = self.die, task.body.group, task.body.message
+        chunks = die.chunks.setdefault((group, message), deque())
+        given: list[None] = []
+        if task.address not in self._members:
+            self._members[task.address] = self._member(task)
+            given.append(None)
+        sent: list[Message] = []
+        while (member := self._members[task.address]) is not None and (given or chunks):
+            words = collective.resume(member, given.pop() if given else chunks.popleft())
+            if words is None:
+                self._members[task.address] = None
+            else:
+                sent.append(RingChunks(die.number, die.groups[group].next_die, group, message, words))
+        return sent
+
+    def _member(self, task: FetchedTask) -> collective.Member:
+        """The coroutine of a task.
+
+        Raises
+        ------
+        DescriptorError
+            If the engine would refuse the task.
+        """
+        die, body = self.die, task.body
+        group = die.groups.get(body.group)
+        pointers = [die.address(pointer) for pointer in (body.source, body.destination)]
+        if (group is None or group.index >= group.members or not body.words
+                or any(address % die.parameters.beat_words for address in pointers)):
+            raise DescriptorError(ErrorCode.BAD_OPERAND)
+        source, target = (die.block(address, 1, body.words, body.words)[0] for address in pointers)
+        return collective.member(
+            task.operation, group.index, group.members, source, target,
+            float(np.array([body.rate], dtype=np.uint32).view(np.float32)[0]), die.parameters.chunk_words,
+            UpdateOperation(body.update))
