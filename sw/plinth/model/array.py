@@ -153,17 +153,18 @@ class Array:
     def _check_links(self) -> None:
         used: set[tuple[int, int]] = set()
         for link in self.wiring:
+            shown = described(list(link))
             for node, port in (link[:2], link[2:]):
                 if not is_integer(node, 0, self.dies - 1):
-                    raise ValueError(f"link {list(link)} names die {described(node)}; dies are 0 to {self.dies - 1}")
+                    raise ValueError(f"link {shown} names die {described(node)}; dies are 0 to {self.dies - 1}")
                 if not is_integer(port, 0, MAXIMUM_PORTS - 1):
-                    raise ValueError(f"link {list(link)} uses port {described(port)} of die {node}; a router has at "
+                    raise ValueError(f"link {shown} uses port {described(port)} of die {node}; a router has at "
                                      f"most {MAXIMUM_PORTS} ports, 0 to {MAXIMUM_PORTS - 1}")
                 if (node, port) in used:
-                    raise ValueError(f"link {list(link)} uses port {port} of die {node}, which another link has")
+                    raise ValueError(f"link {shown} uses port {port} of die {node}, which another link has")
                 used.add((node, port))
             if link[0] == link[2]:
-                raise ValueError(f"link {list(link)} joins die {link[0]} to itself")
+                raise ValueError(f"link {shown} joins die {link[0]} to itself")
         reached, fresh = {0}, [0]
         while fresh:
             node = fresh.pop()

@@ -1,0 +1,268 @@
+"""Files that are wrong on purpose, for every door through which files come in.
+
+A :class:`Door` is a reader and good files for it. What it is given is a good file with bytes or words changed, or one
+put together from pieces that are each right or wrong (so that a checksum does not hide what lies behind it). The
+property is always the same: it is read, or refused by a `UserError` of one printable line; no other exception.
+
+``python -m tests.support.hostile DOOR SEED BYTES PIECES`` runs a campaign in its own process, whose memory may grow
+by :data:`ROOM` only, and prints how many files were read and refused.
+"""
+
+import json
+import re
+import resource
+import signal
+import sys
+import tempfile
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+from tests.support.hostile_pieces import array_piece, wrong, wrong_checkpoint, wrong_npz, zipped
+
+from plinth.errors import MAXIMUM_MESSAGE, UserError
+from plinth.model.array import ARRAYS, Array
+from plinth.model.array_file import array_from_data, array_to_data, load_array
+from plinth.model.files import dump_yaml
+from plinth.model.network import perceptron
+from plinth.model.network_file import load_network, network_from_data, network_to_data
+from plinth.model.onnx_file import read_onnx
+from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.machine import load_calibration
+from plinth.plan.graph import from_network
+from plinth.plan.plan import load_plan, plan_from_data
+from plinth.plan.planning import plan_network
+from plinth.training import checkpoint
+from plinth.training.data import load_data
+
+#: Bytes by which a campaign's process may grow: far more than any of its files needs, far less than they claim.
+ROOM = 256 << 20
+#: Seconds after which one file counts as never read.
+PATIENCE = 60
+
+NETWORK = perceptron("small", (4, 3, 2))
+#: Words that stand in for those of a text.
+WORDS = [
+    b"null", b"~", b"[]", b"{}", b"1e999", b".nan", b"-.inf", b"-1", b"0", b"9" * 19, b"9" * 40, b"0x10", b"010",
+    b"1:30", b"1/0", b'"\\e[31m"', b"&a", b"*a", b"!!python/name:os.system", b"!!binary aGk=", b"? ", b"- ", b"<<",
+    b"=", b"@", b"`", b"%YAML 9.9", b"---", b"...", b"\xe2\x80\xae", b"\xff", b"\0", b"true", b"2001-01-01", b"'",
+    b'"', b"|", b">", b"#", b"[" * 40, b"{a: " * 40, b"x" * 3000, b"\t", b"\r"]
+
+
+def text_of(error: UserError) -> str:
+    """The message, which must be one line that a terminal can show."""
+    text = str(error)
+    assert text.isprintable() and text.strip() and len(text) <= MAXIMUM_MESSAGE, ascii(text)
+    return text
+
+
+@dataclass(frozen=True)
+class Door:
+    """A reader of files, good files for it, and files made of pieces."""
+
+    suffix: str
+    good: tuple[bytes, ...]
+    read: Callable[[Path], object]
+    #: Files of pieces, or plain data as a file of text holds them, and what reads them.
+    pieces: st.SearchStrategy[Any] | None = None
+    read_piece: Callable[[Any], object] | None = None
+    text: bool = False
+
+
+def mutated(generator: np.random.Generator, content: bytes, other: bytes, text: bool) -> bytes:
+    """A file with one to four changes."""
+    found = bytearray(content)
+    for _ in range(int(generator.choice([1, 1, 1, 2, 4]))):
+        if not found:
+            break
+        # Where formats keep what decides most: at the beginning and the end.
+        near = generator.integers(4)
+        place = int(generator.integers(len(found)) if near > 1 else generator.integers(min(120, len(found))) if near
+                    else len(found) - 1 - generator.integers(min(400, len(found))))
+        match generator.integers(9 if text else 7):
+            case 0:
+                found[place] ^= 1 << int(generator.integers(8))
+            case 1:
+                found[place] = int(generator.choice([0, 1, 0x7F, 0x80, 0xFE, 0xFF, generator.integers(256)]))
+            case 2:
+                found[place:place + 4] = int(generator.choice([0, 1, 1 << 16, (1 << 31) - 1, 1 << 31, (1 << 32) - 1])
+                                             ).to_bytes(4, "little")
+            case 3:
+                del found[place:place + int(generator.integers(1, 64))]
+            case 4:
+                found[place:place] = found[place:place + int(generator.integers(1, 64))]
+            case 5:
+                start = int(generator.integers(len(other)))
+                found[place:place] = other[start:start + int(generator.integers(1, 64))]
+            case 6:
+                del found[place:]
+            case _:
+                words = list(re.finditer(rb"[\w./'\"-]+", bytes(found)))
+                if words:
+                    word = words[int(generator.integers(len(words)))]
+                    found[word.start():word.end()] = WORDS[int(generator.integers(len(WORDS)))]
+    return bytes(found)
+
+
+def _samples(deflated: bool) -> Door:
+    generator = np.random.default_rng(0)
+    good = [array_piece("x", generator.random((10, 4), dtype=np.float32), deflated),
+            array_piece("y", generator.integers(0, 2, 10), deflated)]
+    return Door(".npz", (zipped(good),), lambda path: load_data(path, NETWORK), wrong_npz(good))
+
+
+def _checkpoint() -> Door:
+    header = {"version": 1, "network": "small", "epoch": 3, "seed": 7, "layers": ["fc1", "fc2"]}
+    arrays = [array_piece(layer.name, np.ones(NETWORK.layer_parameters(layer.name), np.float32))
+              for layer in NETWORK.weighted]
+    whole = zipped([array_piece("header", np.frombuffer(json.dumps(header).encode(), np.uint8)), *arrays])
+    return Door(".npz", (whole,), lambda path: checkpoint.load(path, NETWORK), wrong_checkpoint(header, arrays))
+
+
+def _networks() -> Door:
+    data = (network_to_data(NETWORKS["digits-cnn"]), {
+        "version": 2, "name": "words", "input": [2], "layers": [
+            {"name": "small", "kind": "embedding", "inputs": ["input"], "rows": 5, "width": 2},
+            {"name": "large", "kind": "embedding", "inputs": ["input"], "rows": 9, "width": 2},
+            {"name": "both", "kind": "add", "inputs": ["small", "large"], "shape": [4]},
+            {"name": "fc", "kind": "dense", "outputs": 3, "bias": False},
+            {"name": "loss", "kind": "softmax-cross-entropy"}]})
+    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: load_network(str(path)),
+                wrong(data), lambda found: network_from_data(found, "file"), text=True)
+
+
+def _arrays() -> Door:
+    own = Array(name="own", topology="links", dies=3, preset="ndp-demo", wiring=((0, 0, 1, 1), (1, 0, 2, 1)))
+    data = (*map(array_to_data, (ARRAYS["torus-2x4"], ARRAYS["hypar-16"], own)),
+            {**array_to_data(ARRAYS["ring-2"]), "speeds": [1, "3/4"], "clock_mhz": 0.5, "link_rate": "15/16"})
+    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: load_array(str(path)),
+                wrong(data), lambda found: array_from_data(found, "file"), text=True)
+
+
+def _plans(suffix: str) -> Door:
+    data = tuple(plan_network(NETWORKS[name], ARRAYS["ring-2"], planner="hypar", batch=8).plan.to_data()
+                 for name in ("digits-mlp",))
+    graph = from_network(NETWORKS["digits-mlp"])
+    texts = tuple((dump_yaml(one) if suffix == ".yaml" else json.dumps(one)).encode() for one in data)
+    return Door(suffix, texts, lambda path: load_plan(path, graph), wrong(data),
+                lambda found: plan_from_data(found, graph, "file"), text=True)
+
+
+def _calibration() -> Door:
+    from plinth.plan.cost import machine
+
+    path = Path(machine.__file__).parent / "calibration" / "ndp-demo.yaml"
+    data = load_calibration(path).to_data()
+    for name in machine.TABLES:
+        data[name] = data[name][:6]
+    return Door(".yaml", (dump_yaml(data).encode(),), load_calibration, text=True)
+
+
+def _onnx() -> Door:
+    from onnx import TensorProto, helper
+
+    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> Any:
+        return helper.make_node(operator, inputs, [output], name=output, **attributes)
+
+    weights = [TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims)
+               for name, dims in (("w", (4, 1, 3, 3)), ("b", (4,)), ("v", (36, 3)), ("c", (3,)))]
+    nodes = [node("Conv", ["x", "w", "b"], "conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), node("Relu", ["conv"], "r"),
+             node("MaxPool", ["r"], "pool", kernel_shape=[2, 2], strides=[2, 2]), node("Flatten", ["pool"], "flat"),
+             node("Gemm", ["flat", "v", "c"], "fc"), node("Softmax", ["fc"], "out")]
+    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 6, 6))],
+                              [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], weights)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    return Door(".onnx", (made.SerializeToString(),), read_onnx)
+
+
+DOORS: dict[str, Callable[[], Door]] = {
+    "samples": lambda: _samples(False), "packed-samples": lambda: _samples(True), "checkpoint": _checkpoint,
+    "network": _networks, "array": _arrays, "plan-yaml": lambda: _plans(".yaml"), "plan-json": lambda: _plans(".json"),
+    "calibration": _calibration, "onnx": _onnx,
+}
+
+
+@dataclass
+class Tally:
+    """How many files were read and refused."""
+
+    read: int = 0
+    refused: int = 0
+
+    def count(self, door: Door, content: Any, path: Path) -> None:
+        """Hand one file, or plain data, to a door."""
+        signal.alarm(PATIENCE)
+        try:
+            if isinstance(content, bytes):
+                path.write_bytes(content)
+                door.read(path)
+            else:
+                assert door.read_piece is not None
+                door.read_piece(content)
+            self.read += 1
+        except UserError as error:
+            text_of(error)
+            self.refused += 1
+        finally:
+            signal.alarm(0)
+
+
+def campaign(name: str, start: int, byte_cases: int, piece_cases: int, folder: Path) -> Tally:
+    """Good files, files with bytes changed, and files of pieces; a failure names the case and keeps the file."""
+    door, tally = DOORS[name](), Tally()
+    path = folder / f"case{door.suffix}"
+    for content in door.good:
+        tally.count(door, content, path)
+    assert not tally.refused, f"{name}: a good file is refused"
+    for case in range(start, start + byte_cases):
+        generator = np.random.default_rng([case, zlib.crc32(name.encode())])
+        one, other = door.good[case % len(door.good)], door.good[(case + 1) % len(door.good)]
+        content = mutated(generator, one, other, door.text)
+        try:
+            tally.count(door, content, path)
+        except Exception as error:
+            raise AssertionError(f"{name}: case {case} of bytes, {path}: {error!r}") from error
+    if door.pieces is not None and piece_cases:
+        @seed(start)
+        @settings(max_examples=piece_cases, database=None, deadline=None, phases=[Phase.generate, Phase.shrink],
+                  suppress_health_check=list(HealthCheck))
+        @given(door.pieces)
+        def check(content: Any) -> None:
+            tally.count(door, content, path)
+
+        check()
+    return tally
+
+
+@contextmanager
+def little_memory(room: int = ROOM) -> Iterator[None]:
+    """Within, the address space of this process cannot grow by more than ``room`` bytes."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + room, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def main(arguments: list[str]) -> None:
+    """A campaign under limits."""
+    name, *numbers = arguments
+    warnings.simplefilter("error")
+    with tempfile.TemporaryDirectory() as folder:
+        campaign(name, 0, 1, 1, Path(folder))  # what is loaded at first use
+        with little_memory():
+            tally = campaign(name, *map(int, numbers), Path(folder))
+    print(json.dumps({"door": name, "read": tally.read, "refused": tally.refused}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,54 @@
+"""Evaluation goes through the samples in parts: the same figures, in memory that does not grow with them."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from plinth import backends
+from plinth.model.network import Network
+from plinth.model.zoo import NETWORKS
+from plinth.training.data import digits
+from plinth.training.evaluation import evaluate
+from plinth.training.session import accuracy, initial_parameters, loss_of
+from plinth_sim.golden import reference
+
+
+@pytest.fixture(params=["digits-mlp", "digits-cnn"])
+def network(request: pytest.FixtureRequest) -> Network:
+    return NETWORKS[request.param]
+
+
+def test_figures_do_not_depend_on_the_parts(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, parameters = digits(), initial_parameters(network, 3)
+    x, y = data.test_x, data.test_y
+    found = []
+    for elements in (1, 5000, 1 << 30):
+        monkeypatch.setattr(backends, "BATCH_ELEMENTS", elements)
+        found.append(evaluate(network, backends.float64_predictor(network), parameters, x, y, classes=True))
+    outputs = np.concatenate(list(backends.float64_predictor(network)(parameters, x)))
+    for loss, right in found:
+        assert loss == pytest.approx(loss_of(network, outputs, y), rel=1e-13)
+        assert right == accuracy(outputs, y)
+
+
+def test_predictions_are_those_of_the_reference(network: Network) -> None:
+    x, parameters = digits().test_x[:20], initial_parameters(network, 1)
+    layers, split = backends.reference_layers(network), backends._split(network, parameters)
+    samples = backends._samples(network, x)
+    wanted = reference.forward(layers, split, samples)[network.loss.inputs[0]]
+    assert np.array_equal(reference.prediction(layers, split, samples), wanted)
+
+
+def test_memory_does_not_grow_with_the_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = NETWORKS["digits-cnn"]
+    monkeypatch.setattr(backends, "BATCH_ELEMENTS", 1 << 17)
+    parameters = initial_parameters(network, 0)
+    peaks = []
+    for samples in (200, 1600):
+        x, y = np.zeros((samples, 64), np.float32), np.zeros(samples, np.int64)
+        tracemalloc.start()
+        evaluate(network, backends.float64_predictor(network), parameters, x, y, classes=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.1 * peaks[0] < 20 << 20
