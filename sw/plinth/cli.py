@@ -204,9 +204,9 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
         click.echo(json_text(found.report))
     else:
         training_table(console, found.report)
-        console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True)
+        console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True, markup=False)
         if job.window:
-            console.print(f"waves: {_recorded(job.window)}", soft_wrap=True)
+            console.print(f"waves: {_recorded(job.window)}", soft_wrap=True, markup=False)
     if found.report["bit_exact"] is False:
         raise UserError("the RTL's weights differ from the golden model's; please report this with "
                         "report.json")
