@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from plinth import cli
+from plinth.model.network import perceptron
+from plinth.model.network_file import network_to_yaml
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "software.md"
 
@@ -41,6 +43,14 @@ def test_what_does_not_fit(given: tuple[str, ...], message: str, tmp_path: Path,
                            capsys: pytest.CaptureFixture[str]) -> None:
     assert message in refused(arguments(tmp_path, *given), capsys)
     assert not (tmp_path / "report.json").exists()
+
+
+def test_a_network_far_beyond_the_memory_of_a_die(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its buffers lie where no task can point."""
+    path = tmp_path / "big.yaml"
+    path.write_text(network_to_yaml(perceptron("big", (64, 65_536, 65_536, 10))))
+    error = refused(arguments(tmp_path, str(path)), capsys)
+    assert re.search(r"the network needs \d{11} bytes of die memory but a die has 16777216; give --memory", error)
 
 
 def test_a_plan_for_another_array_or_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

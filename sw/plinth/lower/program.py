@@ -37,6 +37,8 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     def aligned(address: int) -> int:
         return -(-address // line) * line
 
+    # Before tasks are packed, which cannot name places far beyond a die's memory.
+    require_memory(max(one.end for one in step), memory_words)
     setup_tasks = [one.finish(record=False) for one in setup]
     step_tasks = [one.finish(record=True) for one in step]
     most_setup, most_step = (max(map(len, tasks)) for tasks in (setup_tasks, step_tasks))
