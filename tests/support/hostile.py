@@ -134,16 +134,22 @@ def _networks() -> Door:
             {"name": "both", "kind": "add", "inputs": ["small", "large"], "shape": [4]},
             {"name": "fc", "kind": "dense", "outputs": 3, "bias": False},
             {"name": "loss", "kind": "softmax-cross-entropy"}]})
-    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: load_network(str(path)),
-                wrong(data), lambda found: network_from_data(found, "file"), text=True)
+    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data),
+                lambda path: from_network(load_network(str(path))), wrong(data),
+                lambda found: from_network(network_from_data(found, "file")), text=True)
 
 
 def _arrays() -> Door:
     own = Array(name="own", topology="links", dies=3, preset="ndp-demo", wiring=((0, 0, 1, 1), (1, 0, 2, 1)))
     data = (*map(array_to_data, (ARRAYS["torus-2x4"], ARRAYS["hypar-16"], own)),
             {**array_to_data(ARRAYS["ring-2"]), "speeds": [1, "3/4"], "clock_mhz": 0.5, "link_rate": "15/16"})
-    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: load_array(str(path)),
-                wrong(data), lambda found: array_from_data(found, "file"), text=True)
+    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: _used(load_array(str(path))),
+                wrong(data), lambda found: _used(array_from_data(found, "file")), text=True)
+
+
+def _used(array: Array) -> object:
+    """What every use of an array derives first."""
+    return array.die_parameters(), array.directed(), array.relative_speeds
 
 
 def _plans(suffix: str) -> Door:
@@ -181,7 +187,7 @@ def _onnx() -> Door:
     graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 6, 6))],
                               [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], weights)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    return Door(".onnx", (made.SerializeToString(),), read_onnx)
+    return Door(".onnx", (made.SerializeToString(),), lambda path: from_network(read_onnx(path)))
 
 
 DOORS: dict[str, Callable[[], Door]] = {
