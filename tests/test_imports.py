@@ -139,6 +139,21 @@ print("loaded:", *(name for name in {HEAVY!r} if name in sys.modules), file=sys.
     return set(ran.stderr.rpartition("loaded:")[2].split())
 
 
+def _command(*arguments: str) -> set[str]:
+    return _loaded(f"from plinth.cli import main; main({list(arguments)!r})")
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert _loaded("import plinth.cli") == set()
+    assert _command("--help") == set()
+    assert _command("plan", "--help") == set()
+
+
+def test_commands_load_what_they_need() -> None:
+    assert _command("list") & {"amaranth", "cocotb", "matplotlib", "onnx", "sklearn"} == set()
+    assert _command("plan", "digits-mlp", "--array", "ring-4", "--json") <= {"numpy", "rich", "yaml", "plinth.plan"}
+
+
 @pytest.mark.parametrize("module", ["plinth.driver.driver", "plinth.plan.planning", "plinth.lower.training",
                                     "plinth.simulate.step", "plinth_sim.golden.device", "plinth.backends"])
 def test_software_loads_no_amaranth(module: str) -> None:

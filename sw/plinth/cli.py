@@ -1,30 +1,28 @@
 """The ``plinth`` command.
 
-Whatever a user can mend ends in one line on standard error and exit code 2; Ctrl-C ends in 130.
+Whatever a user can mend ends in one line on standard error and exit code 2; Ctrl-C ends in 130. Commands import what
+they need when they run: `--help` and typing errors wait for nothing.
 """
+
+from __future__ import annotations
 
 import math
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
-from rich.table import Column
-from rich.text import Text
 
-from plinth import backends
 from plinth.errors import UserError, one_line
-from plinth.model.array import ARRAYS, Array
-from plinth.model.array_file import load_array
-from plinth.model.network_file import load_network
-from plinth.output import json_text, write_json
-from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.parameters import PRESETS, DieParameters
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from plinth.backends import Window
+    from plinth.model.array import Array
+    from plinth_hw.isa.parameters import DieParameters
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
@@ -57,19 +55,23 @@ def cli() -> None:
     """Plinth: a training accelerator in RTL, its golden model, and the software that drives both."""
 
 
-class _Rate(ProgressColumn):
-    """Simulated cycles, and cycles a second of wall time."""
+def _console(*, stderr: bool = False) -> Console:
+    """Where tables and colours go."""
+    from rich.console import Console
 
-    def render(self, task: Task) -> Text:
-        cycles = task.fields.get("cycles", 0)
-        seconds = task.elapsed or 0.0
-        if not cycles or not seconds:
-            return Text("")
-        return Text(f"{cycles / 1e6:.2f} M cycles {cycles / seconds / 1e3:.0f} k/s", style="cyan", no_wrap=True)
+    return Console(stderr=stderr)
 
 
-def _window(text: str | None, out: Path, dies: int) -> backends.Window | None:
+def _print_json(value: Any, indent: int | None = None) -> None:
+    from plinth.output import json_text
+
+    click.echo(json_text(value, indent=indent))
+
+
+def _window(text: str | None, out: Path, dies: int) -> Window | None:
     """``die=0,from=1000,to=2000`` as a window."""
+    from plinth.backends import Window
+
     if text is None:
         return None
     match = re.fullmatch(r"die=(\d{1,4}),from=(\d{1,18}),to=(\d{1,18})", text)
@@ -78,10 +80,10 @@ def _window(text: str | None, out: Path, dies: int) -> backends.Window | None:
     die, start, stop = (int(number) for number in match.groups())
     if die >= dies or start >= stop:
         raise UserError(f"--waves {text!r}: the die must be below {dies} and from below to")
-    return backends.Window(die, start, stop, out / f"die{die}.vcd")
+    return Window(die, start, stop, out / f"die{die}.vcd")
 
 
-def _recorded(window: backends.Window) -> str:
+def _recorded(window: Window) -> str:
     """Path of the waves, or why there are none: a VCD without a time is only a header."""
     with open(window.path) as lines:
         if any(line.startswith("#") for line in lines):
@@ -91,6 +93,8 @@ def _recorded(window: backends.Window) -> str:
 
 def _number_format(die: DieParameters) -> str:
     """The ``--format`` that a die computes in."""
+    from plinth_hw.isa.formats import Fixed
+
     if isinstance(die.multiply_format, Fixed):
         return "fixed"
     return "fp32" if die.packing == 1 else "mixed"
@@ -98,6 +102,8 @@ def _number_format(die: DieParameters) -> str:
 
 def _preset(machine: str | None, number_format: str) -> str:
     """Preset of a machine, by name or in full, and number format."""
+    from plinth_hw.isa.parameters import PRESETS
+
     machine = machine or "ndp"
     if machine in MACHINES:
         return MACHINES[machine] + FORMATS[number_format]
@@ -111,6 +117,11 @@ def _preset(machine: str | None, number_format: str) -> str:
 
 def _array(name: str | None, dies: int | None, machine: str | None, number_format: str) -> Array:
     """The array of a training run, with the preset that was asked for."""
+    from dataclasses import replace
+
+    from plinth.model.array import ARRAYS
+    from plinth.model.array_file import load_array
+
     if name is None:
         dies = 4 if dies is None else dies
         if dies not in DIES:
@@ -157,7 +168,11 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
           epochs: int | None, rate: float | None, machine: str | None, number_format: str, memory_mib: int,
           waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Train NETWORK (a name or a file); every weight is compared with the golden model after every step."""
+    from plinth.backends import build_root
+    from plinth.model.network_file import load_network
+    from plinth.output import write_json
     from plinth.report.picture import draw
+    from plinth.report.progress import training_progress
     from plinth.report.table import training_table
     from plinth.training.job import JobOptions, run_job
 
@@ -170,16 +185,12 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
         raise UserError(f"--rate must be a finite number, not {rate}")
     if waves is not None and options["device"] == "golden":
         raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
-    out = out or backends.build_root() / "train"
+    out = out or build_root() / "train"
     job = JobOptions(network=load_network(network), array=array, planner=planner or "data", plan=plan_file,
                      epochs=epochs or usual_epochs, rate=rate, memory_words=memory_mib << 18,
                      window=_window(waves, out, array.dies), out=out, **options)
-    console = Console(stderr=as_json)
-    one_line = Column(no_wrap=True)
-    with Progress(TextColumn("step {task.completed}/{task.total}", table_column=one_line),
-                  BarColumn(bar_width=8), TextColumn("{task.fields[state]}", table_column=one_line),
-                  _Rate(table_column=one_line), TimeRemainingColumn(compact=True, table_column=one_line),
-                  console=console, disable=not console.is_terminal) as live:
+    console = _console(stderr=as_json)
+    with training_progress(console) as live:
         line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
         cycles = 0
 
@@ -201,7 +212,7 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
     write_json(out / "plan.json", found.plan.to_data())
     draw(out / "report.png", found.report)
     if as_json:
-        click.echo(json_text(found.report))
+        _print_json(found.report)
     else:
         training_table(console, found.report)
         console.print(f"report: {out / 'report.json'}, picture: {out / 'report.png'}", soft_wrap=True, markup=False)
@@ -220,6 +231,8 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""
+    from plinth.backends import float64_predictor
+    from plinth.model.network_file import load_network
     from plinth.training import checkpoint as checkpoints
     from plinth.training.data import samples
     from plinth.training.evaluation import evaluate as evaluated
@@ -227,7 +240,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
     made = load_network(network)
     found = checkpoints.load(checkpoint, made)
     given = samples(data, made)
-    predict = backends.float64_predictor(made)
+    predict = float64_predictor(made)
     result = {"network": made.name, "epochs": found.epoch, "seed": found.seed}
     texts = []
     for what, word, x, y in (("train", "training", given.train_x, given.train_y),
@@ -236,7 +249,7 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
         result |= {f"{what}_accuracy": right, f"{what}_loss": loss}
         texts.append(f"{word} loss {loss:.4f}" if right is None else f"{word} accuracy {right:.2%}")
     if as_json:
-        click.echo(json_text(result))
+        _print_json(result)
     else:
         click.echo(f"{made.name} after {found.epoch} epochs (seed {found.seed}): {', '.join(texts)}")
 
@@ -246,12 +259,13 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def bench(only: str | None, as_json: bool) -> None:
     """Measure utilisation and speed; rows go to bench.json in the build folder."""
+    from plinth.backends import build_root
     from plinth.bench.run import run_benches
 
-    console = Console(stderr=True)
-    rows = run_benches(backends.build_root() / "bench.json", only, console)
+    console = _console(stderr=True)
+    rows = run_benches(build_root() / "bench.json", only, console)
     if as_json:
-        click.echo(json_text(rows))
+        _print_json(rows)
 
 
 @cli.command()
@@ -260,6 +274,7 @@ def calibrate(machines: tuple[str, ...]) -> None:
     """Measure tasks on the co-simulated RTL and write the cost tables that planners read."""
     from plinth.bench import calibrate as tables
     from plinth.bench.pool import spread
+    from plinth_hw.isa.parameters import PRESETS
 
     for name in machines:
         if name not in PRESETS:
@@ -281,7 +296,10 @@ def agreement(only: str, as_json: bool) -> None:
     found = steps.measure(say=lambda text: click.echo(text, err=True), only=only)
     if not only:
         steps.write_page(found)
-    click.echo(json_text([row.to_data() for row in steps.rows(found)]) if as_json else steps.table(found))
+    if as_json:
+        _print_json([row.to_data() for row in steps.rows(found)])
+    else:
+        click.echo(steps.table(found))
 
 
 @cli.command()
@@ -292,7 +310,7 @@ def doctor(as_json: bool) -> None:
 
     rows = tools.run()
     if as_json:
-        click.echo(json_text([row.to_data() for row in rows]))
+        _print_json([row.to_data() for row in rows])
     else:
         tools.show(rows)
     if not all(row.found for row in rows if row.needed):
@@ -306,9 +324,9 @@ def show_list(as_json: bool) -> None:
     from plinth.report.listing import listing, show
 
     if as_json:
-        click.echo(json_text(listing()))
+        _print_json(listing())
     else:
-        show(Console())
+        show(_console())
 
 
 @cli.command()
@@ -320,7 +338,7 @@ def schema(what: str) -> None:
     from plinth.plan.plan import plan_schema
 
     made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()
-    click.echo(json_text(made, indent=2))
+    _print_json(made, indent=2)
 
 
 @cli.command()
@@ -336,6 +354,8 @@ def schema(what: str) -> None:
 def plan(network: str, array_name: str, planner: str, model: str, batch: int, out: Path | None,
          picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
+    from plinth.model.array_file import load_array
+    from plinth.model.network_file import load_network
     from plinth.plan.plan import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
@@ -350,9 +370,9 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
     if picture is not None:
         draw_plan(picture, planned)
     if as_json:
-        click.echo(json_text(plan_report(planned)))
+        _print_json(plan_report(planned))
     else:
-        show_plan(Console(), planned)
+        show_plan(_console(), planned)
         for what, path in (("plan", out), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
@@ -389,7 +409,10 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
              model: str | None, batch: int | None, cost: str, slow: tuple[str, ...], trace_file: Path | None,
              picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name or a file) or of a plan on an array: time, energy, where they go."""
+    from plinth.model.array_file import load_array
+    from plinth.model.network_file import load_network
     from plinth.plan.cost.machine import machine
+    from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
 
@@ -412,10 +435,8 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     if cost == "calibrated":
         step.check_calibration(machine(array.die_parameters()))
     step.check_memory(plan_, array)
-    console = Console(stderr=as_json)
-    with Progress(TextColumn("simulating {task.completed:,.0f}/{task.total:,.0f} tasks"), BarColumn(bar_width=20),
-                  TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True,
-                  disable=not sys.stderr.isatty()) as live:
+    console = _console(stderr=as_json)
+    with simulation_progress(sys.stderr.isatty()) as live:
         line = live.add_task("simulate", total=None, visible=False)
         found = step.simulated(plan_, array, cost=cost, slow=factors, progress=lambda done, total: live.update(
             line, completed=done, total=total, visible=True))
@@ -424,7 +445,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     if picture is not None:
         draw_simulation(picture, found)
     if as_json:
-        click.echo(json_text(simulation_report(found)))
+        _print_json(simulation_report(found))
     else:
         show_simulation(console, found)
         for what, path in (("trace", trace_file), ("picture", picture)):
@@ -439,16 +460,17 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
 def reproduce(paper: str, figures: tuple[int, ...], out: Path | None, as_json: bool) -> None:
     """Compute the figures of PAPER anew and print them beside its own."""
+    from plinth.backends import build_root
     from plinth.reproduce import hypar
     from plinth.reproduce.pictures import draw
     from plinth.reproduce.tables import show
 
     found = hypar.reproduce(figures)
-    pictures = draw(out or backends.build_root() / "reproduce" / paper, found)
+    pictures = draw(out or build_root() / "reproduce" / paper, found)
     if as_json:
-        click.echo(json_text(hypar.report(found)))
+        _print_json(hypar.report(found))
     else:
-        show(Console(), found)
+        show(_console(), found)
         for picture in pictures:
             click.echo(f"picture: {picture}")
 
