@@ -26,6 +26,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from tests.support.hostile_pieces import array_piece, wrong, wrong_checkpoint, wrong_npz, zipped
+from tests.support.onnx_models import every_operator
 
 from plinth.errors import MAXIMUM_MESSAGE, UserError
 from plinth.model.array import ARRAYS, Array
@@ -33,7 +34,7 @@ from plinth.model.array_file import array_from_data, array_to_data, load_array
 from plinth.model.files import dump_yaml
 from plinth.model.network import perceptron
 from plinth.model.network_file import load_network, network_from_data, network_to_data
-from plinth.model.onnx_file import read_onnx
+from plinth.model.onnx.reader import read_onnx
 from plinth.model.zoo import NETWORKS
 from plinth.plan.cost.machine import load_calibration
 from plinth.plan.graph import from_network
@@ -174,20 +175,8 @@ def _calibration() -> Door:
 
 
 def _onnx() -> Door:
-    from onnx import TensorProto, helper
-
-    def node(operator: str, inputs: list[str], output: str, **attributes: Any) -> Any:
-        return helper.make_node(operator, inputs, [output], name=output, **attributes)
-
-    weights = [TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims)
-               for name, dims in (("w", (4, 1, 3, 3)), ("b", (4,)), ("v", (36, 3)), ("c", (3,)))]
-    nodes = [node("Conv", ["x", "w", "b"], "conv", kernel_shape=[3, 3], pads=[1, 1, 1, 1]), node("Relu", ["conv"], "r"),
-             node("MaxPool", ["r"], "pool", kernel_shape=[2, 2], strides=[2, 2]), node("Flatten", ["pool"], "flat"),
-             node("Gemm", ["flat", "v", "c"], "fc"), node("Softmax", ["fc"], "out")]
-    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 1, 6, 6))],
-                              [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)], weights)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
-    return Door(".onnx", (made.SerializeToString(),), lambda path: from_network(read_onnx(path)))
+    return Door(".onnx", tuple(made.SerializeToString() for made in every_operator()),
+                lambda path: from_network(read_onnx(path)))
 
 
 DOORS: dict[str, Callable[[], Door]] = {

@@ -165,7 +165,7 @@ def load_network(name_or_path: str, loss: str | None = None) -> Network:
         return NETWORKS[name_or_path]
     path = Path(name_or_path)
     if path.suffix == ".onnx":
-        from plinth.model.onnx_file import read_onnx
+        from plinth.model.onnx.reader import read_onnx
 
         return read_onnx(path, loss)
     if path.suffix not in (".yaml", ".yml"):

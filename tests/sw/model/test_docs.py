@@ -7,7 +7,7 @@ import pytest
 
 from plinth.model.array import ARRAYS
 from plinth.model.layers import KINDS
-from plinth.model.onnx_file import OPERATORS
+from plinth.model.onnx.operators import OPERATORS
 from plinth.model.zoo import NETWORKS
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "networks.md"

@@ -1,0 +1,161 @@
+"""Operators that change no number in evaluation: they regroup, rename, or stand for nothing."""
+
+from dataclasses import replace
+from math import prod
+
+import onnx
+
+from plinth.model.layers import feeder
+from plinth.model.network import INPUT
+from plinth.model.onnx.graph import Graph
+from plinth.model.onnx.proto import INTEGERS, Node, small_values
+from plinth.model.onnx.sizes import BATCH, Size, Sizes, axis
+
+
+def flatten(graph: Graph, node: Node) -> None:
+    """Flatten behind the batch."""
+    value = graph.value(node, regrouped=True)
+    node.expect("axis", 1, 1 if node.integer("axis", 1) in (1, -len(value.view)) else node.integer("axis", 1),
+                "the batch stays the first dimension")
+    graph.regroup(node, value, (prod(value.view),))
+
+
+def reshape(graph: Graph, node: Node) -> None:
+    """Reshape that keeps the batch the first dimension."""
+    value = graph.value(node, regrouped=True)
+    target = graph.sizes.get(node.inputs[1])
+    if target is None:
+        raise node.error("its shape is no list of integers that the file holds or computes from known sizes, so it is "
+                         "dynamic; export with fixed shapes")
+    if node.integer("allowzero", 0) and 0 in target.values:
+        raise node.error(f"reshapes to {target} with allowzero, so to no elements; write the sizes out")
+    whole = (graph.batch, *value.view)
+    sizes: list[Size] = [whole[place] if size == 0 and place < len(whole) else size
+                         for place, size in enumerate(target.values)]
+    if graph.batch == BATCH and sizes and isinstance(sizes[0], int) and sizes[0] > 0:
+        graph.batch = sizes[0]  # x.reshape(len(x), -1): tracing made a number of the batch
+    view = _behind_batch(graph.batch, sizes, prod(value.view))
+    if target.scalar or view is None:
+        raise node.error(f"reshapes {list(value.view)} behind the batch to {target}; the batch must stay the first "
+                         f"dimension, as in [{graph.batch}, {prod(value.view)}]")
+    graph.regroup(node, value, view)
+
+
+def _behind_batch(batch: Size, sizes: list[Size], elements: int) -> tuple[int, ...] | None:
+    """Dimensions behind the batch that a Reshape gives; None if it does not keep the batch apart."""
+    rest = [size for size in sizes[1:] if isinstance(size, int)]
+    if not sizes or len(rest) < len(sizes) - 1 or len(rest) > 8 or any(size < -1 for size in rest):
+        return None
+    if sizes[0] in (batch, BATCH) and rest.count(-1) == 1:
+        known = prod(size for size in rest if size != -1)
+        if known == 0 or elements % known:
+            return None
+        rest = [elements // known if size == -1 else size for size in rest]
+    elif sizes[0] not in (batch, BATCH, -1):
+        return None
+    return tuple(rest) if prod(rest) == elements and min(rest, default=1) > 0 else None
+
+
+def squeeze(graph: Graph, node: Node) -> None:
+    """Squeeze of dimensions of one element."""
+    value = graph.value(node, regrouped=True)
+    rank = len(value.view) + 1
+    if len(node.inputs) > 1:
+        places = {axis(node, number, rank) for number in _axes(graph, node)}
+    else:
+        places = {place for place, size in enumerate((graph.batch, *value.view)) if size == 1}
+    if 0 in places or any(value.view[place - 1] != 1 for place in places):
+        raise node.error(f"squeezes axes {sorted(places)[:8]} of [{graph.batch}, {str(list(value.view))[1:]}; only "
+                         "dimensions of 1 behind the batch can go")
+    graph.regroup(node, value, tuple(size for place, size in enumerate(value.view, start=1) if place not in places))
+
+
+def unsqueeze(graph: Graph, node: Node) -> None:
+    """Unsqueeze behind the batch."""
+    value = graph.value(node, regrouped=True)
+    axes = _axes(graph, node)
+    rank = len(value.view) + 1 + len(axes)
+    places = {axis(node, number, rank) for number in axes}
+    if 0 in places or len(places) < len(axes) or rank > 8:
+        raise node.error(f"makes dimensions at {list(axes)[:8]}; the batch must stay the first of at most 8")
+    rest = iter(value.view)
+    graph.regroup(node, value, tuple(1 if place in places else next(rest) for place in range(1, rank)))
+
+
+def _axes(graph: Graph, node: Node) -> tuple[int, ...]:
+    found = graph.sizes.get(node.inputs[1])
+    if found is None:
+        raise node.error("its axes are no integers that the file holds; write them out")
+    return found.integers(node, "axes")
+
+
+def select(graph: Graph, node: Node) -> None:
+    """Gather of the only element along an axis, ``x[:, :, 0]``: the axis goes."""
+    value = graph.value(node, regrouped=True)
+    place = axis(node, node.integer("axis", 0), len(value.view) + 1)
+    index = graph.sizes.get(node.inputs[1])
+    first = index is not None and index.scalar and index.values in ((0,), (-1,))
+    if place == 0 or value.view[place - 1] != 1 or not first:
+        raise node.error(f"takes elements out of {list(value.view)} behind the batch; only rows of an embedding, and "
+                         "the only element along an axis, are supported")
+    graph.regroup(node, value, value.view[:place - 1] + value.view[place:])
+
+
+def identity(graph: Graph, node: Node) -> None:
+    """Identity, of a tensor or of an initializer, which exporters write where two initializers were equal."""
+    if node.inputs[0] in graph.constants:
+        graph.constants[node.output] = graph.constants[node.inputs[0]]
+    else:
+        graph.define(node, graph.value(node, regrouped=True))
+
+
+def dropout(graph: Graph, node: Node) -> None:
+    """Dropout in evaluation form: nothing."""
+    training = node.inputs[2] if len(node.inputs) > 2 else ""
+    if training:
+        constant = graph.constants.get(training)
+        if constant is None or small_values(constant.tensor) != [False]:
+            raise node.error("drops elements (training form), which no layer does; export in evaluation mode")
+    graph.define(node, graph.value(node, regrouped=True))
+
+
+def cast(graph: Graph, node: Node) -> None:
+    """Cast of row numbers to integers."""
+    value = graph.value(node, regrouped=True)
+    if value.layer != INPUT or node.integer("to", 0) not in INTEGERS:
+        raise node.error("only row numbers of an embedding, the graph's input, are cast; export in one format")
+    graph.define(node, value)
+
+
+def shape(graph: Graph, node: Node) -> None:
+    """Shape: sizes that the nodes behind it compute with."""
+    constant = graph.constants.get(node.inputs[0])
+    if constant is not None:
+        sizes: tuple[Size, ...] = constant.dimensions
+    else:
+        sizes = (graph.batch, *graph.value(node, regrouped=True).view)
+    start, end = node.integer("start", 0), node.integer("end", len(sizes))
+    graph.sizes[node.output] = Sizes(sizes[start:end])
+
+
+def constant(graph: Graph, node: Node) -> None:
+    """Constant: a tensor, or integers."""
+    value = node.attributes.get("value")
+    numbers = node.attributes.get("value_ints", node.attributes.get("value_int"))
+    if value is None and isinstance(numbers, int | list):
+        count = [len(numbers)] if isinstance(numbers, list) else []
+        value = onnx.TensorProto(data_type=onnx.TensorProto.INT64, dims=count,
+                                 int64_data=numbers if isinstance(numbers, list) else [numbers])
+    if not isinstance(value, onnx.TensorProto):
+        raise node.error("only constants with a tensor or integers as their value are supported")
+    graph.add_constant(node.output, value)
+
+
+def softmax(graph: Graph, node: Node) -> None:
+    """Softmax and LogSoftmax at the end: part of the loss."""
+    value = graph.value(node)
+    node.expect("axis", True, node.integer("axis", -1) in (-1, 1), "softmax goes over the features")
+    if not value.shape.flat:
+        raise node.error(f"needs features, but {feeder(value.layer)} gives a map of {value.shape}; put a Flatten "
+                         "between")
+    graph.define(node, replace(value, softmax=True))
