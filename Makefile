@@ -21,10 +21,12 @@ PLANNER ?=
 ARGS ?=
 PRESET ?= ndp-demo
 ONLY ?=
+COUNT ?=
+ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith lint verilog bench calibrate agreement fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate lint verilog bench calibrate agreement fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +57,10 @@ test-long: $(STAMP) ## long campaigns on top of the regression
 
 test-arith: $(STAMP) ## N random cases for each arithmetic operation (N=5000000)
 	@$(BIN)/python -m pytest -q tests/hw/arith --arith-cases $(N) $(ARGS)
+
+mutate: $(STAMP) ## small random mutants of the code against its tests (SEED= COUNT=120 ROOM=golden|hardware|lower ARGS=--again)
+	@$(BIN)/python -m tests.mutation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
+		$(if $(ROOM),--room $(ROOM)) $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
 	@$(BIN)/ruff check

@@ -1,0 +1,139 @@
+"""``python -m tests.mutation``: a campaign, its survivors, and ``build/mutate.json``."""
+
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from tests.mutation import campaign
+from tests.mutation.campaign import Judged
+from tests.mutation.reach import Reach
+from tests.mutation.rooms import ROOMS
+from tests.mutation.sandbox import Sandbox
+
+from plinth.bench.row import Row
+from plinth.errors import UserError
+from plinth.training.job import write_json
+from plinth_sim.rtl.verilator import build_root
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def share(judged: Sequence[Judged]) -> float:
+    """Killed mutants over those that can be killed."""
+    killed = sum(one.verdict == "killed" for one in judged)
+    return killed / max(1, sum(one.verdict != "equivalent" for one in judged))
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def _say_progress(console: Console, judged: Sequence[Judged], total: int, started: float) -> None:
+    run = [one for one in judged if one.verdict != "equivalent"]
+    killed = sum(one.verdict == "killed" for one in run)
+    left = (time.monotonic() - started) / max(1, len(run)) * (total - len(judged))
+    console.print(f"{len(judged)} of {total} mutants, {killed} killed, {len(run) - killed} survived, "
+                  f"about {_duration(left)} left", highlight=False)
+
+
+def _table(judged: Sequence[Judged]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("room")
+    for heading in ("mutants", "killed", "survived", "equivalent", "share", "s a mutant"):
+        table.add_column(heading, justify="right")
+    rooms = dict.fromkeys(one.room for one in judged)
+    for name, found in [*((room, [one for one in judged if one.room == room]) for room in rooms), ("all", judged)]:
+        counts = [sum(one.verdict == verdict for one in found) for verdict in ("killed", "survived", "equivalent")]
+        run = counts[0] + counts[1]
+        table.add_row(name, str(len(found)), *map(str, counts), f"{share(found):.3f}",
+                      f"{sum(one.seconds for one in found) / max(1, run):.1f}")
+    return table
+
+
+def _report(console: Console, judged: Sequence[Judged]) -> None:
+    for verdict, title in (("equivalent", "Equivalent"), ("survived", "Survived")):
+        for one in judged:
+            if one.verdict == verdict:
+                reason = f" ({one.by})" if one.by else ""
+                console.print(f"{title}: {one.mutant.file}:{one.mutant.line} {one.mutant.function}{reason}\n"
+                              f"{one.diff()}", highlight=False, markup=False, soft_wrap=True)
+    console.print(_table(judged))
+
+
+def _row(judged: Sequence[Judged], seed: int) -> dict[str, Any]:
+    counts = {verdict: sum(one.verdict == verdict for one in judged)
+              for verdict in ("killed", "survived", "equivalent")}
+    return Row("mutants_killed", share(judged), "killed / mutants that are not equivalent", "tests",
+               {"seed": seed, **counts}).to_data()
+
+
+def _keep_row(path: Path, row: dict[str, Any]) -> None:
+    """Put the row among those of ``make bench``."""
+    rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    write_json(path, [*(old for old in rows if old["name"] != row["name"]), row])
+
+
+@click.command()
+@click.option("--seed", default=1, show_default=True, help="decides which mutants are drawn")
+@click.option("--count", default=120, show_default=True, type=click.IntRange(1), help="mutants, over all rooms")
+@click.option("--room", "rooms", multiple=True, type=click.Choice(list(ROOMS)), help="of these rooms; default: all")
+@click.option("--again", is_flag=True, help="only the survivors of the last campaign")
+@click.option("--fresh", is_flag=True, help="measure anew which tests enter what")
+@click.option("--json", "as_json", is_flag=True, help="print what build/mutate.json holds")
+def main(seed: int, count: int, rooms: tuple[str, ...], again: bool, fresh: bool, as_json: bool) -> None:
+    """Apply random small mutants to the code, one at a time, and run the tests that should notice."""
+    console = Console(stderr=as_json)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    result = build_root() / "mutate.json"
+    judged: list[Judged] = []
+    whole = False
+    try:
+        equivalents = campaign.read_equivalents()
+        chosen = {name: room for name, room in ROOMS.items() if not rooms or name in rooms}
+        if again:
+            last = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"mutants": []}
+            keys = {tuple(one[part] for part in ("file", "function", "before", "after"))
+                    for one in last["mutants"] if one["verdict"] == "survived"}
+            found = campaign.named(_ROOT, chosen, keys)
+        else:
+            found = campaign.chosen(_ROOT, chosen, seed, count, equivalents)
+        for entry in campaign.unmatched(_ROOT, chosen, equivalents):
+            console.print(f"equivalent.yaml: no mutant any more: {entry}", highlight=False, markup=False)
+        judged += [Judged(name, mutant, "equivalent", equivalents[mutant.key])
+                   for name, mutant in found if mutant.key in equivalents]
+        with Sandbox(_ROOT) as sandbox:
+            cache = build_root() / "mutate" / "reach.json"
+            if fresh:
+                cache.unlink(missing_ok=True)
+            reach = Reach(sandbox, cache, lambda text: console.print(text, highlight=False))
+            run = campaign.Campaign(sandbox, reach)
+            started = time.monotonic()
+            for name, mutant in found:
+                if mutant.key not in equivalents:
+                    judged.append(run.judge(name, chosen[name], mutant))
+                    _say_progress(console, judged, len(found), started)
+        whole = True
+    except KeyboardInterrupt:
+        console.print("interrupted: what follows is of the mutants until then")
+    except (UserError, RuntimeError) as error:
+        console.print(f"error: {error}", highlight=False, markup=False)
+        sys.exit(2)
+    _report(console, judged)
+    data = {"seed": seed, "whole": whole, "share": share(judged), "mutants": [one.to_data() for one in judged]}
+    write_json(result, data)
+    if whole and not again and not rooms:
+        _keep_row(build_root() / "bench.json", _row(judged, seed))
+    if as_json:
+        click.echo(json.dumps(data, indent=1))
+    sys.exit(0 if whole else 130)
+
+
+if __name__ == "__main__":
+    main()

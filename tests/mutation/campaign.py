@@ -1,0 +1,155 @@
+"""A campaign: mutants drawn from rooms, each against the tests that may notice it."""
+
+import difflib
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.mutation.mutants import Mutant, draw, mutants
+from tests.mutation.reach import Reach, Test, seconds
+from tests.mutation.rooms import Room
+from tests.mutation.sandbox import Outcome, Sandbox
+
+from plinth.errors import UserError
+
+#: The nearest tests run first, as many as take so long together.
+FIRST_SECONDS = 12.0
+#: Processor time for a run: so many times what it should take, and as much for the start of pytest and a build.
+CPU_FACTOR, CPU_START_SECONDS = 5.0, 90.0
+#: Time on the wall: a busy machine gives a process a small share of it.
+WALL_FACTOR = 12.0
+#: Mutants that no test can kill, by their keys, and why.
+Equivalents = dict[tuple[str, str, str, str], str]
+EQUIVALENTS = Path(__file__).with_name("equivalent.yaml")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A mutant and what became of it."""
+
+    room: str
+    mutant: Mutant
+    #: "killed", "survived" or "equivalent"
+    verdict: str
+    #: The test that killed it, or the reason why none can.
+    by: str
+    seconds: float = 0.0
+
+    def diff(self) -> str:
+        """The change, as lines of a unified diff without a header."""
+        lines = difflib.ndiff(self.mutant.before.split("\n"), self.mutant.after.split("\n"))
+        return "\n".join(line for line in lines if line[0] in "+-")
+
+    def to_data(self) -> dict[str, Any]:
+        """As JSON has it."""
+        mutant = {name: value for name, value in asdict(self.mutant).items() if name not in ("start", "stop", "new")}
+        return {"room": self.room, **mutant, "verdict": self.verdict, "by": self.by, "seconds": round(self.seconds, 1)}
+
+
+def read_equivalents(path: Path = EQUIVALENTS) -> Equivalents:
+    """The mutants that are known to be equivalent.
+
+    Raises
+    ------
+    UserError
+        If an entry is not complete.
+    """
+    result: Equivalents = {}
+    for number, entry in enumerate(yaml.safe_load(path.read_text(encoding="utf-8")) or [], 1):
+        missing = {"file", "before", "after", "reason"} - entry.keys()
+        if missing:
+            raise UserError(f"{path}: entry {number} has no {', '.join(sorted(missing))}; add it")
+        texts = (entry["file"], entry.get("function", ""), entry["before"].strip("\n"), entry["after"].strip("\n"))
+        result[texts] = entry["reason"]
+    return result
+
+
+def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[tuple[list[str], float]]:
+    """Names of the tests of each run, and what it should take: the first few, then all others."""
+    first, total = 0, 0.0
+    for test in tests:
+        if first and total + seconds(test, mutant) > FIRST_SECONDS:
+            break
+        first, total = first + 1, total + seconds(test, mutant)
+    for batch in (tests[:first], tests[first:]):
+        if batch:
+            yield [test.name for test in batch], sum(seconds(test, mutant) for test in batch)
+
+
+class Campaign:
+    """Judges mutants.
+
+    Parameters
+    ----------
+    sandbox : Sandbox
+    reach : Reach
+    """
+
+    def __init__(self, sandbox: Sandbox, reach: Reach):
+        self._sandbox, self._reach = sandbox, reach
+        self._sound: set[str] = set()
+
+    def judge(self, name: str, room: Room, mutant: Mutant) -> Judged:
+        """Run the tests of a mutant until one fails; one that does not end counts as failed.
+
+        Raises
+        ------
+        RuntimeError
+            If the test that fails does so without the mutant, too.
+        """
+        start = time.monotonic()
+        root = self._sandbox.root
+        near = room.near(root, mutant.file)
+        far = [file for file in room.test_files(root) if file not in near]
+        outcome, entered = Outcome("passed", ""), False
+        for files in (near, far):
+            for names, expected in _batches(self._reach.tests(mutant, files), mutant):
+                entered = True
+                limit = CPU_FACTOR * expected + CPU_START_SECONDS
+                outcome = self._sandbox.judge(mutant, names, limit, WALL_FACTOR * limit)
+                if outcome.verdict != "passed":
+                    self._check(outcome)
+                    return Judged(name, mutant, "killed", outcome.by, time.monotonic() - start)
+        return Judged(name, mutant, "survived", "" if entered else "no quick test enters it", time.monotonic() - start)
+
+    def _check(self, outcome: Outcome) -> None:
+        """A kill counts if its test passes on the tree as it is."""
+        test = outcome.by
+        if outcome.verdict == "timeout" or not test.startswith("tests/") or test in self._sound:
+            return
+        arguments = [test] if "::" in test else [test, "--collect-only"]
+        if self._sandbox.pytest(arguments, WALL_FACTOR * CPU_START_SECONDS).verdict != "passed":
+            raise RuntimeError(f"{test}: fails on the tree as it is; mend it first")
+        self._sound.add(test)
+
+
+def chosen(root: Path, rooms: dict[str, Room], seed: int, count: int, equivalents: Equivalents,
+           ) -> list[tuple[str, Mutant]]:
+    """``count`` mutants, spread evenly over the rooms, and those equivalent ones that were drawn before the last."""
+    result: list[tuple[str, Mutant]] = []
+    for number, (name, room) in enumerate(rooms.items()):
+        left = (count + number) // len(rooms)
+        for mutant in draw(root, room.files(root), seed):
+            if not left:
+                break
+            left -= mutant.key not in equivalents
+            result.append((name, mutant))
+    return result
+
+
+def named(root: Path, rooms: dict[str, Room], keys: Collection[tuple[str, str, str, str]]) -> list[tuple[str, Mutant]]:
+    """Mutants by their keys, as far as the tree still has them."""
+    return [(name, mutant) for name, room in rooms.items() for file in room.files(root)
+            for mutant in mutants(file, (root / file).read_bytes()) if mutant.key in keys]
+
+
+def unmatched(root: Path, rooms: dict[str, Room], equivalents: Equivalents) -> list[str]:
+    """Entries of the file of equivalents that are a mutant of these rooms no more."""
+    files = [file for room in rooms.values() for file in room.files(root)]
+    known = {mutant.key for file in files for mutant in mutants(file, (root / file).read_bytes())}
+    folders = tuple(folder + "/" for room in rooms.values() for folder in room.sources)
+    return [f"{file}: {before}" for file, function, before, after in equivalents
+            if file.startswith(folders) and (file, function, before, after) not in known]

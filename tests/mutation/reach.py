@@ -1,0 +1,100 @@
+"""Which tests enter which functions, measured on the tree as it is.
+
+Every test file runs once, in a process of its own, so that caches and fixtures of one hide nothing from another. What
+child processes enter is not seen.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.mutation.mutants import Mutant
+from tests.mutation.sandbox import Sandbox
+
+#: What a test that builds a simulator costs beside its own time, where its build cannot be one that is there.
+BUILD_SECONDS = 25.0
+_BUILDS = "sim/plinth_sim/rtl/verilator.py:_build"
+#: A test file of the regression ends well within this.
+_WALL_SECONDS = 3600.0
+_QUICK = "not slow and not long"
+
+
+@dataclass(frozen=True)
+class Test:
+    """A test as it was measured."""
+
+    name: str
+    seconds: float
+    functions: frozenset[str]
+
+    @property
+    def file(self) -> str:
+        return self.name.split("::")[0]
+
+
+class Reach:
+    """What tests enter, measured when it is asked for and kept until the test file changes.
+
+    A map that is older than the code costs at most a test that is missed, never a false kill.
+
+    Parameters
+    ----------
+    sandbox : Sandbox
+    cache : Path
+        Where measurements are kept.
+    say : callable
+        Told which file is being measured.
+    """
+
+    def __init__(self, sandbox: Sandbox, cache: Path, say: Callable[[str], None]):
+        self._sandbox, self._cache, self._say = sandbox, cache, say
+        self._kept: dict[str, dict[str, Any]] = (
+            json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {})
+
+    def _measured(self, file: str) -> tuple[list[Test], frozenset[str]]:
+        """Tests of a file, and the files that it loads.
+
+        Raises
+        ------
+        RuntimeError
+            If one fails on the tree as it is.
+        """
+        digest = hashlib.sha256((self._sandbox.root / file).read_bytes()).hexdigest()[:24]
+        if self._kept.get(file, {}).get("digest") != digest:
+            self._say(f"measuring {file}")
+            result = self._sandbox.folder / "reach.json"
+            result.unlink(missing_ok=True)
+            outcome = self._sandbox.pytest([file, "-m", _QUICK], _WALL_SECONDS, MUTATION_REACH=str(result))
+            if outcome.verdict != "passed" or not result.exists():
+                raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
+            self._kept[file] = {**json.loads(result.read_text(encoding="utf-8")), "digest": digest}
+            self._cache.write_text(json.dumps(self._kept), encoding="utf-8")
+        kept = self._kept[file]
+        tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()]
+        return tests, frozenset(kept["files"])
+
+    def tests(self, mutant: Mutant, files: Iterable[str]) -> list[Test]:
+        """The tests of some files that may notice a mutant, nearest first: those that enter its function, then those
+        that share a file with one (a fixture or a cache may enter it once for all); outside of functions, those that
+        enter any function of its file, then those of every file that loads it. The cheapest come first in each class.
+        """
+        function, prefix = f"{mutant.file}:{mutant.function}", f"{mutant.file}:"
+
+        def near(test: Test) -> bool:
+            return (function in test.functions if mutant.function
+                    else any(entered.startswith(prefix) for entered in test.functions))
+
+        found: list[Test] = []
+        for file in files:
+            tests, loaded = self._measured(file)
+            if any(map(near, tests)) or (not mutant.function and mutant.file in loaded):
+                found += tests
+        return sorted(found, key=lambda test: (not near(test), seconds(test, mutant), test.name))
+
+
+def seconds(test: Test, mutant: Mutant) -> float:
+    """What a test should take on a mutant: simulators of mutated hardware are built anew."""
+    return test.seconds + (BUILD_SECONDS if mutant.file.startswith("hw/") and _BUILDS in test.functions else 0)

@@ -1,0 +1,41 @@
+"""Which code is mutated, and where the tests are that should notice: the one place that knows folders."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Room:
+    """Folders of sources, and folders or files of tests, relative to the root of the tree."""
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    #: Files without behaviour of their own: entry points, and what needs tools that no quick test runs.
+    skipped: tuple[str, ...] = ()
+
+    def files(self, root: Path) -> list[str]:
+        """Its sources."""
+        found = (path.relative_to(root).as_posix() for folder in self.sources
+                 for path in sorted((root / folder).rglob("*.py")))
+        return [file for file in found if not file.endswith("__main__.py") and file not in self.skipped]
+
+    def test_files(self, root: Path) -> list[str]:
+        """Its test files."""
+        paths = (path for place in self.tests
+                 for path in ([root / place] if place.endswith(".py") else sorted((root / place).rglob("test_*.py"))))
+        return [path.relative_to(root).as_posix() for path in paths]
+
+    def near(self, root: Path, file: str) -> list[str]:
+        """The test files where a source's own tests should be: the first place of tests mirrors the sources."""
+        folder = next(folder for folder in self.sources if file.startswith(folder + "/"))
+        mirror = Path(self.tests[0]) / Path(file).relative_to(folder).parent
+        return [test for test in self.test_files(root) if Path(test).is_relative_to(mirror)]
+
+
+ROOMS = {
+    "golden": Room(("sim/plinth_sim/golden",),
+                   ("tests/sim/golden", "tests/sw/lower", "tests/sw/test_lowering.py")),
+    "hardware": Room(("hw/plinth_hw",), ("tests/hw", "tests/sim/golden", "tests/sim/rtl", "tests/sw/lower"),
+                     skipped=("hw/plinth_hw/fpga.py",)),
+    "lower": Room(("sw/plinth/lower",), ("tests/sw",)),
+}

@@ -1,0 +1,167 @@
+"""What the mutation tool changes, what it leaves alone, and that it draws, runs and counts as it says."""
+
+from pathlib import Path
+
+import pytest
+from tests.mutation import campaign, mutants
+from tests.mutation.rooms import ROOMS, Room
+from tests.mutation.sandbox import Outcome
+
+from plinth.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def lines(source: str) -> set[tuple[str, str]]:
+    """(kind, changed line) of every mutant of a text."""
+    return {(mutant.kind, mutant.after) for mutant in mutants.mutants("a.py", source.encode())}
+
+
+@pytest.mark.parametrize("source, kind, wanted", [
+    ("a < b", "comparison", "a <= b"),
+    ("a not in b", "comparison", "a in b"),
+    ("x = a * (b + 1)  # b + 2", "arithmetic", "x = a * (b - 1)  # b + 2"),
+    ("x = 7", "constant", "x = 8"),
+    ("x = 0x10", "constant", "x = 0xf"),
+    ("x = True", "truth", "x = False"),
+    ("if ready:\n    pass", "condition", "if not (ready):"),
+    ("x = a and b", "condition", "x = a or b"),
+    ("x = ~a", "condition", "x = a"),
+    ("x = f(a, b + c)", "arguments", "x = f(b + c, a)"),
+    ("x = a.any()", "call", "x = a.all()"),
+    ("f(a)", "statement", "pass"),
+    ("x.y = 1", "statement", "pass"),
+    ("x += y", "arithmetic", "x -= y"),
+    ("with m.If(a):\n    pass", "condition", "with m.If(~(a)):"),
+    ("m.d.comb += [a.eq(b), c.eq(d)]", "statement", "m.d.comb += [c.eq(d)]"),
+    ("m.d.sync += a.eq(b)", "statement", "pass"),
+    ("class A(B):\n    x: In(8)", "constant", "x: In(9)"),
+    ("x = 'µ', a + b", "arithmetic", "x = 'µ', a - b"),
+    ("if a:\n    raise ValueError(b + c)", "statement", "pass"),
+])
+def test_small_changes(source: str, kind: str, wanted: str) -> None:
+    assert (kind, wanted) in lines(source)
+
+
+@pytest.mark.parametrize("source", [
+    '"""A docstring, 1 + 2."""', "x: dict[int, 3]", "def f(x: A | B) -> C | D:\n    pass", "assert a < b, c + d",
+    "print(a, b + 1)", "x = f'{a + 1}'", "x = 'a' + b", "@f(1)\ndef g():\n    pass", "x = f(name=a + b, strict=True)",
+    "raise_ = A", "def __repr__(self):\n    return 1 + 2", "if __name__ == '__main__':\n    x = 1"])
+def test_what_no_test_should_care_for_is_left_alone(source: str) -> None:
+    assert lines(source) == set()
+
+
+def test_messages_of_errors_are_left_alone() -> None:
+    assert lines("raise ValueError(a + b)") == {("statement", "pass")}
+
+
+def test_a_mutant_is_known_by_its_text_and_place() -> None:
+    source = "class A:\n    def f(self):\n        def g():\n            return a < b\n"
+    moved = "\n\nx = y\n" + source
+    one, = mutants.mutants("a.py", source.encode())
+    other, = mutants.mutants("a.py", moved.encode())
+    assert one.function == "A.f.<locals>.g" and one.line == 4
+    assert one.key == other.key and other.line == 7
+    assert other.applied(moved.encode()) == moved.replace("<", "<=").encode()
+
+
+def test_the_draw_depends_on_seed_and_text_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = a + b\ny = 1 if a else 2\nz = min(a, b)\n")
+    (tmp_path / "b.py").write_text("u = f(a, b)\nv = a < b\n")
+    files = ["a.py", "b.py"]
+    first = [one.key for one in mutants.draw(tmp_path, files, 1)]
+    assert first == [one.key for one in mutants.draw(tmp_path, files, 1)]
+    assert first != [one.key for one in mutants.draw(tmp_path, files, 2)]
+    (tmp_path / "a.py").write_text("x = a + b\n")
+    later = [one.key for one in mutants.draw(tmp_path, files, 1)]
+    assert later == [key for key in first if key in later] and len(later) < len(first)
+
+
+def test_what_does_not_compile_or_changes_nothing_is_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("for x in y:\n    continue\n")
+    assert [one.after for one in mutants.draw(tmp_path, ["a.py"], 1)] == ["pass"]
+    (tmp_path / "a.py").write_text("def f():\n    f(*a, 1 .real, -1)\n")
+    assert all("pass" in one.after or compile(one.applied((tmp_path / "a.py").read_bytes()), "a", "exec")
+               for one in mutants.draw(tmp_path, ["a.py"], 1))
+
+
+def test_every_room_has_sources_and_tests_that_mirror_them() -> None:
+    for room in ROOMS.values():
+        files = room.files(ROOT)
+        assert files and all((ROOT / file).is_file() for file in files)
+        tests = room.test_files(ROOT)
+        assert tests and all((ROOT / test).is_file() for test in tests)
+        assert any(room.near(ROOT, file) for file in files)
+    assert ROOMS["hardware"].near(ROOT, "hw/plinth_hw/comm/router.py") == [
+        "tests/hw/comm/test_collective.py", "tests/hw/comm/test_router.py"]
+
+
+class _Sandbox:
+    """Stands in for a copy of the tree: which of its tests fail on a mutant, and which fail anyway."""
+
+    def __init__(self, root: Path, kill: str = "", broken: bool = False):
+        self.root, self.kill, self.broken = root, kill, broken
+        self.ran: list[list[str]] = []
+
+    def judge(self, mutant: mutants.Mutant, tests: list[str], cpu: float, wall: float) -> Outcome:
+        self.ran.append(tests)
+        return Outcome("failed", self.kill) if self.kill in tests else Outcome("passed", "")
+
+    def pytest(self, arguments: list[str], wall: float) -> Outcome:
+        return Outcome("failed" if self.broken else "passed", arguments[0])
+
+
+class _Reach:
+    def tests(self, mutant: mutants.Mutant, files: list[str]) -> list[campaign.Test]:
+        return [campaign.Test(f"{file}::test_{cost}", cost, frozenset()) for file in files for cost in (1, 10, 100)]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> tuple[Path, Room, mutants.Mutant]:
+    for file in ("src/sub/a.py", "tests/src/sub/test_a.py", "tests/src/test_b.py"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x = 1\n")
+    room = Room(("src",), ("tests/src",))
+    return tmp_path, room, mutants.mutants("src/sub/a.py", b"x = 1\n")[0]
+
+
+def judge(sandbox: _Sandbox, room: Room, mutant: mutants.Mutant) -> campaign.Judged:
+    return campaign.Campaign(sandbox, _Reach()).judge("room", room, mutant)  # type: ignore[arg-type]
+
+
+def test_nearest_tests_run_first_and_all_before_a_mutant_survives(tree) -> None:
+    root, room, mutant = tree
+    sandbox = _Sandbox(root)
+    assert judge(sandbox, room, mutant).verdict == "survived"
+    near, far = "tests/src/sub/test_a.py::test_", "tests/src/test_b.py::test_"
+    assert sandbox.ran == [[near + "1", near + "10"], [near + "100"], [far + "1", far + "10"], [far + "100"]]
+    sandbox = _Sandbox(root, kill=near + "100")
+    found = judge(sandbox, room, mutant)
+    assert (found.verdict, found.by, len(sandbox.ran)) == ("killed", near + "100", 2)
+
+
+def test_a_test_that_fails_anyway_kills_nothing(tree) -> None:
+    root, room, mutant = tree
+    with pytest.raises(RuntimeError, match=r"test_b\.py::test_1: fails on the tree as it is"):
+        judge(_Sandbox(root, kill="tests/src/test_b.py::test_1", broken=True), room, mutant)
+
+
+def test_equivalents_are_extra(tree) -> None:
+    root, room, _ = tree
+    (root / "src/sub/a.py").write_text("x = 1\ny = 2\n")
+    rooms = {"room": room}
+    drawn = [one.key for _, one in campaign.chosen(root, rooms, 1, 2, {})]
+    known = {drawn[0]: "reason"}
+    again = [one.key for _, one in campaign.chosen(root, rooms, 1, 2, known)]
+    assert again[:2] == drawn and len(again) == 3
+    assert campaign.unmatched(root, rooms, known) == []
+    gone = {("src/sub/a.py", "", "z = 1", "z = 2"): "reason"}
+    assert campaign.unmatched(root, rooms, gone) == ["src/sub/a.py: z = 1"]
+
+
+def test_an_equivalent_without_a_reason_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "equivalent.yaml"
+    path.write_text("- {file: a.py, before: x, after: y}\n")
+    with pytest.raises(UserError, match="entry 1 has no reason"):
+        campaign.read_equivalents(path)
+    assert all(campaign.read_equivalents().values())

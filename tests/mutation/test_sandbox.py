@@ -1,0 +1,81 @@
+"""Mutants of a small tree, judged by real runs of pytest in a copy of it."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.mutation import mutants, plugin
+from tests.mutation.campaign import Campaign
+from tests.mutation.reach import Reach
+from tests.mutation.rooms import Room
+from tests.mutation.sandbox import Sandbox
+
+pytestmark = pytest.mark.slow
+
+_CODE = """
+LIMIT = 3
+
+def count():
+    number = 0
+    while number < LIMIT:
+        number += 1
+    return number
+
+def idle():
+    return 5
+"""
+_TESTS = """
+import counting
+
+def test_count():
+    assert counting.count() == 3
+
+def test_nothing():
+    counting.idle()
+"""
+ROOM = Room(("hw/counting",), ("tests/hw",))
+
+
+@pytest.fixture
+def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    root = tmp_path / "tree"
+    shutil.copytree(Path(plugin.__file__).parent, root / "tests/mutation",
+                    ignore=shutil.ignore_patterns("test_*", "__pycache__"))
+    for file, text in (("hw/counting/__init__.py", _CODE), ("tests/hw/test_counting.py", _TESTS)):
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).write_text(text)
+    with Sandbox(root) as made:
+        yield made
+    assert (root / "hw/counting/__init__.py").read_text() == _CODE
+    assert not any((tmp_path / "build/mutate").glob("tree-*"))
+
+
+def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
+    file = "hw/counting/__init__.py"
+    mutant, = (one for one in mutants.mutants(file, (sandbox.root / file).read_bytes())
+               if (one.kind, one.after) == (kind, after))
+    reach = Reach(sandbox, sandbox.folder / "kept.json", lambda text: None)
+    found = Campaign(sandbox, reach).judge("room", ROOM, mutant)
+    assert (sandbox.root / file).read_text() == _CODE
+    return found.verdict, found.by
+
+
+def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox) -> None:
+    assert judged(sandbox, "comparison", "while number <= LIMIT:") == (
+        "killed", "tests/hw/test_counting.py::test_count")
+    # Outside of functions, and of the same length within a second.
+    assert judged(sandbox, "constant", "LIMIT = 4") == ("killed", "tests/hw/test_counting.py::test_count")
+    assert judged(sandbox, "constant", "return 6") == ("survived", "")
+
+
+def test_a_mutant_without_end_is_killed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.mutation.campaign.CPU_START_SECONDS", 3)
+    assert judged(sandbox, "statement", "pass") == ("killed", "no end")
+
+
+def test_a_tree_whose_tests_fail_is_refused(sandbox: Sandbox) -> None:
+    (sandbox.root / "tests/hw/test_counting.py").write_text(_TESTS + "    assert False\n")
+    with pytest.raises(RuntimeError, match="test_nothing: fails on the tree as it is"):
+        judged(sandbox, "constant", "return 6")
