@@ -1,0 +1,330 @@
+"""Dies of the golden model from their descriptors: queues, waits, counters, records, registers, refusals."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plinth_hw.isa import registers as regs
+from plinth_hw.isa.layout import pack, unpack
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.tasks import (
+    BODIES,
+    DESCRIPTOR_WORDS,
+    HEADER_WORDS,
+    RECORD_WORDS,
+    CollectiveOperation,
+    Engine,
+    ErrorCode,
+    MatrixOperation,
+    Record,
+    TaskHeader,
+    TransferOperation,
+    UpdateOperation,
+    VectorOp,
+    VectorOperation,
+)
+from plinth_sim.golden.array import GoldenArray
+
+TINY = preset("ndp-tiny")
+WORDS, TASKS, RECORDS = 4096, 2048, 3584
+ENGINES = {MatrixOperation: Engine.MATRIX, VectorOperation: Engine.VECTOR, CollectiveOperation: Engine.COLLECTIVE,
+           TransferOperation: Engine.TRANSFER}
+Task = tuple[Any, dict[str, Any], dict[str, Any]]
+
+
+def at(offset: int, base: int = 0) -> dict[str, int]:
+    return {"offset": offset, "base": base}
+
+
+def copy(source: int, destination: int, words: int = 1, **fields: Any) -> tuple[Any, dict[str, Any]]:
+    return TransferOperation.COPY, {"source": at(source), "destination": at(destination), "columns": words, "rows": 1,
+                                    "planes": 1, **fields}
+
+
+def task(what: tuple[Any, dict[str, Any]], **header: Any) -> Task:
+    return what[0], what[1], header
+
+
+def waiting(*waits: tuple[int, int]) -> dict[str, Any]:
+    """Header fields of waits (counter, value), in the upper places of four."""
+    first = 4 - len(waits)
+    return {"wait_enable": (1 << 4) - (1 << first), "wait_counter": [0] * first + [counter for counter, _ in waits],
+            "wait_value": [0] * first + [value for _, value in waits]}
+
+
+def program(array: GoldenArray, die: int, tasks: list[Task]) -> None:
+    """Write descriptors; the last one ends the graph."""
+    device = array.dies[die]
+    for number, (operation, body, header) in enumerate(tasks):
+        words = pack(TaskHeader, {"engine": ENGINES[type(operation)], "operation": operation.value,
+                                  "last": number == len(tasks) - 1, **header})
+        address = TASKS + DESCRIPTOR_WORDS * number
+        device.write_memory(address, np.array(words, dtype=np.uint32))
+        device.write_memory(address + HEADER_WORDS, np.array(pack(BODIES[operation], body), dtype=np.uint32))
+    device.write_register(Register.TASK_BASE, TASKS)
+    device.write_register(Register.RECORD_BASE, RECORDS)
+
+
+def made(*graphs: list[Task], parameters: DieParameters = TINY) -> GoldenArray:
+    """Dies with a graph each, and in word w of die d the number 1000 d + w, as FP32."""
+    array = GoldenArray(parameters, len(graphs), WORDS)
+    for number, tasks in enumerate(graphs):
+        array.dies[number].write_memory(0, (1000 * number + np.arange(1024)).astype(np.float32).view(np.uint32))
+        program(array, number, tasks)
+    return array
+
+
+def run(array: GoldenArray) -> GoldenArray:
+    for die in array.dies:
+        die.write_register(Register.CONTROL, 1)
+    array.wait(0)
+    return array
+
+
+def floats(array: GoldenArray, die: int, address: int, count: int) -> list[float]:
+    return array.dies[die].read_memory(address, count).view(np.float32).tolist()
+
+
+def error(array: GoldenArray, die: int = 0) -> tuple[int, int, int]:
+    return tuple(array.dies[die].read_register(register) for register in (  # type: ignore[return-value]
+        Register.ERROR_CODE, Register.ERROR_TASK, Register.ERROR_INFO))
+
+
+def status(array: GoldenArray, die: int = 0) -> int:
+    return array.dies[die].read_register(Register.STATUS)
+
+
+GEMM = (MatrixOperation.GEMM, {"a": at(1), "a_stride": 3, "b": at(20), "b_stride": 4, "c": at(100), "c_stride": 5,
+                               "m": 2, "n": 4, "k": 3})
+RELU = (VectorOperation.PROGRAM, {
+    "rows": 1, "columns": 2, "loads": 1, "stores": 1, "instructions": 1, "load": [{"pointer": at(5), "region": 0}],
+    "store": [{"pointer": at(200), "region": 0}],
+    "program": [{"op": VectorOp.SCALE, "dst": 0, "a": 0}], "immediates": [0x40000000, 0, 0, 0]})
+
+
+def test_every_engine_works_on_memory() -> None:
+    array = run(made([task(GEMM), task(RELU), task(copy(7, 300, 3))]))
+    a, b = np.arange(1, 7, dtype=float).reshape(2, 3), np.arange(20, 32, dtype=float).reshape(3, 4)
+    assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == (a @ b).tolist()
+    assert floats(array, 0, 200, 2) == [10, 12] and floats(array, 0, 300, 3) == [7, 8, 9]
+    assert (status(array), *error(array)) == (2, 0, 0, 0)
+
+
+@pytest.mark.parametrize("turned", ["transpose_a", "transpose_b"])
+def test_products_of_turned_operands_are_added(turned: str) -> None:
+    operation, body = GEMM
+    array = run(made([task((operation, {**body, turned: 1, "accumulate": 1, "a_stride": 6, "b_stride": 7}))]))
+    memory = np.arange(1024, dtype=float)
+
+    def stored(first: int, rows: int, columns: int, stride: int) -> np.ndarray:
+        return np.array([memory[first + stride * row:first + stride * row + columns] for row in range(rows)])
+
+    a = stored(1, 3, 2, 6).T if turned == "transpose_a" else stored(1, 2, 3, 6)
+    b = stored(20, 4, 3, 7).T if turned == "transpose_b" else stored(20, 3, 4, 7)
+    wanted = stored(100, 2, 4, 5) + a @ b
+    assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == wanted.tolist()
+
+
+def test_pointers_have_bases() -> None:
+    operation, fields = copy(3, 2, 2)
+    array = made([task((operation, {**fields, "source": at(3, 15), "destination": at(2, 4)}))])
+    array.dies[0].write_register(regs.BASES + 4 * 15, 40)
+    array.dies[0].write_register(regs.BASES + 4 * 4, 500)
+    assert floats(run(array), 0, 502, 2) == [43, 44]
+
+
+def test_engines_run_their_own_tasks_in_order_and_wait_for_counters() -> None:
+    """The vector task waits for the second transfer, the third transfer for the vector task."""
+    array = made([task((RELU[0], {**RELU[1], "load": [{"pointer": at(401), "region": 0}]}), advance_enable=1, advance=9,
+                       **waiting((7, 1), (8, 2))),
+                  task(copy(10, 400), advance_enable=1, advance=8), task(copy(20, 401), advance_enable=1, advance=8),
+                  task(copy(30, 402), advance_enable=1, advance=7), task(copy(200, 403, 2), **waiting((9, 1)))])
+    assert floats(run(array), 0, 400, 5) == [10, 20, 30, 40, 60]
+    assert [array.dies[0].read_register(regs.COUNTERS + 4 * counter) for counter in range(6, 11)] == [0, 1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("counter, base, value, meets", [
+    (5, 3, 2, True), (4, 3, 2, False), (0x7FFFFFFF, 0xFFFFFFFF, 1, True), (0x80000000, 0xFFFFFFFF, 1, False),
+    (2, 0xFFFFFFFE, 4, True), (1, 0xFFFFFFFE, 4, False), (0xFFFFFFFF, 0xFFFFFFFE, 4, False)])
+def test_waits_are_counted_from_a_base_and_go_round(counter: int, base: int, value: int, meets: bool) -> None:
+    array = made([task(copy(5, 600), **waiting((6, value)))])
+    array.dies[0].write_register(regs.COUNTERS + 4 * 6, counter)
+    array.dies[0].write_register(regs.COUNTER_BASES + 4 * 6, base)
+    run(array)
+    assert floats(array, 0, 600, 1) == [5.0 if meets else 600.0]
+    assert error(array)[:2] == ((0, 0) if meets else (ErrorCode.TIMEOUT.value, TASKS))
+
+
+def test_a_die_that_waits_in_vain_says_for_what() -> None:
+    array = made([task(copy(5, 600)), task(copy(5, 601), **waiting((2, 0), (6, 4), (7, 9)))])
+    array.dies[0].write_register(regs.COUNTER_BASES + 4 * 6, 11)
+    run(array)
+    block = regs.ENGINES + regs.ENGINE_SPAN * Engine.TRANSFER.value
+    assert [array.dies[0].read_register(block + register) for register in (
+        EngineRegister.TASK, EngineRegister.WAIT_COUNTER, EngineRegister.WAIT_VALUE)] == [
+        TASKS + DESCRIPTOR_WORDS, 6 | 1 << 31, 15]
+    assert error(array) == (ErrorCode.TIMEOUT.value, TASKS + DESCRIPTOR_WORDS, 0) and status(array) == 4
+    assert floats(array, 0, 600, 2) == [5, 601]
+
+
+def test_records_follow_each_other() -> None:
+    array = made([task(copy(5, 600), record=1, tag=77), task(copy(5, 601)), task(RELU, record=1, tag=78,
+                                                                                **waiting((1, 0)))])
+    array.dies[0].write_register(Register.RECORD_COUNT, 2)
+    run(array)
+    device = array.dies[0]
+    assert device.read_register(Register.RECORD_COUNT) == 4
+    found = [unpack(Record, device.read_memory(RECORDS + RECORD_WORDS * number, RECORD_WORDS)) for number in (2, 3)]
+    assert sorted((record.task, record.tag, Engine(record.engine)) for record in found) == [
+        (TASKS, 77, Engine.TRANSFER), (TASKS + 2 * DESCRIPTOR_WORDS, 78, Engine.VECTOR)]
+
+
+def test_counters_of_other_dies() -> None:
+    remote = {"remote_enable": 1, "remote_die": 1, "remote_counter": 12}
+    array = run(made([task(copy(5, 600), **remote)],
+                     [task(copy(6, 601), **waiting((12, 1)))]))
+    assert floats(array, 1, 601, 1) == [1006] and array.dies[1].counters[12] == 1 and array.dies[0].counters[12] == 0
+
+
+def test_tiles_go_to_other_dies_and_advance_counters_there() -> None:
+    tile = {"remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": 13}
+    array = run(made([task(copy(5, 600, 2, **tile))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
+    assert floats(array, 1, 600, 2) == floats(array, 1, 700, 2) == [5, 6] and floats(array, 0, 600, 2) == [600, 601]
+    operation, fields = copy(5, 600, 2, **tile)
+    array = run(made([task((TransferOperation.ADD, fields))], [task(copy(600, 700, 2), **waiting((13, 1)))]))
+    assert operation is TransferOperation.COPY and floats(array, 1, 700, 2) == [1605, 1607]
+
+
+@pytest.mark.parametrize("operation", [CollectiveOperation.ALL_REDUCE, CollectiveOperation.REDUCE_SCATTER,
+                                       CollectiveOperation.ALL_GATHER])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (0, 2, 1)])
+def test_collectives(operation: CollectiveOperation, order: tuple[int, ...]) -> None:
+    """Three dies in a ring of any order; two chunks of 64 words, and a short one."""
+    graphs = []
+    for die in range(3):
+        index = order.index(die)
+        graphs.append([
+            task((CollectiveOperation.SET_GROUP, {"group": 3, "members": 3, "index": index,
+                                                  "next_die": order[(index + 1) % 3]})),
+            task((operation, {"source": at(100), "destination": at(400), "words": 140, "group": 3, "message": 6,
+                              "update": UpdateOperation.SGD if operation is not CollectiveOperation.ALL_GATHER else 0,
+                              "rate": 0x3F000000}), advance_enable=1, advance=2),
+            task(copy(400, 800), **waiting((2, 1)))])
+    array = run(made(*graphs))
+    for die in range(3):
+        assert status(array, die) == 2, error(array, die)
+        found = floats(array, die, 400, 140)
+        for word in range(140):
+            owner = order[word // 64]
+            if operation is CollectiveOperation.ALL_GATHER:
+                wanted = 1000 * owner + 100 + word
+            else:
+                wanted = 1000 * owner + 400 + word - 0.5 * (3000 + 3 * (100 + word))
+                if operation is CollectiveOperation.REDUCE_SCATTER and owner != die:
+                    wanted = 1000 * die + 400 + word
+            assert found[word] == wanted, (die, word)
+        assert floats(array, die, 800, 1) == found[:1]
+
+
+COLLECTIVE = {"source": at(100), "destination": at(400), "words": 64, "group": 0, "message": 0}
+SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 0, "next_die": 0}))
+
+
+@pytest.mark.parametrize("bad, code, engine", [
+    (copy(5, 600, 0), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
+    (copy(5, 600, rows=0), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
+    (copy(5, 600, planes=0), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
+    (copy(5, 600, gather=1, scatter=1), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
+    (copy(5, 600, arrival_enable=1, arrival=TINY.counters), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
+    (copy(WORDS - 1, 600, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
+    (copy(5, WORDS - 1, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
+    (copy(5, 600, remote=1, destination_die=1), ErrorCode.BAD_DIE, Engine.TRANSFER),
+    (copy(5, 600, gather=1, index=at(WORDS)), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
+    ((GEMM[0], {**GEMM[1], "m": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "n": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "k": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "interleave_m_log2": 4}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "a": at(WORDS - 5)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "b": at(WORDS - 11)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX),
+    ((GEMM[0], {**GEMM[1], "c": at(WORDS - 8)}), ErrorCode.BAD_ADDRESS, Engine.MATRIX),
+    ((MatrixOperation.ROW_STATIONARY, {}), ErrorCode.BAD_OPERATION, Engine.MATRIX),
+    ((MatrixOperation.CONVOLUTION, {**GEMM[1], "grid_rows": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
+    ((RELU[0], {**RELU[1], "rows": 0}), ErrorCode.BAD_OPERAND, Engine.VECTOR),
+    ((RELU[0], {**RELU[1], "columns": 1025}), ErrorCode.BAD_OPERAND, Engine.VECTOR),
+    ((RELU[0], {**RELU[1], "load": [{"pointer": at(WORDS), "region": 0}]}), ErrorCode.BAD_ADDRESS, Engine.VECTOR),
+    ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "group": 1}), ErrorCode.BAD_OPERAND, Engine.COLLECTIVE),
+    ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "words": 0}), ErrorCode.BAD_OPERAND, Engine.COLLECTIVE),
+    ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "source": at(102)}), ErrorCode.BAD_OPERAND, Engine.COLLECTIVE),
+    ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "destination": at(401)}), ErrorCode.BAD_OPERAND,
+     Engine.COLLECTIVE),
+    ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "source": at(WORDS - 60)}), ErrorCode.BAD_ADDRESS,
+     Engine.COLLECTIVE)])
+def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: ErrorCode, engine: Engine) -> None:
+    array = made([SELF, task(copy(5, 700), advance_enable=1, advance=1), task(bad, **waiting((1, 1)))])
+    before = array.dies[0].read_memory(0, 700)
+    run(array)
+    assert error(array) == (code.value, TASKS + 2 * DESCRIPTOR_WORDS, engine.value) and status(array) == 4
+    assert array.dies[0].read_memory(0, 700).tolist() == before.tolist() and floats(array, 0, 700, 1) == [5]
+
+
+@pytest.mark.parametrize("header, code", [
+    ({"engine": 9}, ErrorCode.BAD_ENGINE), ({"operation": 15}, ErrorCode.BAD_OPERATION),
+    ({"advance_enable": 1, "advance": TINY.counters}, ErrorCode.BAD_COUNTER),
+    (waiting((TINY.counters, 0)), ErrorCode.BAD_COUNTER)])
+def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCode) -> None:
+    array = run(made([task(copy(5, 600)), task(copy(5, 601), **header)]))
+    assert error(array) == (code.value, TASKS + DESCRIPTOR_WORDS, 0)
+
+
+def test_an_engine_that_a_die_does_not_have() -> None:
+    array = run(made([task(copy(5, 600)), task(RELU)],
+                     parameters=preset("ndp-tiny", engines=frozenset({Engine.TRANSFER, Engine.MATRIX}))))
+    assert error(array) == (ErrorCode.BAD_ENGINE.value, TASKS + DESCRIPTOR_WORDS, 0)
+
+
+def test_the_largest_numbers_of_counters_and_words_are_there() -> None:
+    last = TINY.counters - 1
+    array = run(made([task(copy(5, WORDS - 1), advance_enable=1, advance=last),
+                      task(copy(5, 601), **waiting((last, 1)))]))
+    assert status(array) == 2 and floats(array, 0, WORDS - 1, 1) == floats(array, 0, 601, 1) == [5]
+
+
+def test_a_graph_without_an_end_leaves_the_memory() -> None:
+    array = made([task(copy(5, 600), last=0)])
+    array.dies[0].write_register(Register.TASK_BASE, WORDS - DESCRIPTOR_WORDS)
+    descriptor = array.dies[0].read_memory(TASKS, DESCRIPTOR_WORDS)
+    array.dies[0].write_memory(WORDS - DESCRIPTOR_WORDS, descriptor)
+    assert error(run(array)) == (ErrorCode.BAD_ADDRESS.value, WORDS, 0)
+
+
+def test_an_error_stays_and_is_told() -> None:
+    array = run(made([task(copy(5, 600, 0))], [task(copy(5, 600), **waiting((1, 1)))]))
+    assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
+    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0) and status(array, 1) == 4
+    array.dies[0].fail(ErrorCode.TIMEOUT, 7)
+    assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
+
+
+def test_a_tile_that_does_not_fit_is_the_error_of_the_other_die() -> None:
+    array = run(made([task(copy(5, WORDS - 1, 2, remote=1, destination_die=1))],
+                     [task(copy(5, 600), **waiting((1, 1)))]))
+    assert error(array, 1) == (ErrorCode.BAD_PACKET.value, 0, Engine.TRANSFER.value)
+    assert error(array)[0] == ErrorCode.REMOTE.value
+
+
+def test_registers() -> None:
+    device = made([task(copy(5, 600))]).dies[0]
+    assert device.read_register(Register.ID) == 0x504C494E
+    assert device.read_register(Register.VERSION) == regs.ISA_VERSION
+    device.write_register(regs.COUNTERS + 4 * 63, 8)
+    device.write_register(regs.COUNTER_BASES, 9)
+    assert device.counters == [0] * 63 + [8] and device.read_register(regs.COUNTERS + 4 * 63) == 8
+    assert device.read_register(regs.COUNTER_BASES) == 9
+    device.write_register(Register.DIE, 4)
+    assert device.read_register(Register.DIE) == 4 and device.read_register(Register.CYCLE) == 0
+    device.write_register(Register.CONTROL, 6)
+    assert device.read_register(Register.STATUS) == 0
+    device.write_register(Register.CONTROL, 1)
+    assert device.read_register(Register.STATUS) == 1
