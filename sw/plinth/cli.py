@@ -38,6 +38,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
+#: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
+PAPERS = ("hypar",)
 #: Machines of a training run, and their presets; number formats, and what they add to a preset's name.
 MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
 FORMATS = {"fp32": "", "mixed": "-mixed", "fixed": "-fixed"}
@@ -454,23 +456,24 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
 
 
 @cli.command()
-@click.argument("paper", type=click.Choice(["hypar"]))
-@click.option("--figure", "figures", type=int, multiple=True, help="only this figure; may be given several times")
+@click.argument("paper", type=click.Choice(PAPERS))
+@click.option("--figure", "figures", multiple=True, metavar="KEY",
+              help="only this figure, or table by its name; may be given several times")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of the pictures")
 @click.option("--json", "as_json", is_flag=True, help="print the figures as JSON, nothing else")
-def reproduce(paper: str, figures: tuple[int, ...], out: Path | None, as_json: bool) -> None:
-    """Compute the figures of PAPER anew and print them beside its own."""
+def reproduce(paper: str, figures: tuple[str, ...], out: Path | None, as_json: bool) -> None:
+    """Compute the numbers of PAPER anew and print them beside its own, each with what agreement is worth."""
     from plinth.backends import build_root
-    from plinth.reproduce import hypar
-    from plinth.reproduce.pictures import draw
-    from plinth.reproduce.tables import show
+    from plinth.reproduce import tables
+    from plinth.reproduce.paper import paper as published
 
-    found = hypar.reproduce(figures)
-    pictures = draw(out or build_root() / "reproduce" / paper, found)
+    given = published(paper)
+    found = given.computed(figures)
+    pictures = given.draw(out or build_root() / "reproduce" / paper, found)
     if as_json:
-        _print_json(hypar.report(found))
+        _print_json(given.report(found))
     else:
-        show(_console(), found)
+        tables.show(_console(), given, found)
         for picture in pictures:
             click.echo(f"picture: {picture}")
 

@@ -23,6 +23,7 @@ from plinth.model.array import ARRAYS, Array
 from plinth.plan.graph import PlanGraph
 from plinth.plan.partition import Splits
 from plinth.plan.plan import Plan
+from plinth.reproduce.hypar.cases import BATCH, NAMES, Case, case
 from plinth.simulate.step import simulated
 from plinth.simulate.ways import Ways
 from plinth_sim.array.energy import PICO, Counts, Energy
@@ -104,9 +105,49 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> O
     return Outcome(found.result.seconds, found.result.counts, found.source)
 
 
-def joules(counts: Counts, *, scratchpads: int = 0, reads: int = 0) -> float:
-    """Energy of a step; on demand with so many accesses of 5 pJ for each multiply-add in a PE's own scratchpads, and
-    so many more accesses of memory for each word that is added to another die's."""
-    energy = Energy()
-    more = scratchpads * counts.multiplies * energy.sram + reads * (counts.adds - counts.multiplies) * energy.dram
-    return sum(counts.joules(energy).values()) + more * PICO
+def gains(series: str, setting: Setting, against: Setting | None = None) -> list[float]:
+    """Performance of a series in a setting against Data Parallelism in the same or another one, of all networks."""
+    found = []
+    for name in NAMES:
+        one = case(name)
+        splits = one.planned_exact if series == "hypar" and not setting.paper else one.splits[series]
+        found.append(outcome(one.graph, one.splits["data"], BATCH, against or setting).seconds
+                     / outcome(one.graph, splits, BATCH, setting).seconds)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """A way to count the accesses that the paper leaves open."""
+
+    #: Of its column; the first reading is ours.
+    heading: str = ""
+    setting: Setting = STATED
+    #: Accesses of 5 pJ for each multiply-add in a PE's own scratchpads.
+    scratchpads: int = 0
+    #: Further accesses of memory for each word that is added to another die's.
+    reads: int = 0
+
+    def joules(self, counts: Counts) -> float:
+        """Energy of a step."""
+        energy = Energy()
+        more = (self.scratchpads * counts.multiplies * energy.sram
+                + self.reads * (counts.adds - counts.multiplies) * energy.dram)
+        return sum(counts.joules(energy).values()) + more * PICO
+
+
+READINGS = {"ours": Reading(), "our_dies": Reading(heading="dies", setting=OUR_DIES),
+            "stored": Reading(heading="stored", reads=2), "scratchpads": Reading(heading="pads", scratchpads=4)}
+
+
+def saving(one: Case, series: str, reading: Reading, against: str = "data") -> float:
+    """Energy of a step under one series' splits over that under another's."""
+    setting = reading.setting
+    array = setting.array
+    if array.dies != 1 << one.levels:
+        setting = replace(setting, array=replace(array, name=f"h-tree-{1 << one.levels}", dies=1 << one.levels))
+    spent = {}
+    for name in (against, series):
+        splits = one.planned_exact if name == "hypar" and not setting.paper else one.splits[name]
+        spent[name] = reading.joules(outcome(one.graph, splits, one.batch, setting).counts)
+    return spent[against] / spent[series]

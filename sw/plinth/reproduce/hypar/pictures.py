@@ -7,10 +7,13 @@ from typing import Any
 
 from plinth.output import write_whole
 from plinth.report.plan import LOOKS
-from plinth.reproduce.hypar import CONSTANT, NAMES, SERIES, Figure, Row
+from plinth.reproduce.hypar.cases import CONSTANT, HYPAR, NAMES
+from plinth.reproduce.paper import Row, Table
 
 #: Colours of series: those of the splits, and one for HyPar.
-COLOURS = {"data": LOOKS["dp"][2], "model": LOOKS["mp"][2], "hypar": LOOKS["op"][2]}
+COLOURS = {"data": LOOKS["dp"][2], "model": LOOKS["mp"][2], "hypar": LOOKS["op"][2],
+           "energy": LOOKS["dp"][2]}
+SERIES: dict[str, str] = HYPAR.data["series"]
 #: Opacity of the paper's bars, which stand beside ours.
 PAPER = 0.45
 #: Stands in the pictures that the fitted constant enters.
@@ -18,20 +21,20 @@ FITTED = "time = GB moved + K x GMAC, one fitted constant: K = 2/7 GB a GMAC"
 _DPI = 140
 
 
-def _picture(figure: Figure, width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> Any:
+def _picture(figure: Table, width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> Any:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **more)
-    title = f"HyPar, Figure {figure.number}: {figure.title}"
+    title = f"HyPar, Figure {figure.key}: {figure.title}"
     made.suptitle(f"{title}\n{FITTED}" if CONSTANT in " ".join(figure.notes) else title, fontsize=10.5)
     made.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     return made, axes
 
 
-def _splits(figure: Figure) -> Any:
+def _splits(figure: Table) -> Any:
     """Figure 5: a grid for each network, layers across, levels down."""
     from matplotlib.patches import Patch, Rectangle
 
@@ -95,7 +98,7 @@ def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], s
         axis.spines[side].set_visible(False)
 
 
-def _rows(figure: Figure, series: str) -> list[Row]:
+def _rows(figure: Table, series: str) -> list[Row]:
     return [row for row in figure.rows if row.series == series]
 
 
@@ -111,7 +114,7 @@ MARKS = (("stated", "v", "simulated, stated bandwidth"), ("k_links", "x", "simul
          ("our_dies", "D", "simulated, our dies"))
 
 
-def _marks(axis: Any, figure: Figure, sets: Sequence[Sequence[Row]]) -> list[Any]:
+def _marks(axis: Any, figure: Table, sets: Sequence[Sequence[Row]]) -> list[Any]:
     """Marks on our bars for the columns that are simulated; returns their legend."""
     from matplotlib.lines import Line2D
 
@@ -128,13 +131,13 @@ def _marks(axis: Any, figure: Figure, sets: Sequence[Sequence[Row]]) -> list[Any
     return handles
 
 
-def _against_data(figure: Figure) -> Any:
+def _against_data(figure: Table) -> Any:
     """Figures 6 and 7."""
     made, axes = _picture(figure, 13, 5)
     axis = axes[0, 0]
     drawn = [[row for row in _rows(figure, series) if row.what in (*NAMES, "gmean")] for series in ("model", "hypar")]
     axis.set_yscale("log")
-    axis.set_ylim(*((0.008, 90) if figure.number == 6 else (0.06, 30)))
+    axis.set_ylim(*((0.008, 90) if figure.key == "6" else (0.06, 30)))
     axis.axhline(1, color=COLOURS["data"], linewidth=1.2)
     _bars(axis, [row.what for row in drawn[0]], [(drawn[0], COLOURS["model"]), (drawn[1], COLOURS["hypar"])], size=7.5)
     axis.set_ylabel(figure.unit)
@@ -146,7 +149,7 @@ def _against_data(figure: Figure) -> Any:
     return made
 
 
-def _topologies(figure: Figure) -> Any:
+def _topologies(figure: Table) -> Any:
     """Figure 12: ours on both, and the paper's means."""
     from matplotlib.patches import Patch
 
@@ -176,7 +179,7 @@ def _topologies(figure: Figure) -> Any:
     return made
 
 
-def _communication(figure: Figure) -> Any:
+def _communication(figure: Table) -> Any:
     """Figure 8: bars, and a line across ours at what the dies really move."""
     made, axes = _picture(figure, 15, 5.6)
     axis = axes[0, 0]
@@ -198,7 +201,7 @@ def _communication(figure: Figure) -> Any:
     return made
 
 
-def _space(figure: Figure) -> Any:
+def _space(figure: Table) -> Any:
     """Figures 9 and 10: a colour map of all points, HyPar's choice and the highest points marked."""
     points = figure.points
     made, axes = _picture(figure, 7.4, 6.6)
@@ -220,7 +223,7 @@ def _space(figure: Figure) -> Any:
     return made
 
 
-def _scaling(figure: Figure) -> Any:
+def _scaling(figure: Table) -> Any:
     """Figure 11: gains on the left axis, communication on the right."""
     points = figure.points
     made, axes = _picture(figure, 8.4, 5.6)
@@ -246,24 +249,25 @@ def _scaling(figure: Figure) -> Any:
     return made
 
 
-def _trick(figure: Figure) -> Any:
+def _trick(figure: Table) -> Any:
     """Figure 13."""
     made, axes = _picture(figure, 8.5, 4.4)
-    axis, rows = axes[0, 0], _rows(figure, "hypar")
-    _bars(axis, [row.what.replace("-", "\n", 1) for row in rows], [(rows, COLOURS["hypar"])], size=8)
+    axis, sets = axes[0, 0], [(_rows(figure, series), COLOURS[series]) for series in ("hypar", "energy")]
+    _bars(axis, [row.what.replace("-", "\n", 1) for row in sets[0][0]], sets, size=7)
     axis.axhline(1, color="black", linewidth=0.8)
     axis.set(ylabel=figure.unit, ylim=(0, 2.75))
-    made.legend(handles=_handles(("hypar",)), loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    made.legend(handles=[*_handles(("hypar",)), *_handles(("energy",))], loc="outside lower center", ncols=4,
+                fontsize=8.5, frameon=False)
     return made
 
 
-_DRAWN: dict[int, Callable[[Figure], Any]] = {
-    5: _splits, 6: _against_data, 7: _against_data, 8: _communication, 9: _space, 10: _space, 11: _scaling,
-    12: _topologies, 13: _trick}
+_DRAWN: dict[str, Callable[[Table], Any]] = {
+    "5": _splits, "6": _against_data, "7": _against_data, "8": _communication, "9": _space, "10": _space,
+    "11": _scaling, "12": _topologies, "13": _trick}
 
 
-def draw(folder: Path, figures: Sequence[Figure]) -> list[Path]:
-    """Write figures as ``figure-N.png``; returns the files.
+def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:
+    """Write those that are figures as ``figure-N.png``; returns the files.
 
     Raises
     ------
@@ -273,9 +277,9 @@ def draw(folder: Path, figures: Sequence[Figure]) -> list[Path]:
     import matplotlib.pyplot as plt
 
     paths = []
-    for figure in figures:
-        path = folder / f"figure-{figure.number}.png"
-        made = _DRAWN[figure.number](figure)
+    for figure in (figure for figure in figures if figure.key in _DRAWN):
+        path = folder / f"figure-{figure.key}.png"
+        made = _DRAWN[figure.key](figure)
         try:
             write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
         finally:

@@ -1,0 +1,140 @@
+"""What HyPar states outside its Figures 5 to 13: sums of the results, the setup, Tables 1 to 3, worked examples."""
+
+from itertools import product
+
+from plinth.model.layers import Convolution, MaxPool
+from plinth.model.zoo import NETWORKS
+from plinth.plan.cost.exact import edge_words, node_words
+from plinth.plan.cost.published import PublishedWords
+from plinth.plan.graph import DP, MP, Node, chain
+from plinth.plan.partition import layouts
+from plinth.plan.planners import simple
+from plinth.reproduce.hypar.arrays import layers
+from plinth.reproduce.hypar.cases import BATCH, HYPAR, NAMES, case, mean
+from plinth.reproduce.hypar.simulated import OUR_DIES, READINGS, STATED, saving
+from plinth.reproduce.paper import Draft
+from plinth.simulate.costs import PAPER_HERTZ, PAPER_PES, PAPER_WORDS
+from plinth_hw.isa.parameters import PRESETS
+from plinth_sim.array.energy import Energy
+
+
+def summary(made: Draft) -> None:
+    """What the abstract and the text say of the figures."""
+    ours = READINGS["ours"]
+    faster = {name: case(name).gain(case(name).splits["hypar"]) for name in NAMES}
+    spared = {name: saving(case(name), "hypar", ours) for name in NAMES}
+    trick = [one.time(one.splits["trick"]) / one.time(one.splits["hypar"]) for one in layers().values()]
+    made.add("", "performance, mean", mean(list(faster.values())))
+    made.add("", "energy efficiency, mean", mean(list(spared.values())))
+    for what, found in (("performance", faster), ("energy efficiency", spared)):
+        eight = [value for name, value in found.items() if name not in ("sfc", "sconv")]
+        made.add("", f"{what}, least of eight", min(eight))
+        made.add("", f"{what}, most of eight", max(eight))
+    made.add("", "over the trick, most", max(trick))
+    made.add("", "over the trick, mean", mean(trick))
+    made.add("", "over the trick, energy", mean([saving(one, "hypar", ours, "trick") for one in layers().values()]))
+    weighted = [len(case(name).graph.weighted) for name in NAMES]
+    made.add("", "networks", len(NAMES))
+    made.add("", "weighted layers, least", min(weighted))
+    made.add("", "weighted layers, most", max(weighted))
+
+
+def setup(made: Draft) -> None:
+    """Section 6.1: what is simulated as stated, and what our dies of that size have."""
+    made.further = {"our_dies": "dies"}
+    array, die, energy = STATED.array, PRESETS[OUR_DIES.array.preset], Energy()
+    hertz = float(array.clock_mhz) * 1e6
+    link = float(array.rate) * 32 * hertz / 1e6
+    buffers = (2 * die.operand_buffer_words + die.output_buffer_words) * 4 / 1024
+    for what, ours, dies in (
+            ("accelerators", array.dies, OUR_DIES.array.dies),
+            ("levels", array.dies.bit_length() - 1, OUR_DIES.array.dies.bit_length() - 1),
+            ("batch", BATCH, BATCH),
+            ("precision, bits", die.multiply_format.bits, die.multiply_format.bits),
+            ("memory, GB/s", PAPER_WORDS * 4 / 1e9, float(die.memory_words_per_cycle) * 4 * hertz / 1e9),
+            ("memory, GB", array.memory_bytes / 1e9, OUR_DIES.array.memory_bytes / 1e9),
+            ("PEs", PAPER_PES, die.rows * die.columns),
+            ("buffer, KB", buffers, buffers),
+            ("GOPS", 2 * PAPER_PES * PAPER_HERTZ / 1e9, 2 * die.rows * die.columns * hertz / 1e9),
+            ("clock, MHz", PAPER_HERTZ / 1e6, hertz / 1e6),
+            ("link, Mb/s", link, link),
+            ("all links, Gb/s", array.dies * link / 1e3, array.dies * link / 1e3),
+            ("addition, pJ", energy.add, None),
+            ("multiplication, pJ", energy.multiply, None),
+            ("SRAM access, pJ", energy.sram, None),
+            ("DRAM access, pJ", energy.dram, None)):
+        made.add("", what, ours, {"our_dies": dies})
+
+
+def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]]:
+    """Amounts of Tables 1 and 2 for one direction: by the reading, and as our dies move them."""
+    def dense(name: str, inputs: int, outputs: int) -> Node:
+        return Node(name=name, kind="dense", weights=inputs * outputs, input_channels=inputs, output_channels=outputs,
+                    input_elements=inputs, raw_elements=outputs, map_elements=outputs)
+
+    graph = chain("two", [dense("one", 3, channels), dense("two", channels, 1)])
+    words, outputs, weights = PublishedWords(graph, batch), batch * channels, graph.nodes[0].weights
+
+    def moved(one: str, two: str) -> tuple[float, float]:
+        """Words that our dies move for the first layer itself, and between the two."""
+        regions = layouts(graph, ((one,), (two,), (DP,)))
+        return node_words(graph, 0, regions[0], batch), edge_words(graph, 0, regions[0].home, regions[1], batch, 1)
+
+    found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / weights, moved(DP, DP)[0] / weights),
+             # Our dies count the errors to those that hold partial sums with the sums: half of the words each.
+             "mp, of A(F)": (words.node_elements(0, MP, 0, 0) / outputs, moved(MP, MP)[0] / 2 / outputs)}
+    for one, two in product((DP, MP), repeat=2):
+        tensors = 2 if (one, two) == (DP, MP) else 1
+        errors = moved(one, two)[0] / 2 if one == MP else 0
+        found[f"{one}-{two}"] = (words.edge_elements(0, one, two, (0, 0), (0, 0)) / outputs / tensors,
+                                 (errors + moved(one, two)[1]) / outputs / tensors)
+    # Both directions were counted.
+    return {what: (ours / 2, dies / 2) for what, (ours, dies) in found.items()}
+
+
+def models(made: Draft) -> None:
+    """Tables 1 and 2, as the reading 'figure-8' takes them and as our dies move words."""
+    made.further = {"our_dies": "dies"}
+    for what, (ours, dies) in _model().items():
+        made.add("", what, ours, {"our_dies": dies})
+
+
+def networks(made: Draft) -> None:
+    """The networks of Table 3."""
+    sfc, sconv = NETWORKS["sfc"], NETWORKS["sconv"]
+    widths = [sfc.input.elements, *(sfc.shapes[layer.name].output.elements for layer in sfc.weighted)]
+    made.add("", "SFC", "-".join(map(str, widths)))
+    kernels: list[str] = []
+    for layer in sconv.layers:
+        if isinstance(layer, Convolution):
+            kernels.append(f"{layer.channels}@{layer.kernel[0]}")
+        elif isinstance(layer, MaxPool):
+            kernels[-1] += "p"
+    made.add("", "SCONV", " ".join(kernels))
+
+
+def examples(made: Draft) -> None:
+    """The worked examples of sections 3.4 and 6.5.2."""
+    fc = Node(name="fc", kind="dense", weights=70 * 100, input_channels=70, output_channels=100, input_elements=70,
+              raw_elements=100, map_elements=100)
+    conv = Node(name="conv", kind="convolution", weights=5 * 5 * 20 * 50, input_channels=20, output_channels=50,
+                input_elements=12 * 12 * 20, raw_elements=8 * 8 * 50, map_elements=8 * 8 * 50)
+    for node, name in ((fc, "fc 70-100"), (conv, "conv 5x5, 20-50")):
+        graph = chain(node.name, [node])
+        words = PublishedWords(graph, 32)
+        for split, planned in ((DP, simple.data), (MP, simple.model)):
+            made.add("KB", f"{name}, {split}", words.total_bytes(planned(graph, 1)) / 1e3)
+    found = {node.name: node for node in case("vgg-e").graph.nodes}
+    for name, batch in (("conv5_1", 32), ("fc3", 4096)):
+        made.add("elements", f"{name}, A(dW)", found[name].weights)
+        made.add("elements", f"{name}, A(F), batch {batch}", batch * found[name].raw_elements)
+
+
+def labels(made: Draft) -> None:
+    """Means of the labels as they were read, beside the means that the paper prints."""
+    for key in ("6", "7", "8"):
+        figure = HYPAR.draft(key)
+        for series in ("model", "data", "hypar"):
+            what = f"Figure {key}, {HYPAR.data['series'][series]}"
+            if ("", what) in made.entries:
+                made.add("", what, mean([figure.paper(series, name) for name in NAMES]))

@@ -1,0 +1,292 @@
+"""What a paper prints, as data, beside what is computed anew.
+
+A paper is a YAML file of this folder and a package of the same name. The file has, under ``tables``, for each number or
+statement of the paper its entry: ``id``, ``series`` and ``what`` (under which the computing function gives our value),
+``value``, ``confidence`` (how it was read), ``status``, ``reason``; a table says where its entries stand in the paper,
+in which unit, within which distance ours counts as the same, and by which function of the package they are computed.
+
+The status says what agreement is worth:
+
+independent
+    Computed, and the same; nothing was chosen by it.
+selected on
+    Computed, and the same; but a reading or a constant was chosen by it, or taken from it, so that it shows nothing.
+not reproduced
+    Computed, and not the same.
+not attempted
+    Not computed.
+
+All but the first need a reason. A value that ceases to come out is shown as not reproduced, whatever the file says.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from plinth.errors import UserError
+from plinth.model.files import read_yaml
+
+#: A number, a statement, or nothing.
+Value = float | str | None
+#: Where the papers' files are.
+FOLDER = Path(__file__).parent
+#: Distance from the paper's value within which ours is the same, unless a table or an entry has its own.
+WITHIN = 0.01
+
+
+class Status(StrEnum):
+    """What agreement with a value of the paper is worth."""
+
+    INDEPENDENT = "independent"
+    SELECTED_ON = "selected on"
+    NOT_REPRODUCED = "not reproduced"
+    NOT_ATTEMPTED = "not attempted"
+
+    @property
+    def same(self) -> bool:
+        """Whether ours is the paper's."""
+        return self in (Status.INDEPENDENT, Status.SELECTED_ON)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """A number or statement of the paper."""
+
+    id: str
+    series: str
+    what: str
+    value: float | str
+    confidence: str
+    status: Status
+    reason: str
+    note: str
+    within: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A number or statement of the paper beside ours; or ours alone, without an entry."""
+
+    series: str
+    what: str
+    ours: Value
+    entry: Entry | None = None
+    notes: Sequence[str] = ()
+    #: What the table's further columns show, by their keys.
+    further: Mapping[str, Value] = field(default_factory=dict)
+
+    @property
+    def paper(self) -> Value:
+        """The paper's value."""
+        return None if self.entry is None else self.entry.value
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over the paper's; of splits, the share of equal ones."""
+        paper, ours = self.paper, self.ours
+        if isinstance(paper, str) and isinstance(ours, str):
+            if len(paper) != len(ours) or set(paper) - set("01 "):
+                return None
+            pairs = [(one, two) for one, two in zip(paper, ours, strict=True) if one != " "]
+            return sum(one == two for one, two in pairs) / len(pairs)
+        if isinstance(paper, str) or isinstance(ours, str) or not paper or ours is None:
+            return None
+        return ours / paper
+
+    @property
+    def same(self) -> bool | None:
+        """Whether ours is the paper's: as near as the entry asks, or beyond its bound (``>10``), or a text that begins
+        with the paper's; None if one of them is missing."""
+        paper, ours = self.paper, self.ours
+        if self.entry is None or paper is None or ours is None:
+            return None
+        if isinstance(paper, str) and isinstance(ours, str):
+            return ours.startswith(paper)
+        if isinstance(paper, str):
+            return paper.startswith(">") and float(ours) > float(paper[1:])
+        return not isinstance(ours, str) and abs(ours - paper) <= self.entry.within * abs(paper)
+
+    @property
+    def status(self) -> Status | None:
+        """As the data say, unless a value that came out no longer does; None without an entry."""
+        if self.entry is None:
+            return None
+        return Status.NOT_REPRODUCED if self.entry.status.same and not self.same else self.entry.status
+
+    @property
+    def reason(self) -> str:
+        """Why the status is what it is."""
+        if self.entry is None:
+            return ""
+        if self.status != self.entry.status:
+            return f"no longer within {self.entry.within:.1%}; it was: {self.entry.status}"
+        return self.entry.reason
+
+    @property
+    def footnotes(self) -> list[str]:
+        """Reason and notes."""
+        entry = self.entry.note if self.entry else ""
+        return list(dict.fromkeys(text for text in (self.reason, entry, *self.notes) if text))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A figure, table or section of the paper: rows to compare, and all points for its picture."""
+
+    key: str
+    title: str
+    where: str
+    unit: str
+    within: float
+    rows: Sequence[Row]
+    notes: Sequence[str]
+    #: Headings of the rows' further columns, by their keys.
+    further: Mapping[str, str] = field(default_factory=dict)
+    points: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def heading(self) -> str:
+        """With "Figure", if it is one."""
+        return f"Figure {self.key}: {self.title}" if self.key.isdigit() else f"{self.title[0].upper()}{self.title[1:]}"
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        rows = []
+        for row in self.rows:
+            entry = row.entry
+            made: dict[str, Any] = {
+                "id": entry.id if entry else None, "series": row.series, "what": row.what, "paper": row.paper,
+                "ours": row.ours, "ratio": row.ratio, "confidence": entry.confidence if entry else None,
+                "status": row.status, "reason": row.reason,
+                "note": "; ".join(text for text in row.footnotes if text != row.reason)}
+            rows.append(made | {key: row.further.get(key) for key in self.further})
+        return {"table": self.key, "title": self.title, "where": self.where, "unit": self.unit, "within": self.within,
+                "rows": rows, "notes": list(self.notes), "points": dict(self.points)}
+
+
+class Draft:
+    """A table under construction: the computing function adds our values to it."""
+
+    def __init__(self, head: Mapping[str, Any], entries: Iterable[Entry]) -> None:
+        self.head = head
+        self.entries = {(entry.series, entry.what): entry for entry in entries}
+        self.rows: list[Row] = []
+        self.notes: list[str] = list(head.get("notes", ()))
+        self.further: Mapping[str, str] = {}
+        self.points: dict[str, Any] = {}
+
+    def paper(self, series: str, what: str) -> Any:
+        """The paper's value."""
+        return self.entries[series, what].value
+
+    def add(self, series: str, what: str, ours: Value, further: Mapping[str, Value] | None = None, *,
+            note: str = "") -> None:
+        """Add our value, of an entry or beside them."""
+        self.rows.append(Row(series=series, what=what, ours=ours, entry=self.entries.get((series, what)),
+                             notes=(note,) if note else (), further=dict(further or {})))
+
+    def done(self) -> Table:
+        """The table; entries that were not computed stand behind those of their series that were."""
+        given = {(row.series, row.what) for row in self.rows}
+        rows = self.rows + [Row(series=entry.series, what=entry.what, ours=None, entry=entry)
+                            for place, entry in self.entries.items() if place not in given]
+        head = self.head
+        return Table(key=head["key"], title=head["title"], where=head["where"], unit=head["unit"],
+                     within=head.get("within", WITHIN), rows=rows, notes=self.notes, further=self.further,
+                     points=self.points)
+
+
+class Paper:
+    """A paper's data, and how its tables are computed."""
+
+    def __init__(self, name: str, folder: Path = FOLDER) -> None:
+        self.name = name
+        self.data: dict[str, Any] = read_yaml(folder / f"{name}.yaml")
+
+    @cached_property
+    def tables(self) -> dict[str, Mapping[str, Any]]:
+        """What the file says of each table, by key."""
+        return {head["key"]: head for head in self.data["tables"]}
+
+    def entries(self, key: str) -> list[Entry]:
+        """Entries of a table."""
+        head = self.tables[key]
+        return [self._entry(head, given) for given in head["entries"]]
+
+    def _entry(self, head: Mapping[str, Any], given: Mapping[str, Any]) -> Entry:
+        reason = given.get("reason", "")
+        return Entry(id=given["id"], series=given.get("series", ""), what=given["what"], value=given["value"],
+                     confidence=given["confidence"], status=Status(given["status"]),
+                     reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
+                     within=given.get("within", head.get("within", WITHIN)))
+
+    def draft(self, key: str) -> Draft:
+        """A table, nothing computed yet."""
+        return Draft(self.tables[key], self.entries(key))
+
+    def computing(self, key: str) -> Callable[[Draft], None]:
+        """The function that computes a table."""
+        module, _, name = self.tables[key]["by"].rpartition(".")
+        found: Callable[[Draft], None] = getattr(import_module(f"plinth.reproduce.{self.name}.{module}"), name)
+        return found
+
+    def computed(self, keys: Sequence[str] = ()) -> list[Table]:
+        """Tables by key; all if none is named.
+
+        Raises
+        ------
+        UserError
+            If a table is not among them.
+        """
+        for key in keys:
+            if key not in self.tables:
+                raise UserError(f"figure {key} of {self.data['name']} is not reproduced; choose one of "
+                                f"{', '.join(self.tables)}")
+        found = []
+        for key in dict.fromkeys(keys or self.tables):
+            draft = self.draft(key)
+            self.computing(key)(draft)
+            found.append(draft.done())
+        return found
+
+    def draw(self, folder: Path, tables: Sequence[Table]) -> list[Path]:
+        """Pictures of those tables that are figures, if the paper's package draws any; returns the files.
+
+        Raises
+        ------
+        UserError
+            If a file cannot be written.
+        """
+        name = f"plinth.reproduce.{self.name}.pictures"
+        if find_spec(name) is None:
+            return []
+        paths: list[Path] = import_module(name).draw(folder, tables)
+        return paths
+
+    def report(self, tables: Sequence[Table]) -> dict[str, Any]:
+        """What ``plinth reproduce NAME --json`` prints."""
+        return {key: self.data[key] for key in ("paper", "conditions", "confidence", "fitted")} | {
+            "tables": [table.to_data() for table in tables], "counts": tally(tables)}
+
+
+@lru_cache
+def paper(name: str) -> Paper:
+    """A paper by name."""
+    return Paper(name)
+
+
+def tally(tables: Iterable[Table]) -> dict[str, dict[str, Any]]:
+    """By status, the number of entries, and by reason."""
+    counts: dict[str, dict[str, Any]] = {status.value: {"entries": 0, "reasons": {}} for status in Status}
+    for row in (row for table in tables for row in table.rows):
+        if row.status is not None:
+            found = counts[row.status]
+            found["entries"] += 1
+            if row.reason:
+                found["reasons"][row.reason] = found["reasons"].get(row.reason, 0) + 1
+    return counts

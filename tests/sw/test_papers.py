@@ -1,0 +1,187 @@
+"""Papers as data: every number has a row with a status, and a status cannot claim what the numbers do not show."""
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+from rich.console import Console
+
+from plinth import cli
+from plinth.errors import UserError
+from plinth.reproduce import tables
+from plinth.reproduce.paper import FOLDER, Draft, Entry, Paper, Row, Status, paper, tally
+
+#: Ids and values that must have a row, by paper; and the list that they were copied from, where it exists.
+COPY = Path(__file__).with_name("published.yaml")
+TARGETS = Path(__file__).resolve().parents[3] / "shared" / "targets.yaml"
+NUMBERS = yaml.safe_load(COPY.read_text(encoding="utf-8"))
+
+
+def entries(name: str) -> list[Entry]:
+    found = paper(name)
+    return [entry for key in found.tables for entry in found.entries(key)]
+
+
+def listed(name: str) -> list[dict[str, object]]:
+    """Numbers of a paper: of the copy, and of the list itself where it exists."""
+    lists = [NUMBERS[name]]
+    if TARGETS.exists():
+        given = yaml.safe_load(TARGETS.read_text(encoding="utf-8"))[name]["entries"]
+        lists.append({entry["id"]: entry["value"] for entry in given})
+    return lists
+
+
+def test_papers_of_the_command_are_those_with_a_file() -> None:
+    assert sorted(cli.PAPERS) == sorted(path.stem for path in FOLDER.glob("*.yaml"))
+    assert set(NUMBERS) == set(cli.PAPERS)
+
+
+@pytest.mark.parametrize("name", cli.PAPERS)
+def test_every_published_number_has_a_row(name) -> None:
+    rows = {entry.id: entry for entry in entries(name)}
+    for numbers in listed(name):
+        assert [id_ for id_ in numbers
+                if not any(row == id_ or row.startswith(f"{id_}.") for row in rows)] == []
+        for id_, value in numbers.items():
+            if id_ in rows and not isinstance(value, str):
+                assert rows[id_].value == value, id_
+
+
+@pytest.mark.parametrize("name", cli.PAPERS)
+def test_the_copy_of_the_numbers_is_whole(name) -> None:
+    first, *others = listed(name)
+    assert all(first == other for other in others)
+
+
+@pytest.mark.parametrize("name", cli.PAPERS)
+def test_entries_are_sound(name) -> None:
+    found = paper(name)
+    rows = entries(name)
+    assert len({entry.id for entry in rows}) == len(rows)
+    for key in found.tables:
+        given = found.entries(key)
+        assert len({(entry.series, entry.what) for entry in given}) == len(given)
+        assert callable(found.computing(key))
+    for entry in rows:
+        assert entry.confidence in found.data["confidence"]
+        assert not entry.series or entry.series in found.data["series"]
+        assert entry.reason or entry.status == Status.INDEPENDENT, entry.id
+        assert 0 < entry.within <= 0.05
+    used = {given.get("reason") for head in found.data["tables"] for given in head["entries"]}
+    assert set(found.data["reasons"]) <= used
+
+
+TOY = """
+name: Toy
+paper: A toy
+conditions: none
+confidence: {exact: legible, read-from-garbled: guessed}
+fitted: []
+series: {bars: Bars}
+reasons: {fit: a constant was fitted to it, lost: it has no source}
+tables:
+- key: '1'
+  title: bars
+  where: Figure 1
+  unit: s
+  by: numbers.bars
+  within: 0.02
+  entries:
+  - {id: toy.a, series: bars, what: a, value: 2.0, confidence: exact, status: independent}
+  - {id: toy.b, series: bars, what: b, value: 4.0, confidence: read-from-garbled, status: selected on, reason: fit}
+  - {id: toy.c, series: bars, what: c, value: 5.0, confidence: exact, status: independent}
+  - {id: toy.d, series: bars, what: d, value: '>10', confidence: exact, status: not reproduced, reason: '[it] stays'}
+  - {id: toy.e, series: bars, what: e, value: 1, confidence: exact, status: not attempted, reason: lost}
+"""
+
+
+def bars(made: Draft) -> None:
+    made.further = {"twice": "twice"}
+    for what, ours in (("a", 2.03), ("b", 4.0), ("c", 5.2), ("d", 9.0), ("more", 1.0)):
+        made.add("bars", what, ours, {"twice": 2 * ours}, note="measured" if what == "a" else "")
+    made.notes.append("a toy")
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch) -> Paper:
+    """A second paper: a file, and one function."""
+    (tmp_path / "toy.yaml").write_text(TOY, encoding="utf-8")
+    package, module = ModuleType("plinth.reproduce.toy"), ModuleType("plinth.reproduce.toy.numbers")
+    package.__path__ = []
+    module.bars = bars
+    monkeypatch.setitem(sys.modules, package.__name__, package)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return Paper("toy", tmp_path)
+
+
+def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
+    table, = toy.computed()
+    assert [(row.what, row.status) for row in table.rows] == [
+        ("a", "independent"), ("b", "selected on"), ("c", "not reproduced"), ("d", "not reproduced"), ("more", None),
+        ("e", "not attempted")]
+    assert {row.what: row.same for row in table.rows} == {
+        "a": True, "b": True, "c": False, "d": False, "more": None, "e": None}
+    data = toy.report([table])
+    assert data["counts"] == tally([table]) == {
+        "independent": {"entries": 1, "reasons": {}},
+        "selected on": {"entries": 1, "reasons": {"a constant was fitted to it": 1}},
+        "not reproduced": {"entries": 2, "reasons": {"no longer within 2.0%; it was: independent": 1, "[it] stays": 1}},
+        "not attempted": {"entries": 1, "reasons": {"it has no source": 1}}}
+    first = data["tables"][0]["rows"][0]
+    assert (first["id"], first["status"], first["reason"], first["note"], first["twice"]) == (
+        "toy.a", "independent", "", "measured", 4.06)
+    assert toy.draw(tmp_path, [table]) == []
+
+
+def test_statuses_have_colours_of_their_own_and_are_counted(toy) -> None:
+    console = Console(width=80, force_terminal=True, color_system="standard")
+    with console.capture() as captured:
+        tables.show(console, toy, toy.computed())
+    styled = captured.get()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", styled)
+    for short, colour in (("indep.", 32), ("selected", 36), ("not repr.", 31), ("not tried", 33)):
+        assert f"\x1b[{colour}m{short}" in styled, short
+    assert "~4" in text and "5 published values" in text
+    assert [line.split()[:2] for line in text.splitlines() if line[:5].strip().isdigit()] == [
+        ["1", "independent"], ["1", "selected"], ["2", "not"], ["1", "not"]]
+    assert "[it] stays" in text
+
+
+def test_tables_on_a_page(toy, tmp_path, monkeypatch) -> None:
+    text = tables.markdown(toy, toy.computed())
+    assert "| a | 2 | 2.03 | 1.015 | 4.06 | independent | exact | 1 |" in text.splitlines()
+    assert "| **selected on** | **1** | |" in text.splitlines()
+    assert "| | 1 | it has no source |" in text.splitlines()
+
+
+def test_an_unknown_table_is_one_line(toy) -> None:
+    with pytest.raises(UserError, match="figure 7 of Toy is not reproduced; choose one of 1"):
+        toy.computed(["7"])
+
+
+def row(value: float | str, ours: float | str | None, within: float = 0.01, status: str = "independent") -> Row:
+    entry = Entry(id="x", series="", what="x", value=value, confidence="exact", status=Status(status), reason="",
+                  note="", within=within)
+    return Row(series="", what="x", ours=ours, entry=entry)
+
+
+@pytest.mark.parametrize(("value", "ours", "ratio", "same"), [
+    (2.0, 1.0, 0.5, False), (2.0, 2.019, 1.0095, True), (2.0, 2.021, 1.0105, False), ("0011", "0111", 0.75, False),
+    ("00 11", "00 11", 1, True), ("usually", "usually: 3/4", None, True), ("usually", "rarely: 1/4", None, False),
+    (">10", 10.0, None, False), (">10", 10.1, None, True), (0, 0.0, None, True), (0, 0.1, None, False),
+    (1.0, None, None, None), ("3@5", "3@6", None, False), (3, "three", None, False),
+])
+def test_what_counts_as_the_same(value, ours, ratio, same) -> None:
+    found = row(value, ours)
+    assert found.same is same and found.ratio == pytest.approx(ratio)
+    if same is not None:
+        assert (found.status == Status.INDEPENDENT) is same
+    assert Row(series="", what="x", ours=ours).same is None
+
+
+def test_an_unknown_status_is_an_error() -> None:
+    with pytest.raises(ValueError, match="'good'"):
+        row(1.0, 1.0, status="good")
