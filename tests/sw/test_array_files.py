@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.hostile import NETWORK
-from tests.support.hostile_pieces import array_piece, zipped
+from tests.support.hostile_pieces import Piece, array_piece, npy_head, zipped
 
 from plinth.errors import UserError
 from plinth.model.layers import Dense, Shape, SoftmaxCrossEntropy
@@ -71,6 +72,20 @@ X = array_piece("x", np.zeros((10, 4), np.float32))
 PACKED = array_piece("x", np.arange(4000, dtype=np.float32).reshape(-1, 4), True)
 
 
+def longer() -> bytes:
+    """A packed member of which the directory knows the first 160 bytes of numbers only, with their checksum."""
+    head = X.head
+    return zipped([Piece(X.name, head, bytes(320), True, {6: zlib.crc32(head + bytes(160)), 8: len(head) + 160})])
+
+
+def nested() -> bytes:
+    """A member inside the numbers of another one."""
+    inner = array_piece("y", np.zeros(3))
+    outer = array_piece("x", np.frombuffer(zipped([inner]), np.uint8))
+    place = 30 + len(outer.name) + len(outer.head)
+    return zipped([outer, Piece(inner.name, inner.head, inner.body, entry={15: place})])
+
+
 def changed(content: bytes, place: int, value: int) -> bytes:
     return content[:place] + bytes([value]) + content[place + 1:]
 
@@ -89,8 +104,14 @@ def changed(content: bytes, place: int, value: int) -> bytes:
     (changed(zipped([PACKED]), 60, 255), "does not unpack|checksum|too early|longer"),
     (zipped([array_piece("z", np.zeros(3))]), "has no array 'x'"),
     (zipped([]), "has no array 'x'"),
+    (longer(), "is longer than declared"),
+    (nested(), "lie over each other"),
+    (zipped([Piece(b"x.npy", npy_head("'<f4'", "False", f"({'1, ' * 33})"), bytes(4))]), "has no shape that is read"),
+    (zipped([Piece(b"x.npy", npy_head("'<f4'", "False", "(1,)" + " " * 5000), bytes(4))]), "has a head that no array"),
+    (changed(zipped([X]), 0, 0), "does not lie where"),
 ], ids=["bzip2", "lzma", "objects", "cut", "text", "tail", "script", "twice", "no-end",
-        "flipped", "flipped-packed", "other", "empty"])
+        "flipped", "flipped-packed", "other", "empty",
+        "longer", "nested", "dimensions", "head", "mark"])
 def test_zip_files_that_numpy_does_not_write(content: bytes, needle: str, tmp_path: Path) -> None:
     path = tmp_path / "my.npz"
     path.write_bytes(content)

@@ -57,8 +57,8 @@ LABELS = array_piece("y", np.zeros(10, np.int64))
 
 #: Files whose head, or also directory, claims far more than there is; and a real bomb, 70 kB that unpack to 70 MB.
 CLAIMS: dict[str, tuple[Callable[[], bytes], str]] = {
-    "head": (lambda: zipped([huge(f"({10**10}, 4)"), LABELS]), "claims"),
-    "digits": (lambda: zipped([huge(f"({'9' * 12}, 4)"), LABELS]), "claims"),
+    "head": (lambda: zipped([huge(f"({10**10}, 4)"), LABELS]), "of float32, but has 0 bytes"),
+    "digits": (lambda: zipped([huge(f"({'9' * 12}, 4)"), LABELS]), "of float32, but has 0 bytes"),
     "directory": (lambda: zipped([huge(f"({10**8}, 4)", entry={7: 1_600_000_128, 8: 1_600_000_128}), LABELS]),
                   "lie over each other"),
     "ratio": (lambda: zipped([huge(f"({10**8}, 4)", deflated=True, entry={8: 1_600_000_128}), LABELS]), "cannot give"),
