@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from tests.support.hostile_pieces import array_piece, wrong, wrong_checkpoint, wrong_npz, zipped
+from tests.support.hostile_pieces import array_piece, wrong, wrong_checkpoint, wrong_message, wrong_npz, zipped
 from tests.support.onnx_models import every_operator
 
 from plinth.errors import MAXIMUM_MESSAGE, UserError
@@ -175,8 +175,9 @@ def _calibration() -> Door:
 
 
 def _onnx() -> Door:
-    return Door(".onnx", tuple(made.SerializeToString() for made in every_operator()),
-                lambda path: from_network(read_onnx(path)))
+    good = tuple(every_operator())
+    return Door(".onnx", tuple(made.SerializeToString() for made in good), lambda path: from_network(read_onnx(path)),
+                wrong_message(good))
 
 
 DOORS: dict[str, Callable[[], Door]] = {

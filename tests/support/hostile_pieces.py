@@ -1,5 +1,7 @@
-"""Hypothesis strategies for plain data and ``.npz`` files of which pieces are wrong; files of arrays are put together
-from their pieces, so that no checksum hides what lies behind it."""
+"""Hypothesis strategies for plain data, messages of ONNX and ``.npz`` files of which pieces are wrong.
+
+Files of arrays are put together from their pieces, so that no checksum hides what lies behind it.
+"""
 
 import copy
 import json
@@ -9,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from google.protobuf import json_format
+from hypothesis import reject
 from hypothesis import strategies as st
 
 #: What stands in for a value of a file: other types, other sizes, text that steers terminals.
@@ -57,6 +61,35 @@ def wrong(draw: st.DrawFn, good: tuple[Any, ...]) -> Any:
                 else:
                     holder.insert(key, copy.deepcopy(draw(st.sampled_from(VALUES))))
     return data
+
+
+@st.composite
+def wrong_message(draw: st.DrawFn, good: tuple[Any, ...]) -> bytes:
+    """A protobuf message with one to three fields replaced by others of their type, removed or repeated."""
+    chosen = draw(st.sampled_from(good))
+    data = json_format.MessageToDict(chosen)
+    texts = [holder[key] for holder, key in places(data) if isinstance(holder[key], str)]
+    words = st.sampled_from(["", "x", "out", "\x1b[31m", "\u202e", "two\nlines", "n" * 3000, "-1", "0", "1", "3",
+                             "65537", "4294967296", "9223372036854775807", "-9223372036854775808", *texts])
+    for _ in range(draw(st.integers(1, 3))):
+        holder, key = draw(st.sampled_from(places(data)))
+        value = holder[key]
+        action = draw(st.integers(0, 5))
+        if action < 4 and not isinstance(value, (dict, list)):
+            numbers = st.sampled_from([0, 1, -1, 7, 2**31 - 1, -(2**31)]) if isinstance(value, int) else st.floats()
+            holder[key] = draw(words if isinstance(value, str) else st.booleans() if isinstance(value, bool)
+                               else numbers)
+        elif action == 4 and isinstance(holder, list):
+            holder.insert(draw(st.integers(0, len(holder))), copy.deepcopy(value))
+        elif action == 3 and isinstance(holder, list) and len(holder) > 1:
+            other = draw(st.integers(0, len(holder) - 1))
+            holder[key], holder[other] = holder[other], holder[key]
+        else:
+            del holder[key]
+    try:
+        return bytes(json_format.ParseDict(data, type(chosen)()).SerializeToString())
+    except json_format.ParseError:  # text where a number belongs: no such message can be
+        return reject()
 
 
 @dataclass
