@@ -1,5 +1,6 @@
 """Whatever file is given: it is read, or refused in one line, in little memory."""
 
+import json
 import os
 import tracemalloc
 from collections.abc import Callable
@@ -107,6 +108,20 @@ def test_nothing_of_a_file_steers_the_terminal(text: str, tmp_path: Path, capsys
     error = capsys.readouterr().err
     assert error.endswith("\n") and error[:-1].isprintable() and len(error) < MAXIMUM_MESSAGE + 100
     assert str(path) in error
+
+
+@pytest.mark.parametrize("key", ["planner", "model", "array"])
+def test_names_in_a_plan_are_names(key: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "plan.json"
+    cli.main(["plan", "digits-mlp", "--array", "ring-2", "--out", str(path)])
+    data = json.loads(path.read_text())
+    for name in ("\x1b[31mred", "[red]", "a b", "\u202e", "", "x" * 65, None):
+        path.write_text(json.dumps({**data, key: name}))
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            cli.main(["simulate", "--plan", str(path)])
+        error = capsys.readouterr().err
+        assert f"{key} must be a name, not" in error and error[:-1].isprintable()
 
 
 def test_what_a_user_types_does_not_steer_the_terminal_either(capsys: pytest.CaptureFixture[str]) -> None:

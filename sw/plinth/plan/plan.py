@@ -6,6 +6,7 @@ read without this program; what is read back is compared with what follows, and 
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -16,7 +17,7 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
-from plinth.model.layers import described, is_integer
+from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth.output import json_text, write_whole
 from plinth.plan import partition
 from plinth.plan.graph import LOSS, SPLITS, PlanGraph
@@ -225,7 +226,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         raise UserError(f"{where}: the plan is for another network called {graph.name!r}, with other layers or shapes; "
                         f"{_AGAIN}")
     for key in ("planner", "model", "array"):
-        if not isinstance(data[key], str) or len(data[key]) > 256:
+        if not isinstance(data[key], str) or not re.fullmatch(NAME_PATTERN, data[key]):
             raise UserError(f"{where}: {key} must be a name, not {described(data[key])}; {_AGAIN}")
     for key, low, high in (("levels", 0, MAXIMUM_LEVELS), ("batch", 1, MAXIMUM_BATCH), ("chunk_words", 1, 1 << 16)):
         if not is_integer(data[key], low, high):
