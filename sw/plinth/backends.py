@@ -15,7 +15,7 @@ from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.layers import Convolution, MaxPool, MeanPool
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters, Predictor, Reference
+from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
@@ -103,14 +103,28 @@ def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
         key: getattr(layer, key) for key in window if key in layer.forms()}) for layer in network.layers)
 
 
-def float64_reference(network: Network) -> Reference:
-    """Gradients of a network by the task-free reference."""
+def float64_reference(network: Network, rate: float, rounding: float = reference.FP32_ROUNDING) -> Reference:
+    """A step of a network by the task-free reference.
+
+    Parameters
+    ----------
+    rate : float
+        Learning rate.
+    rounding : float
+        What numbers of the computation that is checked may be off, of their size.
+    """
     layers = reference_layers(network)
 
+    def flat(pairs: reference.Parameters) -> list[NDArray[np.float64]]:
+        return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in pairs]
+
     def compute(parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
-                decided: Mapping[str, NDArray[np.float32]]) -> tuple[list[NDArray[np.float64]], int]:
-        found = reference.gradients(layers, _split(network, parameters), _samples(network, x), targets, decided)
-        return [np.concatenate([one.ravel() for one in pair if one is not None]) for pair in found.layers], found.kinks
+                decided: Mapping[str, NDArray[np.float32]]) -> ReferenceStep:
+        weights = _split(network, parameters)
+        found = reference.gradients(layers, weights, _samples(network, x), targets, decided, rounding)
+        return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss, flat(found.layers),
+                             flat(reference.descend(weights, found.layers, rate)), Sizes(**vars(found.scales)),
+                             found.kinks)
     return compute
 
 

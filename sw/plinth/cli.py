@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from plinth.backends import Window
     from plinth.model.array import Array
-    from plinth_hw.isa.parameters import DieParameters
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
@@ -93,15 +92,6 @@ def _recorded(window: Window) -> str:
     return f"none, the run ended before cycle {window.start}"
 
 
-def _number_format(die: DieParameters) -> str:
-    """The ``--format`` that a die computes in."""
-    from plinth_hw.isa.formats import Fixed
-
-    if isinstance(die.multiply_format, Fixed):
-        return "fixed"
-    return "fp32" if die.packing == 1 else "mixed"
-
-
 def _preset(machine: str | None, number_format: str) -> str:
     """Preset of a machine, by name or in full, and number format."""
     from plinth_hw.isa.parameters import PRESETS
@@ -111,7 +101,7 @@ def _preset(machine: str | None, number_format: str) -> str:
         return MACHINES[machine] + FORMATS[number_format]
     if machine not in PRESETS:
         raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join((*MACHINES, *PRESETS))}")
-    found = _number_format(PRESETS[machine])
+    found = PRESETS[machine].number_format
     if found != number_format:
         raise UserError(f"preset {machine!r} does not compute in --format {number_format}, but in {found}")
     return machine
@@ -223,6 +213,8 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
     if found.report["bit_exact"] is False:
         raise UserError("the RTL's weights differ from the golden model's; please report this with "
                         "report.json")
+    if found.report["failure"] is not None:
+        raise UserError(f"{found.report['failure']} (see {out / 'report.json'})")
 
 
 @cli.command("eval")

@@ -48,7 +48,7 @@ def test_the_convolutional_job_on_row_stationary_dies(tmp_path: Path) -> None:
 def test_the_main_job(dies: int, number_format: str, tmp_path: Path) -> None:
     cli.main(["train", "--dies", str(dies), "--format", number_format, "--out", str(tmp_path)])
     report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text())
-    assert_report_exact(report, 1e-4 if number_format == "fp32" else 0.1)
+    assert_report_exact(report)
     assert report["test_accuracy"] >= 0.95
     if (dies, number_format) == (4, "fp32"):
         text = README.read_text(encoding="utf-8")

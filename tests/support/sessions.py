@@ -9,12 +9,15 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
 from plinth.model.network import Network
 from plinth.plan.plan import Plan
+from plinth.training.checks import against_float64
 from plinth.training.data import Dataset
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
 
 #: Memory of a die.
 MEMORY_WORDS = 1 << 20
+#: Learning rate that programs are lowered with.
+RATE = 0.1
 #: NaN: what is left in memories if nothing else is said.
 LEFT = 0x7FC00000
 
@@ -34,8 +37,8 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
         # The driver sets the links' rate: one model runs all rates.
         model = replace(parameters, link_rate=preset(parameters.name).link_rate)
         found = driver(backends.cosim_array(model, plan.dies, MEMORY_WORDS)[0])
-    made = Session(network, data, program, found, golden if rtl else None, backends.float64_reference(network),
-                   plan.batch, 0)
+    made = Session(network, data, program, found, golden if rtl else None,
+                   against_float64(network, RATE, parameters.number_format), plan.batch, 0)
     made.load_parameters(initial_parameters(network, 0))
     found.clear_counters()
     return made

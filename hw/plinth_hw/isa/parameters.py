@@ -146,6 +146,13 @@ class DieParameters:
         return 32 // self.multiply_format.bits
 
     @property
+    def number_format(self) -> str:
+        """What products are computed in: "fp32", "mixed" (FP16 operands, FP32 sums) or "fixed"."""
+        if isinstance(self.multiply_format, Fixed):
+            return "fixed"
+        return "fp32" if self.packing == 1 else "mixed"
+
+    @property
     def narrow_format(self) -> Format:
         """What the vector engine makes of FP32 numbers, two to a word: the operands' format, FP16 if that is FP32."""
         return self.multiply_format if self.packing == 2 else FP16

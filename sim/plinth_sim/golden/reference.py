@@ -1,4 +1,4 @@
-"""Task-free float64 reference of a network: what its outputs and gradients ought to be.
+"""Task-free float64 reference of a training step: what predictions, loss, gradients and new weights ought to be.
 
 RTL and golden model run the same lowering, so their agreement cannot show that the lowering is right; this
 module shares nothing with it. Its gradients are themselves checked by finite differences in the tests.
@@ -18,7 +18,7 @@ A network is a tuple of :class:`Layer`, each behind those that feed it, the last
 
 Where a function has a kink (a ReLU at 0, a max-pool with equal taps) there are several right subgradients.
 The reference takes 0 and, of equal taps, the leftmost and of those the topmost, unless another computation
-decided otherwise so near to the kink that FP32 cannot tell (:data:`KINK_ROUNDINGS`).
+decided otherwise so near to the kink that its numbers cannot tell (:data:`KINK_ROUNDINGS`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,11 @@ Pair = tuple[int, int]
 INPUT = "input"
 #: Kinds of layers that have weights.
 WEIGHTED = frozenset({"dense", "convolution", "embedding"})
-#: A ReLU input this many FP32 roundings (2**-24 of the sum of its terms' magnitudes) or less from 0 may come
-#: out on either side of the kink; likewise two taps of a max-pool this far from each other.
+#: A ReLU input this many roundings (of the sum of its terms' magnitudes) or less from 0 may come out on either
+#: side of the kink; likewise two taps of a max-pool this far from each other.
 KINK_ROUNDINGS = 8
+#: Rounding of FP32: what a number may be off, of its own size.
+FP32_ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True)
@@ -60,12 +62,31 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Gradients:
-    """Gradients of :func:`loss` by weights and bias of each layer that has weights, in order; how often another
-    computation's side of a kink was taken instead of the reference's."""
+class Scales:
+    """What rounding errors are relative to: sizes of the terms that something is added up from."""
 
+    #: Of predictions: a probability's is its own, that of a sum includes what it should be.
+    predictions: float
+    #: Of the loss: that of a logarithm near 1 is 1.
+    loss: float
+    #: Of ``predictions - targets``, from which all gradients start, over its size: from 1 on, and the larger the
+    #: better a network predicts.
+    cancellation: float
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What a pass forwards and backwards finds."""
+
+    #: Gradients of :func:`loss` by weights and bias of each layer that has weights, in order.
     layers: list[tuple[Array, Array | None]]
+    #: How often another computation's side of a kink was taken instead of the reference's.
     kinks: int
+    #: What the loss compares with its targets, ``[samples, ...]``: its input's softmax, or its input.
+    predictions: Array
+    #: Of a softmax from probabilities of at least FP32's least normal number, which is what can be read of them.
+    loss: float
+    scales: Scales
 
 
 #: Error of the output -> errors of the inputs, gradients of weights and bias.
@@ -98,6 +119,7 @@ class _Call:
     parameters: tuple[Array, Array | None] | None
     targets: NDArray[Any] | None
     decided: NDArray[Any] | None
+    rounding: float
 
     @property
     def x(self) -> Array:
@@ -206,9 +228,9 @@ def _embedding(call: _Call) -> _Output:
     return _Output(value, lambda: np.abs(value), backward)
 
 
-def _near(distance: Array, scale: Array) -> NDArray[np.bool_]:
-    """Whether FP32 may find that a difference has the other sign."""
-    return np.abs(distance) <= KINK_ROUNDINGS * 2.0**-24 * scale
+def _near(call: _Call, distance: Array, scale: Array) -> NDArray[np.bool_]:
+    """Whether rounded numbers may find that a difference has the other sign."""
+    return np.abs(distance) <= KINK_ROUNDINGS * call.rounding * scale
 
 
 def _relu(call: _Call) -> _Output:
@@ -216,7 +238,7 @@ def _relu(call: _Call) -> _Output:
     passes, kinks = x > 0, 0
     if call.decided is not None:
         theirs = call.decided.reshape(x.shape) > 0
-        other = (passes != theirs) & _near(x, call.inputs[0].scale)
+        other = (passes != theirs) & _near(call, x, call.inputs[0].scale)
         passes, kinks = passes ^ other, int(other.sum())
     return _Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, lambda error: ([error * passes], None), kinks)
 
@@ -236,7 +258,8 @@ def _max_pool(call: _Call) -> _Output:
     if call.decided is not None:
         theirs = first_largest(windows.taps(call.decided.reshape(call.x.shape), -np.inf))
         scale = windows.taps(call.inputs[0].scale)
-        other = (winner != theirs) & _near(at(taps, winner) - at(taps, theirs), at(scale, winner) + at(scale, theirs))
+        other = (winner != theirs) & _near(call, at(taps, winner) - at(taps, theirs),
+                                           at(scale, winner) + at(scale, theirs))
         winner, kinks = np.where(other, theirs, winner), int(other.sum())
 
     def backward(error: Array) -> Any:
@@ -287,16 +310,19 @@ def _loss(value: float, gradient: Array) -> _Output:
     return _Output(np.array(value), lambda: np.array(abs(value)), lambda error: ([error * gradient], None))
 
 
+def _softmax(x: Array) -> Array:
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
 def _softmax_cross_entropy(call: _Call) -> _Output:
     assert call.targets is not None
     z = call.x - call.x.max(axis=1, keepdims=True)
-    p = np.exp(z)
-    total = p.sum(axis=1, keepdims=True)
     picked = np.arange(len(z)), call.targets
-    value = (np.log(total[:, 0]) - z[picked]).mean()
-    p /= total
-    p[picked] -= 1.0
-    return _loss(value, p / len(p))
+    value = (np.log(np.exp(z).sum(axis=1)) - z[picked]).mean()
+    error = _softmax(z)
+    error[picked] -= 1.0
+    return _loss(value, error / len(z))
 
 
 def _mean_squared_error(call: _Call) -> _Output:
@@ -318,14 +344,15 @@ class _Walk:
     """The layers' outputs by name, as far as they were computed, from the network's input on."""
 
     def __init__(self, layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any],
-                 targets: NDArray[Any] | None = None, decided: Mapping[str, NDArray[Any]] | None = None) -> None:
+                 targets: NDArray[Any] | None = None, decided: Mapping[str, NDArray[Any]] | None = None,
+                 rounding: float = FP32_ROUNDING) -> None:
         weighted = [layer.name for layer in layers if layer.kind in WEIGHTED]
         self.own = {name: (weights.astype(np.float64, copy=False),
                            None if bias is None else bias.astype(np.float64, copy=False))
                     for name, (weights, bias) in zip(weighted, parameters, strict=True)}
         start = np.asarray(x, dtype=np.float64)
         self.found = {INPUT: _Output(start, lambda: np.abs(start), lambda error: ([], None))}
-        self.targets, self.decided = targets, decided or {}
+        self.targets, self.decided, self.rounding = targets, decided or {}, rounding
 
     def step(self, layer: Layer) -> _Output:
         """A layer whose inputs were computed."""
@@ -333,14 +360,14 @@ class _Walk:
             raise ValueError(f"layer {layer.name!r} is of no known kind: {layer.kind!r}")
         self.found[layer.name] = _KINDS[layer.kind](_Call(
             layer, [self.found[name] for name in layer.inputs], self.own.get(layer.name), self.targets,
-            self.decided.get(layer.name)))
+            self.decided.get(layer.name), self.rounding))
         return self.found[layer.name]
 
 
 def _run(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any] | None = None,
-         decided: Mapping[str, NDArray[Any]] | None = None) -> dict[str, _Output]:
+         decided: Mapping[str, NDArray[Any]] | None = None, rounding: float = FP32_ROUNDING) -> dict[str, _Output]:
     """Outputs of the network's input and all layers by name."""
-    walk = _Walk(layers, parameters, x, targets, decided)
+    walk = _Walk(layers, parameters, x, targets, decided, rounding)
     for layer in layers:
         walk.step(layer)
     return walk.found
@@ -384,7 +411,7 @@ def loss(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targe
 
 
 def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], targets: NDArray[Any],
-              decided: Mapping[str, NDArray[Any]] | None = None) -> Gradients:
+              decided: Mapping[str, NDArray[Any]] | None = None, rounding: float = FP32_ROUNDING) -> Gradients:
     """Gradients in float64.
 
     Parameters
@@ -396,14 +423,18 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
     decided : mapping of layer name to array, optional
         What another computation found, in any shape of as many elements: of a ReLU its *output*, which shows
         what passed; of a max-pool its *input*, whose largest taps won. It counts only at kinks.
+    rounding : float
+        What its numbers may be off, of their size.
 
     Raises
     ------
     ValueError
         As :func:`forward`.
     """
-    outputs = _run(layers, parameters, x, targets, decided)
-    errors: dict[str, Array] = {layers[-1].name: np.array(1.0)}
+    outputs = _run(layers, parameters, x, targets, decided, rounding)
+    last = layers[-1]
+    predictions, value, scales = _predicted(last, outputs[last.inputs[0]].value, targets)
+    errors: dict[str, Array] = {last.name: np.array(1.0)}
     found = []
     for layer in reversed(layers):
         back, gradient = outputs[layer.name].backward(errors.pop(layer.name))
@@ -411,4 +442,26 @@ def gradients(layers: Sequence[Layer], parameters: Parameters, x: NDArray[Any], 
             errors[name] = errors[name] + error if name in errors else error
         if gradient is not None:
             found.append(gradient)
-    return Gradients(found[::-1], sum(output.kinks for output in outputs.values()))
+    return Gradients(found[::-1], sum(output.kinks for output in outputs.values()), predictions, value, scales)
+
+
+def _predicted(layer: Layer, x: Array, targets: NDArray[Any]) -> tuple[Array, float, Scales]:
+    """What a loss compares with its targets, its value as it can be read of that, and the sizes of their terms."""
+    if layer.kind == "softmax-cross-entropy":
+        predictions, wanted, picked = _softmax(x), np.zeros(x.shape), (np.arange(len(x)), targets)
+        wanted[picked] = 1.0
+        value = -np.log(np.maximum(predictions[picked], np.finfo(np.float32).tiny)).mean()
+        own, terms = np.linalg.norm(predictions), 1.0 + value
+    else:
+        predictions, wanted = x, targets.reshape(x.shape).astype(np.float64)
+        value = ((predictions - wanted)**2).mean()
+        own, terms = np.linalg.norm(x) + np.linalg.norm(wanted), ((np.abs(x) + np.abs(wanted))**2).mean()
+    size = np.linalg.norm(predictions) + np.linalg.norm(wanted)
+    difference = max(float(np.linalg.norm(predictions - wanted)), np.finfo(np.float64).tiny)
+    return predictions, float(value), Scales(float(own), float(terms), float(size) / difference)
+
+
+def descend(parameters: Parameters, gradients: Parameters, rate: float) -> list[tuple[Array, Array | None]]:
+    """Weights and bias after a step of plain gradient descent: ``W - rate dW``, ``b - rate db``."""
+    return [(weights - rate * by_weights, None if bias is None or by_bias is None else bias - rate * by_bias)
+            for (weights, bias), (by_weights, by_bias) in zip(parameters, gradients, strict=True)]

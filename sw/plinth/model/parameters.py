@@ -1,6 +1,7 @@
 """A network's parameters as arrays, and the float64 figures of them that training compares with."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,10 +9,35 @@ from numpy.typing import NDArray
 
 #: Weights, then bias, of each layer, flat.
 Parameters = list[NDArray[np.float32]]
-#: (parameters, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> gradient of each
-#: layer, weights then bias, flat float64, and the number of kinks at which the given maps decided.
-Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]],
-                     tuple[list[NDArray[np.float64]], int]]
 #: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, of some samples after the other,
 #: computed on the host.
 Predictor = Callable[[Parameters, NDArray[Any]], Iterator[NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What errors are relative to: sizes of the terms that something is added up from."""
+
+    predictions: float
+    loss: float
+    #: Of ``predictions - targets``, over its own size: at least 1, larger the better a network predicts.
+    cancellation: float
+
+
+@dataclass(frozen=True)
+class ReferenceStep:
+    """What a step ought to find; of layers with weights in order, weights then bias, flat."""
+
+    #: ``[samples, outputs]``.
+    predictions: NDArray[np.float64]
+    loss: float
+    gradients: Sequence[NDArray[np.float64]]
+    #: Weights after the step.
+    updated: Sequence[NDArray[np.float64]]
+    sizes: Sizes
+    #: Kinks at which the given maps decided.
+    kinks: int
+
+
+#: (weights before the step, samples, targets, outputs of ReLUs and inputs of max-pools by layer name) -> the step.
+Reference = Callable[[Parameters, NDArray[Any], NDArray[Any], Mapping[str, NDArray[np.float32]]], ReferenceStep]

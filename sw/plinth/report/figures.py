@@ -16,7 +16,8 @@ def training_lines(report: dict[str, Any]) -> list[str]:
     """Lines of the table that depend on nothing but the RTL and the job."""
     return [
         f"| test accuracy after {report['steps']} steps | {report['test_accuracy']:.1%} |",
-        f"| largest relative error of a gradient, against float64 | {report['gradient_error']:.1e} |",
+        *(f"| largest relative error of {what}, against float64 | {report[f'{name}_error']:.1e} |" for name, what in (
+            ("prediction", "predictions"), ("loss", "the loss"), ("gradient", "a gradient"), ("update", "an update"))),
         f"| cycles a step | {report['cycles_per_step']:,.0f} |",
         f"| matrix utilisation over the whole run | {report['matrix_utilisation']:.1%} |",
         f"| bytes on the links, counted (as many as planned) | {sum(report['injected_bytes']):,} |",

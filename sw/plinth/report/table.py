@@ -23,7 +23,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("test accuracy", "no classes" if report["test_accuracy"] is None else f"{report['test_accuracy']:.2%}"),
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
-        ("gradient error", f"{report['gradient_error']:.2e} against float64"),
+        ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
         ("cycles", cycles),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
     ]

@@ -19,6 +19,7 @@ from plinth.plan.graph import from_network
 from plinth.plan.plan import Plan, load_plan
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
+from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
 from plinth.training.layers import layer_report
@@ -67,6 +68,9 @@ Progress = Callable[[StepResult | None, int], None]
 def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None]) -> JobResult:
     """Train and report; ``report.json`` in ``options.out`` is written last, and only then.
 
+    A step that is not finite or further from the float64 reference than its format may be ends the run; the report's
+    ``failure`` says which, and weights after it are not saved.
+
     Raises
     ------
     UserError
@@ -98,8 +102,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         golden_driver: Driver | None = golden
     else:
         driver, golden_driver = golden, None
-    session = Session(network, dataset, program, driver, golden_driver,
-                      backends.float64_reference(network), options.batch, seed)
+    checks = against_float64(network, options.rate, parameters.number_format)
+    session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
     session.load_parameters(start)
     driver.clear_counters()
     setup_seconds = time.perf_counter() - started
@@ -113,15 +117,18 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         for result in session.epoch(epoch):
             done += 1
             progress(result, total)
-            if done == total:
+            if done == total or checks.failure is not None:
                 break
+        if checks.failure is not None:
+            break
         if options.save and done % steps_per_epoch == 0:
             checkpoint.save(options.save, network,
                             checkpoint.Checkpoint(session.parameters(driver), epoch + 1, seed))
         if done == total:
             break
     wall = time.perf_counter() - training_started
-    report = _report(options, session, driver, plan, dataset, digest, seed=seed, wall=wall,
+    checks.finish()
+    report = _report(options, session, checks, driver, plan, dataset, digest, seed=seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
     write_json(report_path, report)
     return JobResult(report, plan, session.losses)
@@ -176,7 +183,7 @@ def prepare_output(folder: Path) -> Path:
     return path
 
 
-def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, dataset: Dataset,
+def _report(options: JobOptions, session: Session, checks: Checks, driver: Driver, plan: Plan, dataset: Dataset,
             digest: str | None, *, seed: int, wall: float, setup: float, cycles: int) -> dict[str, Any]:
     """Everything measured; from counters and comparisons, never from estimates."""
     dies, parameters = options.array.dies, options.array.die_parameters()
@@ -204,7 +211,8 @@ def _report(options: JobOptions, session: Session, driver: Driver, plan: Plan, d
         "test_accuracy": test_accuracy, "test_loss": test_loss,
         "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
         "compared_steps": session.compared_steps,
-        "gradient_error": session.gradient_error, "kinks": session.kinks,
+        "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
+        "errors": checks.to_data(), "kinks": checks.kinks,
         "cycles": cycles, "cycles_per_step": cycles / steps if steps else None,
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),

@@ -18,7 +18,8 @@ from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
 from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters, Reference
+from plinth.model.parameters import Parameters
+from plinth.training.checks import Checks, FoundStep
 from plinth.training.data import Dataset
 
 Floats = NDArray[np.float32]
@@ -82,8 +83,8 @@ class Session:
         Of the array under test.
     golden : Driver or None
         Of the golden model's array; None when the array under test is the golden model itself.
-    reference : callable or None
-        float64 gradients for ``gradient_error``.
+    checks : Checks or None
+        Compares steps with a float64 reference.
     """
 
     network: Network
@@ -91,15 +92,12 @@ class Session:
     program: TrainingProgram
     driver: Driver
     golden: Driver | None
-    reference: Reference | None
+    checks: Checks | None
     batch: int
     seed: int
     #: Steps after which every weight was compared, and whether all were equal so far.
     compared_steps: int = 0
     equal: bool = True
-    gradient_error: float = 0.0
-    #: ReLU inputs so near 0 that FP32 and float64 disagree about their sign, over all steps.
-    kinks: int = 0
     losses: list[float] = field(default_factory=list)
     step_cycles: list[int] = field(default_factory=list)
 
@@ -107,6 +105,12 @@ class Session:
     def drivers(self) -> list[Driver]:
         """The array under test, then the golden one."""
         return [self.driver] if self.golden is None else [self.driver, self.golden]
+
+    @property
+    def gradient_error(self) -> float:
+        """Largest relative error of a layer's gradient over all steps."""
+        assert self.checks is not None
+        return self.checks.largest["gradient"]
 
     def load_parameters(self, parameters: Parameters) -> None:
         """Give every die its slices of the weights."""
@@ -143,17 +147,19 @@ class Session:
             if self.golden is not None:
                 self.golden.step(place)
                 self._compare()
-            if self.reference is not None:
-                self._check_gradients(before, batch)
             loss, right = self._result(batch)
+            if self.checks is not None:
+                self._check(self.checks, before, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
             yield StepResult(epoch, place, loss, right, cycles)
 
+    def _predictions(self, batch: NDArray[np.int64]) -> Floats:
+        return self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
+
     def _result(self, batch: NDArray[np.int64]) -> tuple[float, float | None]:
         """Loss and accuracy of a step, from what the array predicted."""
-        found = self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
-        targets = self.dataset.train_y[batch]
+        found, targets = self._predictions(batch), self.dataset.train_y[batch]
         if not self.dataset.classes:
             return float(np.mean((found.astype(np.float64) - targets) ** 2)), None
         picked = found[np.arange(len(batch)), targets].astype(np.float64)
@@ -175,12 +181,14 @@ class Session:
                  np.zeros(layer.buffers[ring[0]].columns)) for ring in layer.rings], np.float64))
             / self.program.gradient_scale for layer in self._layers(self.program.gradients)]
 
-    def _check_gradients(self, before: Parameters, batch: NDArray[np.int64]) -> None:
-        """Largest relative error of a layer's gradient, summed over dies, against the reference."""
-        assert self.reference is not None
+    def _copies(self) -> list[list[Floats]]:
+        """Weights of each layer, flat, as often as dies hold copies of its slices."""
+        return [[np.asarray(layer.join([self.driver.read_floats(ring[copy], layer.buffers[ring[copy]])[0]
+                                        for ring in layer.rings], np.float32), dtype=np.float32)
+                 for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
+
+    def _check(self, checks: Checks, before: Parameters, batch: NDArray[np.int64], loss: float) -> None:
+        """Compare the step with the reference."""
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
-        expected, kinks = self.reference(before, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)
-        self.kinks += kinks
-        for found, wanted in zip(self._gradients(), expected, strict=True):
-            error = float(np.linalg.norm(found - wanted) / max(np.linalg.norm(wanted), np.finfo(float).tiny))
-            self.gradient_error = max(self.gradient_error, error if np.isfinite(error) else float("inf"))
+        found = FoundStep(self._predictions(batch), loss, self._gradients(), before, self._copies())
+        checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

@@ -100,6 +100,21 @@ def test_error_of_tanh(exponent: int) -> None:
     assert (evaluate(VectorFunction.TANH, bits | np.uint32(0x80000000)) == values | 0x80000000).all()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("low", "high", "count"), [(2, 4, 355), (4, 8, 475), (0.0625, 0.125, 1)])
+def test_tanh_steps_back_as_documented(low: float, high: float, count: int) -> None:
+    """Every argument: where it is below its neighbour's, then by one unit of its last place."""
+    first, last = (int(np.float32(end).view(np.uint32)) for end in (low, high))
+    back = []
+    for start in range(first, last, 1 << 18):
+        bits = np.arange(start, start + (1 << 18) + 1, dtype=np.uint32)
+        steps = np.diff(evaluate(VectorFunction.TANH, bits).astype(np.int64))
+        assert steps.min() >= -1
+        back += bits[1:][steps < 0].view(np.float32).tolist()
+    assert len(back) == count
+    assert count > 1 or back == [0.109375]
+
+
 def test_tanh_is_its_argument_or_one() -> None:
     """Below 2^-12 the argument, subnormals and zeros among them; one place above 9.02."""
     small = np.concatenate([np.arange(0, 127 - 12 << 23, 9973), [1, 0x7FFFFF, 0x800000]]).astype(np.uint32)

@@ -1,0 +1,209 @@
+"""Steps that are wrong in the dies and in their golden model alike: the float64 reference sees each of them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data
+from tests.support.sessions import MEMORY_WORDS, RATE, session
+
+from plinth import cli
+from plinth.driver.driver import Driver
+from plinth.lower.program import Graph
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.network import Network, perceptron
+from plinth.model.parameters import ReferenceStep, Sizes
+from plinth.plan.planning import data_parallel
+from plinth.training import checks, job
+from plinth.training.checks import Bound, Bounds, Checks, FoundStep, step_errors
+from plinth.training.session import Session
+from plinth_hw.isa import layout
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import HEADER_WORDS, CollectiveBody, Engine
+
+DIES = 2
+PRESETS = ["ndp-tiny", "ndp-demo-mixed", "ndp-demo-fixed"]
+NETWORK = perceptron("small", (12, 16, 8, 6))
+
+
+def lowered(name: str, rate: float = RATE) -> TrainingProgram:
+    plan = data_parallel(NETWORK, dies=DIES, batch=32)
+    return lower_training(NETWORK, plan, preset(name), rate=rate, steps=1, memory_words=MEMORY_WORDS)
+
+
+def stepped(program: TrainingProgram, network: Network = NETWORK) -> Session:
+    """The session after a step."""
+    made = session(network, data_parallel(network, dies=DIES, batch=32),
+                   random_data(network, 32, np.random.default_rng(0)), program)
+    next(iter(made.epoch(0)))
+    return made
+
+
+def failure(made: Session) -> str:
+    assert made.checks is not None
+    return made.checks.failure or "none"
+
+
+def with_rate(program: TrainingProgram, layer: str, factor: float) -> TrainingProgram:
+    """The learning rate of one layer's update times a factor, in the descriptors of all dies."""
+    def changed(graph: Graph) -> Graph:
+        tasks = []
+        for task in graph.tasks:
+            if task.engine is Engine.COLLECTIVE and task.name.startswith(f"{layer}."):
+                body = layout.unpack(CollectiveBody, task.words[HEADER_WORDS:])
+                rate = np.uint32(body.rate).view(np.float32) * np.float32(factor)
+                words = layout.pack(CollectiveBody, vars(body) | {"rate": int(rate.view(np.uint32))})
+                rest = task.words[HEADER_WORDS + len(words):]
+                task = replace(task, words=(*task.words[:HEADER_WORDS], *words, *rest))
+            tasks.append(task)
+        assert tuple(tasks) != graph.tasks
+        return replace(graph, tasks=tuple(tasks))
+    return replace(program, step=[changed(graph) for graph in program.step])
+
+
+def after_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[Driver], None]) -> None:
+    """Something else in memory than the step has left."""
+    right = Driver.step
+
+    def step(self: Driver, index: int) -> int:
+        cycles = right(self, index)
+        change(self)
+        return cycles
+    monkeypatch.setattr(Driver, "step", step)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_right_step_passes(name: str) -> None:
+    made = stepped(lowered(name))
+    assert made.checks is not None and failure(made) == "none"
+    assert all(value > 0 for value in made.checks.largest.values())
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_learning_rate_twice_too_large(name: str) -> None:
+    assert "step 1: update error of layer 'fc1'" in failure(stepped(lowered(name, 2 * RATE)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_learning_rate_too_large_in_the_last_layer_only(name: str) -> None:
+    assert "step 1: update error of layer 'fc3'" in failure(stepped(with_rate(lowered(name), "fc3", 1.5)))
+
+
+@pytest.mark.parametrize("name", PRESETS[1:])
+def test_an_update_that_forgets_the_loss_scale(name: str) -> None:
+    program = lowered(name)
+    assert program.gradient_scale > 1
+    assert "step 1: update error" in failure(stepped(lowered(name, RATE * program.gradient_scale)))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_predictions_times_nine_tenths(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(driver: Driver) -> None:
+        predictions = driver.program.predictions  # type: ignore[attr-defined]
+        for die, buffer in enumerate(predictions.buffers):
+            driver.write_floats(die, buffer, np.float32(0.9) * driver.read_floats(die, buffer))
+    after_step(monkeypatch, change)
+    assert "step 1: prediction error" in failure(stepped(lowered(name)))
+
+
+def test_a_loss_that_is_not_that_of_the_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Session._result
+    monkeypatch.setattr(Session, "_result", lambda *given: (right(*given)[0] + 0.105, None))
+    assert "step 1: loss error" in failure(stepped(lowered("ndp-demo-fixed")))
+
+
+def test_a_die_whose_weights_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(driver: Driver) -> None:
+        buffer = driver.program.weights["fc2"].buffers[1]  # type: ignore[attr-defined]
+        values = driver.read_floats(1, buffer)
+        values[0, 3] += np.float32(1e-3)
+        driver.write_floats(1, buffer, values)
+    after_step(monkeypatch, change)
+    assert "step 1: update error of layer 'fc2'" in failure(stepped(lowered("ndp-tiny")))
+
+
+@pytest.mark.parametrize("what", ["weights", "predictions"])
+def test_what_is_not_finite(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(driver: Driver) -> None:
+        buffer = driver.program.weights["fc2"].buffers[1]  # type: ignore[attr-defined]
+        if what == "predictions":
+            buffer = driver.program.predictions.buffers[0]  # type: ignore[attr-defined]
+        values = driver.read_floats(1 if what == "weights" else 0, buffer)
+        values[0, 0] = np.inf if what == "weights" else np.nan
+        driver.write_floats(1 if what == "weights" else 0, buffer, values)
+    after_step(monkeypatch, change)
+    assert f"step 1: {what} not finite; give a smaller --rate" == failure(stepped(lowered("ndp-tiny")))
+
+
+def train(tmp_path: Path, *given: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and report of ``plinth train`` on golden dies."""
+    code = 0
+    try:
+        cli.main(["train", "--device", "golden", "--preset", "ndp-tiny", "--dies", "1", "--batch", "16", "--steps",
+                  "3", "--out", str(tmp_path), *given])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    report: dict[str, Any] = json.loads((tmp_path / "report.json").read_text(), parse_constant=pytest.fail)
+    return code, report
+
+
+def test_a_run_that_is_right_says_how_far_it_is_off(tmp_path: Path) -> None:
+    code, report = train(tmp_path)
+    assert code == 0 and report["failure"] is None and report["steps"] == 3
+    assert all(0 < report[f"{name}_error"] < 1e-5 for name in ("prediction", "gradient", "update"))
+    assert 0 <= report["loss_error"] < 1e-5
+    for name, error in report["errors"].items():
+        assert error["largest"] <= report[f"{name}_error"] and error["median"] <= error["median_allowed"]
+
+
+def test_a_run_ends_at_the_first_wrong_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                            capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is saved of it, the report says why, and the exit code is not 0."""
+    right = job.lower_training
+    monkeypatch.setattr(job, "lower_training", lambda *given, rate, **more: right(*given, rate=2 * rate, **more))
+    code, report = train(tmp_path, "--save", str(tmp_path / "w.npz"))
+    assert code == 2 and report["steps"] == 1
+    assert report["failure"].startswith("step 1: update error of layer 'fc1'")
+    assert report["failure"] in capsys.readouterr().err
+    assert report["update_error"] == pytest.approx(1, abs=1e-4)
+    assert not (tmp_path / "w.npz").exists()
+
+
+def test_a_run_whose_loss_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, report = train(tmp_path, "--rate", "1e30")
+    assert code == 2 and report["steps"] == 2
+    assert report["losses"][1] is None and report["train_loss"] is None and report["test_loss"] is None
+    assert "step 2: loss not finite; give a smaller --rate" in capsys.readouterr().err
+
+
+def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rate that is a little too large in every step, which a single step of 16 bits might be."""
+    bound = Bound(0.5, 0.02)
+    monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, bound, bound, bound, bound))
+    ones = np.ones(4)
+    wanted = ReferenceStep(ones, 1.0, [ones], [ones], Sizes(2.0, 1.0, 5.0), 0)
+    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [[np.float32(ones)]])
+    made = Checks(lambda *_: wanted, ["fc"], "fixed")
+    for _ in range(checks.MEDIAN_STEPS):
+        made.finish()
+        assert made.failure is None
+        made.step(found, ones, ones, {})
+    made.finish()
+    assert made.failure is not None and "median of 8 steps up to step 8: gradient error 0.04" in made.failure
+
+
+def test_rounding_a_weight_is_no_error() -> None:
+    """Updates smaller than the weights' last place."""
+    before = np.float32([1.0, -3.0, 0.1])
+    wanted = before.astype(np.float64) - 1e-9
+    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], [wanted], Sizes(1.0, 1.0, 1.0), 0)
+
+    def error(after: np.ndarray) -> float:
+        found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [[after]])
+        return next(each.value for each in step_errors(["fc"], step, found) if each.name == "update")
+    assert error(wanted.astype(np.float32)) == 0
+    assert error(np.nextafter(before, np.float32(9))) > 10
