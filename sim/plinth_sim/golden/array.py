@@ -82,8 +82,8 @@ class GoldenArray:
             self._tell()
         except PeerLostError:
             for die in self.dies:
-                if die.running:
-                    die.fail(ErrorCode.REMOTE, 0)
+                if die.running and any(die.queues.values()):
+                    die.hang()
             with suppress(PeerLostError):
                 self._tell()
             raise

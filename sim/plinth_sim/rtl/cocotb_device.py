@@ -13,7 +13,7 @@ The design under test has the ports of a die, or, with several dies, each die's 
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -142,6 +142,16 @@ class CocotbArray:
         return cls(dut, devices)
 
     @property
+    def size(self) -> int:
+        """Number of dies."""
+        return len(self._devices)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Numbers of the dies, which are all here."""
+        return range(len(self._devices))
+
+    @property
     def dies(self) -> Sequence[CocotbDevice]:
         """The dies, in order of their numbers."""
         return self._devices
@@ -151,15 +161,15 @@ class CocotbArray:
         for number, device in enumerate(self._devices):
             device.stall(probability, np.random.default_rng([seed, number]))
 
-    def wait(self, limit_cycles: int) -> int:
-        """Run until every die raises its interrupt, or one reports an error, or ``limit_cycles`` have
-        passed; returns the cycles run."""
-        return int(resume(self._wait)(limit_cycles))
+    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
+        """Run until every die (or each of ``dies``) raises its interrupt, or one reports an error, or
+        ``limit_cycles`` have passed; returns the cycles run."""
+        return int(resume(self._wait)(limit_cycles, set(self.numbers if dies is None else dies)))
 
-    async def _wait(self, limit_cycles: int) -> int:
+    async def _wait(self, limit_cycles: int, watched: set[int]) -> int:
         cycles, errors_at = 0, None
         ended: set[int] = set()
-        while cycles < limit_cycles and len(ended) < len(self._devices):
+        while cycles < limit_cycles and not watched <= ended:
             step = min(_LOOK_CYCLES, limit_cycles - cycles)
             await ClockCycles(self._dut.clk, step)
             cycles += step

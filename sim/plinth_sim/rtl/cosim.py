@@ -237,6 +237,16 @@ class CosimArray:
         self._dies = [CosimDevice(self, die, memory) for die, memory in enumerate(self._memories)]
 
     @property
+    def size(self) -> int:
+        """Number of dies."""
+        return len(self._dies)
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Numbers of the dies, which are all here."""
+        return range(len(self._dies))
+
+    @property
     def dies(self) -> Sequence[CosimDevice]:
         """The dies, in order of their numbers."""
         return self._dies

@@ -4,7 +4,7 @@ The compiled co-simulation, a cocotb testbench and the golden model are arrays o
 code is the same on all of them. Addresses of memory count words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -31,12 +31,30 @@ class Device(Protocol):
 
 
 class Array(Protocol):
-    """Dies joined by links, with one clock."""
+    """Dies joined by links; this process owns all of them, or some while other processes own the others."""
+
+    @property
+    def size(self) -> int:
+        """How many dies there are, those of other processes too."""
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """Numbers of the dies that live in this process, ascending."""
 
     @property
     def dies(self) -> Sequence[Device]:
-        """The dies, in order of their numbers."""
+        """The dies of ``numbers``, in their order."""
 
-    def wait(self, limit_cycles: int) -> int:
-        """Run until every die raises its interrupt, or one of them reports an error, or ``limit_cycles``
-        have passed; returns the cycles run."""
+    def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
+        """Run until every die of this process, or each of ``dies``, has raised its interrupt since it was started, or
+        one reports an error, or ``limit_cycles`` have passed; returns the cycles run.
+
+        Dies that have been started and are not waited for run on, as far as the back end's time goes. What a graph
+        has waited for is in its die's memory when it ends; what dies of other processes send beyond that may come
+        later.
+
+        Raises
+        ------
+        ConnectionError
+            If dies of another process cannot be reached any more; the message says which.
+        """

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
-from plinth.driver.program import Buffer, Graph, Program, descriptor_words
+from plinth.driver.program import Buffer, Graph, Program, Task, descriptor_words
 from plinth.errors import UserError
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes
@@ -65,12 +65,12 @@ class TaskRecord:
 
 
 class Driver:
-    """The host's side of one program on one array.
+    """The host's side of one program on one array: of those dies that live in this process.
 
     Parameters
     ----------
     array : Array
-        As many dies as the program has.
+        As many dies as the program has, here and in other processes.
     program : Program
         From :mod:`plinth.lower`.
     memory_words : int
@@ -91,14 +91,17 @@ class Driver:
         self.array = array
         self.program = program
         self.cycles = 0
-        self._epoch: list[dict[int, int]] = [{} for _ in array.dies]
-        self._written: list[dict[int, int]] = [{} for _ in array.dies]
-        if len(array.dies) != program.dies:
-            raise ValueError(f"The program is for {program.dies} dies, not {len(array.dies)}")
+        self._devices: dict[int, Device] = dict(zip(array.numbers, array.dies, strict=True))
+        self._epoch: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
+        self._written: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
+        #: Graphs that have been started and not awaited.
+        self._running: dict[int, Graph] = {}
+        if array.size != program.dies:
+            raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
         self._memory_words = memory_words
         ports = routes(ring(program.dies).directed() if links is None else links, program.dies)
         rate = program.parameters.link_rate
-        for number, die in enumerate(array.dies):
+        for number, die in self._devices.items():
             identity = die.read_register(Register.ID), die.read_register(Register.VERSION)
             if identity != (regs.IDENTITY, regs.ISA_VERSION):
                 raise DieError(f"die {number}: identity {identity[0]:#x} version {identity[1]} is not a "
@@ -120,67 +123,129 @@ class Driver:
         written = self._written[number]
         if written.get(register) != value:
             written[register] = value
-            self.array.dies[number].write_register(register, value & 0xFFFFFFFF)
+            self._devices[number].write_register(register, value & 0xFFFFFFFF)
+
+    def device(self, number: int) -> Device:
+        """A die of this process.
+
+        Raises
+        ------
+        ValueError
+            If it lives in another one.
+        """
+        if number not in self._devices:
+            raise ValueError(f"die {number} is none of this process's, which are {sorted(self._devices)}")
+        return self._devices[number]
 
     def step(self, index: int) -> int:
         """Run the training step on the batch at place ``index`` of the moving buffers; returns its cycles."""
+        for number in self._devices:
+            self.start(number, index)
+        return self.wait()
+
+    def start(self, number: int, index: int) -> None:
+        """Start the training step of one die, on the batch at place ``index``; see :meth:`wait`.
+
+        Raises
+        ------
+        ValueError
+            If the die lives in another process, or has been started and not awaited.
+        """
         bases = {base: first + index * words for base, (first, words) in self.program.moving.items()}
-        return self.run(self.program.step, bases)
+        self._start(number, self.program.step[number], bases)
 
     def run(self, graphs: Sequence[Graph], bases: Mapping[int, int]) -> int:
-        """Run one graph on every die to its end; returns the cycles it took.
+        """Run one graph of every die's on each to its end; returns the cycles it took.
 
         Raises
         ------
         DieError
-            If a die reports an error, or the graph does not end.
+            As :meth:`wait`.
         """
-        for number, (die, graph) in enumerate(zip(self.array.dies, graphs, strict=True)):
-            epoch = self._epoch[number]
-            for counter in graph.advances:
-                self._write(number, regs.COUNTER_BASES + 4 * counter, epoch.get(counter, 0))
-            for base, address in bases.items():
-                self._write(number, regs.BASES + 4 * base, address)
-            self._write(number, Register.TASK_BASE, graph.address)
-            self._write(number, Register.RECORD_BASE, self.program.records)
-            die.write_register(Register.RECORD_COUNT, 0)
-            die.write_register(Register.CONTROL, CONTROL_START)
-        cycles = self.array.wait(GRAPH_LIMIT_CYCLES)
-        self.cycles += cycles
-        states = [die.read_register(Register.STATUS) for die in self.array.dies]
-        if any(state & STATUS_ERROR for state in states):
-            raise DieError(self._explain_error(graphs, states))
-        if not all(state & STATUS_DONE for state in states):
-            raise DieError(self._explain_hang(graphs, states, cycles))
-        for number, graph in enumerate(graphs):
-            for counter, advance in graph.advances.items():
+        for number in self._devices:
+            self._start(number, graphs[number], bases)
+        return self.wait()
+
+    def _start(self, number: int, graph: Graph, bases: Mapping[int, int]) -> None:
+        die, epoch = self.device(number), self._epoch[number]
+        if number in self._running:
+            raise ValueError(f"die {number} runs graph {self._running[number].name!r}, which nobody has awaited")
+        for counter in graph.advances:
+            self._write(number, regs.COUNTER_BASES + 4 * counter, epoch.get(counter, 0))
+        for base, address in bases.items():
+            self._write(number, regs.BASES + 4 * base, address)
+        self._write(number, Register.TASK_BASE, graph.address)
+        self._write(number, Register.RECORD_BASE, self.program.records)
+        die.write_register(Register.RECORD_COUNT, 0)
+        die.write_register(Register.CONTROL, CONTROL_START)
+        self._running[number] = graph
+
+    def wait(self, number: int | None = None) -> int:
+        """Await the graph of one die, or of all that were started; returns the cycles until then.
+
+        Raises
+        ------
+        DieError
+            If a die reports an error, a graph that was awaited does not end, or another process is gone.
+        ValueError
+            If the die was not started.
+        """
+        if number is not None and number not in self._running:
+            raise ValueError(f"die {number} was not started")
+        awaited = list(self._running) if number is None else [number]
+        try:
+            cycles = self._await(awaited)
+        except DieError:
+            self._running.clear()
+            raise
+        for number in awaited:
+            for counter, advance in self._running.pop(number).advances.items():
                 self._epoch[number][counter] = (self._epoch[number].get(counter, 0) + advance) & 0xFFFFFFFF
         return cycles
 
-    def _explain_error(self, graphs: Sequence[Graph], states: Sequence[int]) -> str:
+    def _await(self, numbers: Sequence[int]) -> int:
+        try:
+            cycles = self.array.wait(GRAPH_LIMIT_CYCLES, numbers)
+        except ConnectionError as error:
+            raise DieError(f"{error}; {self._waiting_all(numbers)}") from error
+        self.cycles += cycles
+        states = {number: die.read_register(Register.STATUS) for number, die in self._devices.items()}
+        if any(state & STATUS_ERROR for state in states.values()):
+            raise DieError(self._explain_error(states))
+        stuck = [number for number in numbers if not states[number] & STATUS_DONE]
+        if stuck:
+            raise DieError(f"die {stuck[0]}: the graph did not end within {cycles} cycles; {self._waiting_all(stuck)}")
+        return cycles
+
+    def _explain_error(self, states: Mapping[int, int]) -> str:
         """The first cause, not the dies that were only told of it."""
         found = []
-        for number, state in enumerate(states):
+        for number, state in states.items():
             if state & STATUS_ERROR:
-                die = self.array.dies[number]
+                die = self._devices[number]
                 code = ErrorCode(die.read_register(Register.ERROR_CODE))
                 address = die.read_register(Register.ERROR_TASK)
-                task = graphs[number].task_at(address)
+                task = self._task_at(number, address)
                 name = f"task {task.name!r}" if task else "a task"
                 name += f" at word {address:#x}"
                 text = f"die {number}: {name} stopped with {code.name}"
                 if code is ErrorCode.BAD_PACKET:
-                    text = self._explain_packet(graphs, number)
+                    text = self._explain_packet(number)
                 if code is ErrorCode.TIMEOUT:
-                    text += f"; {self._waiting(number, graphs[number]) or 'no engine waits'}"
+                    text += f"; {self._waiting_all([number])}"
+                if code is ErrorCode.REMOTE:
+                    cause = die.read_register(Register.ERROR_INFO) >> 16
+                    text = f"die {number} was stopped by an error of die {cause}"
+                    if cause not in self._devices:
+                        text += ", whose process says more"
                 found.append((code is ErrorCode.REMOTE, number, text))
         return min(found)[2]
 
-    def _explain_packet(self, graphs: Sequence[Graph], number: int) -> str:
+    def _explain_packet(self, number: int) -> str:
         """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""
         text = f"die {number} stopped with {ErrorCode.BAD_PACKET.name}: a tile from another die goes beyond its memory"
         senders = []
-        for source, graph in enumerate(graphs):
+        for source, graph in self._running.items():
             names = self._beyond(graph, source, number)
             if names:
                 senders.append(f"{', '.join(names)} of die {source}")
@@ -202,21 +267,27 @@ class Driver:
                 names.append(repr(task.name))
         return names
 
-    def _explain_hang(self, graphs: Sequence[Graph], states: Sequence[int], cycles: int) -> str:
-        stuck = [number for number, state in enumerate(states) if not state & STATUS_DONE]
-        waiting = "; ".join(text for number in stuck if (text := self._waiting(number, graphs[number])))
-        return f"die {stuck[0]}: the graph did not end within {cycles} cycles; {waiting or 'no engine waits'}"
+    def _task_at(self, number: int, address: int) -> Task | None:
+        """The task of a die's graph that is under way, if it is one of it."""
+        return self._running[number].task_at(address) if number in self._running else None
 
-    def _waiting(self, number: int, graph: Graph) -> str:
+    def _waiting_all(self, numbers: Iterable[int]) -> str:
+        """What dies wait for, and which processes know more."""
+        texts = [text for number in numbers if (text := self._waiting(number))] or ["no engine waits"]
+        if len(self._devices) < self.array.size:
+            texts.append("other dies live in other processes")
+        return "; ".join(texts)
+
+    def _waiting(self, number: int) -> str:
         """Which engine of a die waits for which counter."""
         texts = []
         for engine in Engine:
             block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
-            die = self.array.dies[number]
+            die = self._devices[number]
             wait = die.read_register(block + EngineRegister.WAIT_COUNTER)
             if wait >> 31:
                 counter = wait & 0xFF
-                task = graph.task_at(die.read_register(block + EngineRegister.TASK))
+                task = self._task_at(number, die.read_register(block + EngineRegister.TASK))
                 name = task.name if task else "unknown task"
                 texts.append(f"{engine.name.lower()} engine of die {number} ({name}) waits for counter "
                              f"{counter} to reach "
@@ -227,7 +298,7 @@ class Driver:
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
         """The words of a buffer as ``[rows, row_words]``."""
         words = np.zeros(buffer.rows * buffer.stride, dtype=np.uint32)
-        words[:buffer.words] = self.array.dies[die].read_memory(self._address(buffer, place), buffer.words)
+        words[:buffer.words] = self.device(die).read_memory(self._address(buffer, place), buffer.words)
         return words.reshape(buffer.rows, buffer.stride)[:, :buffer.row_words].copy()
 
     def read_floats(self, die: int, buffer: Buffer, place: int = 0) -> Floats:
@@ -244,7 +315,7 @@ class Driver:
         """Store ``[rows, row_words]`` words; the padding between rows is written as zeros."""
         padded = np.zeros((buffer.rows, buffer.stride), dtype=np.uint32)
         padded[:, :buffer.row_words] = values
-        self.array.dies[die].write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
+        self.device(die).write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
 
     def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
         """Store FP32 ``[rows, columns]``; a packed buffer takes them rounded to the die's narrow format."""
@@ -265,7 +336,7 @@ class Driver:
 
     def records(self, die: int) -> list[TaskRecord]:
         """Completion records of the last step."""
-        device: Device = self.array.dies[die]
+        device = self.device(die)
         count = device.read_register(Register.RECORD_COUNT)
         words = device.read_memory(self.program.records, RECORD_WORDS * count).reshape(count, RECORD_WORDS)
         found = []
@@ -279,7 +350,7 @@ class Driver:
 
     def counters(self, die: int) -> dict[Engine, EngineCounters]:
         """Performance counters of the engines."""
-        device = self.array.dies[die]
+        device = self.device(die)
 
         def wide(address: int) -> int:
             return device.read_register(address) | device.read_register(address + 4) << 32
@@ -297,24 +368,24 @@ class Driver:
 
     def link_words(self, die: int) -> list[int]:
         """Payload words sent on each port of a die."""
-        device = self.array.dies[die]
+        device = self.device(die)
         return [device.read_register(regs.LINK_WORDS + 8 * port)
                 | device.read_register(regs.LINK_WORDS + 8 * port + 4) << 32
                 for port in range(self.program.parameters.ports)]
 
     def memory_words_moved(self, die: int) -> int:
         """Words of the beats that a die's memory has read and written."""
-        device = self.array.dies[die]
+        device = self.device(die)
         return sum(device.read_register(register) | device.read_register(register + 4) << 32
                    for register in (Register.WORDS_READ, Register.WORDS_WRITTEN))
 
     def injected_words(self, die: int) -> int:
         """Payload words that a die has sent of its own, those in transit through it apart."""
-        device = self.array.dies[die]
+        device = self.device(die)
         return (device.read_register(Register.WORDS_INJECTED)
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 
     def clear_counters(self) -> None:
-        """Clear performance counters on every die."""
-        for die in self.array.dies:
+        """Clear performance counters on every die of this process."""
+        for die in self._devices.values():
             die.write_register(Register.CONTROL, CONTROL_CLEAR_COUNTERS)
