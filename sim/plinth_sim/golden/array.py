@@ -89,8 +89,7 @@ class GoldenArray:
             raise
         if self._transport is None and not any(die.running for die in self.dies):
             for die in self.dies:
-                for message in die.arrivals.rest():
-                    die.apply(message)
+                die.settle()
         return 0
 
     def _run(self, watched: Iterable[GoldenDevice]) -> bool:

@@ -217,6 +217,11 @@ class GoldenDevice:
         if counter is not None:
             self.counters[counter] = (self.counters[counter] + 1) & 0xFFFFFFFF
 
+    def settle(self) -> None:
+        """What has arrived and nothing has needed takes effect."""
+        for message in self.arrivals.rest():
+            self.apply(message)
+
     def tile(self, task: FetchedTask) -> Tile:
         """What a transfer task sends, to another die or to this one.
 
@@ -259,7 +264,8 @@ class GoldenDevice:
         return None
 
     def hang(self) -> None:
-        """Report a time-out, and what each engine waits for."""
+        """Report a time-out, and what each engine waits for in spite of all that has come."""
+        self.settle()
         heads = [queue[0] for queue in self.queues.values() if queue]
         for task in heads:
             for counter, goal in self.waits(task):

@@ -123,3 +123,22 @@ def test_a_wait_that_is_never_met_is_named_with_its_counter(make) -> None:
     with pytest.raises(DieError, match=r"TIMEOUT; matrix engine of die \d \(victim\) waits for counter 9 to "
                                        r"reach 3, it is 0"):
         driver.step(0)
+
+
+@pytest.mark.parametrize("make", [CosimArray, GoldenArray])
+def test_dies_are_started_and_awaited_one_by_one(make) -> None:
+    """Nobody waits for a die that has not been started; dies that were started together end in any order."""
+    program = assemble([ring_setup(TINY, [0, 1], die, 0) for die in range(2)], [_good_builder(), _good_builder()],
+                       memory_words=MEMORY_WORDS)
+    array = make(TINY, 2, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    for order in ([0], [1], [0, 1], [1, 0]):
+        before = driver.cycles
+        for die in sorted(order):
+            driver.start(die, 0)
+        cycles = [driver.wait(die) for die in order]
+        assert driver.cycles - before == sum(cycles)
+        for die in order:
+            assert [record.task for record in driver.records(die)] == ["victim"]
+        with pytest.raises(ValueError, match=rf"die {order[0]} was not started"):
+            driver.wait(order[0])

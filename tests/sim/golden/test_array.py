@@ -1,0 +1,305 @@
+"""Golden dies that speak through a transport: order of adds, errors, silence; dies started and awaited one by one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import pytest
+from tests.support.graphs import random_program, tangled
+from tests.support.shares import Mailbox, Owners, in_threads, memories
+from tests.support.tiles import RandomTiles
+
+from plinth.driver.driver import DieError, Driver
+from plinth.driver.program import Program
+from plinth.lower.builder import GraphBuilder
+from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation
+from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.transfer import Rows
+from plinth_sim.golden.transport import Advance, Message, Tile, Transport
+
+TINY = preset("ndp-tiny")
+MEMORY_WORDS = 1 << 14
+#: Sums of these depend on their order.
+SUMMANDS = (1e8, 1.0, -1e8, 3.0)
+
+
+def whole(array: GoldenArray, program: Program) -> dict[int, np.ndarray]:
+    """Memories after two steps."""
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    for _ in range(2):
+        driver.step(0)
+    return memories(array, program)
+
+
+def fill(array: GoldenArray, words: int) -> None:
+    for number, die in zip(array.numbers, array.dies, strict=True):
+        die.write_memory(0, np.random.default_rng(number).standard_normal(words, dtype=np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("owners", [((0, 1), (2, 3)), ((2,), (1, 3), (0,))])
+@pytest.mark.parametrize(("die", "seed"), [("ndp-tiny", 1), ("ndp-tiny", 2), ("hypar-tiny", 3), ("ndp-demo-mixed", 4)])
+def test_random_graphs_of_several_arrays(die: str, seed: int, owners: Owners) -> None:
+    """All engines, rings over all dies, advances of counters of the next die."""
+    parameters = preset(die)
+    program, _ = random_program(parameters, 4, seed, 40, 1 << 15)
+    program = tangled(program, seed)
+
+    def run(dies: Sequence[int], transport: Transport | None) -> dict[int, np.ndarray]:
+        array = GoldenArray(parameters, 4, 1 << 15, numbers=dies, transport=transport)
+        fill(array, program.records)
+        return whole(array, program)
+
+    wanted = run(range(4), None)
+    for found in in_threads(owners, run):
+        for number, image in found.items():
+            assert np.array_equal(image, wanted[number])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_tiles_of_several_arrays(seed: int) -> None:
+    """Stored, added, gathered and scattered, in the order of grants."""
+    parameters = preset("ndp-tiny", engines=frozenset({Engine.TRANSFER}))
+    tiles = RandomTiles(parameters, 4, seed)
+    for number in range(60):
+        tiles.transfer(f"t{number}")
+    program = tiles.finish(MEMORY_WORDS)
+    lists = np.random.default_rng(seed).integers(0, 14, tiles.lists[0].words).astype(np.uint32)
+
+    def run(dies: Sequence[int], transport: Transport | None) -> dict[int, np.ndarray]:
+        array = GoldenArray(parameters, 4, MEMORY_WORDS, numbers=dies, transport=transport)
+        fill(array, tiles.lists[0].address)
+        for die in array.dies:
+            die.write_memory(tiles.lists[0].address, lists)
+        return whole(array, program)
+
+    wanted = run(range(4), None)
+    for found in in_threads(((0, 2), (1, 3)), run):
+        for number, image in found.items():
+            assert np.array_equal(image, wanted[number])
+
+
+def adders(late: int | None = None) -> Program:
+    """Dies 1 to 3 each add a number to a word of die 0, which copies the sum behind it once all have come.
+
+    Die ``late`` starts when another die has told it that it may.
+    """
+    builders = [GraphBuilder(TINY) for _ in range(4)]
+    for die, builder in enumerate(builders):
+        own, total, copy = (builder.allocate(name, 1, 1) for name in ("own", "total", "copy"))
+        if die:
+            builder.add("add", Engine.TRANSFER, TransferOperation.ADD, {
+                "source": own.pointer, "destination": total.pointer, "columns": 1, "rows": 1, "planes": 1,
+                "remote": 1, "arrival_enable": 1, "arrival": 8}, reads=[own],
+                after=[builder.advanced(9, 1)] if die == late else [])
+        else:
+            builder.expect([total], 8, 3)
+            builder.add("copy", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": total.pointer, "destination": copy.pointer, "columns": 1, "rows": 1, "planes": 1},
+                reads=[total], writes=[copy])
+    if late is not None:
+        other = builders[3 if late < 3 else 2]
+        other.add("go", Engine.TRANSFER, TransferOperation.COPY, {
+            "source": other.buffers["own"].pointer, "destination": other.buffers["copy"].pointer, "columns": 1,
+            "rows": 1, "planes": 1}, remote=(late, 9))
+    return assemble([ring_setup(TINY, range(4), die, 0) for die in range(4)], builders, memory_words=MEMORY_WORDS)
+
+
+def total_of(program: Program, array: GoldenArray) -> float:
+    """What die 0 has copied."""
+    return float(array.dies[0].read_memory(program.buffers["copy"].address, 1).view(np.float32)[0])
+
+
+def ordered_sum() -> float:
+    total = np.float32(SUMMANDS[0])
+    for value in SUMMANDS[1:]:
+        total += np.float32(value)
+    return float(total)
+
+
+def put_summands(program: Program, array: GoldenArray) -> None:
+    for number, die in zip(array.numbers, array.dies, strict=True):
+        where = program.buffers["own" if number else "total"].address
+        die.write_memory(where, np.array([SUMMANDS[number]], dtype=np.float32).view(np.uint32))
+
+
+@pytest.mark.parametrize("late", [None, 1, 2, 3])
+def test_adds_of_one_array_apply_in_die_order(late: int | None) -> None:
+    program = adders(late)
+    array = GoldenArray(TINY, 4, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    put_summands(program, array)
+    driver.step(0)
+    assert total_of(program, array) == ordered_sum()
+
+
+class Given:
+    """A transport on which given messages come, and nothing else."""
+
+    def __init__(self, messages: Sequence[Message] = ()):
+        self.messages = list(messages)
+        self.sent: list[Message] = []
+
+    def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    def receive(self, seconds: float) -> Message | None:
+        return self.messages.pop(0) if self.messages else None
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+def test_adds_of_other_arrays_apply_in_die_order(order: tuple[int, ...]) -> None:
+    """Whichever came first; what a sender sends later waits behind its add."""
+    program = adders()
+    where = program.buffers["total"].address
+    tiles = {die: Tile(die, 0, Rows((where,), np.array([[SUMMANDS[die]]], np.float32).view(np.uint32), True), 8)
+             for die in order}
+    after = Tile(2, 0, Rows((where + 1,), np.array([[7]], np.uint32), False), None)
+    messages: list[Message] = []
+    for die in order:
+        messages += [tiles[die], after] if die == 2 else [tiles[die]]
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=Given(messages))
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    put_summands(program, array)
+    driver.step(0)
+    assert total_of(program, array) == ordered_sum()
+
+
+def test_adds_that_nobody_waits_for_apply_in_die_order() -> None:
+    program = adders()
+    tasks = program.step[0].tasks
+    hasty = replace(tasks[0], words=(*tasks[0].words[:3], tasks[0].words[3] & ~0xF, *tasks[0].words[4:]))
+    assert hasty != tasks[0]
+    program = replace(program, step=[replace(program.step[0], tasks=(hasty,)), *program.step[1:]])
+    array = GoldenArray(TINY, 4, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    put_summands(program, array)
+    driver.step(0)
+    found = array.dies[0].read_memory(program.buffers["total"].address, 1).view(np.float32)[0]
+    assert float(found) == ordered_sum()
+
+
+def test_silence_of_other_dies_is_a_time_out() -> None:
+    """An array does not listen for ever, and tells the others that it has given up."""
+    transport = Given([Advance(1, 0, 20)])
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport, patience_seconds=0.01)
+    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
+    with pytest.raises(DieError, match=r"die 0: task 'copy' .* stopped with TIMEOUT; transfer engine of die 0 \(copy\) "
+                                       r"waits for counter 8 to reach 3, it is 0; other dies live in other processes"):
+        driver.step(0)
+    assert sorted(message.destination for message in transport.sent) == [1, 2, 3]
+
+
+def test_an_error_is_told_to_dies_of_other_arrays() -> None:
+    """The array whose die has failed names the task, the other the die."""
+    program = adders()
+    words = list(program.step[2].tasks[0].words)
+
+    def run(dies: Sequence[int], transport: Transport) -> str:
+        array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=dies, transport=transport)
+        driver = Driver(array, program, memory_words=MEMORY_WORDS)
+        if 2 in dies:
+            words[0] |= 0xF
+            driver.device(2).write_memory(program.step[2].address, np.array(words, dtype=np.uint32))
+        with pytest.raises(DieError) as error:
+            driver.step(0)
+        return str(error.value)
+
+    told, cause = in_threads(((0, 1), (2, 3)), run)
+    assert cause.startswith("die 2: task 'add' at word ")
+    assert cause.endswith("stopped with BAD_ENGINE")
+    assert told == "die 0 was stopped by an error of die 2, whose process says more"
+
+
+def test_a_tile_beyond_the_memory_of_another_arrays_die() -> None:
+    beyond = Tile(1, 0, Rows((MEMORY_WORDS,), np.zeros((1, 1), np.uint32), False), None)
+    transport = Given()
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport)
+    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
+    transport.messages.append(beyond)
+    with pytest.raises(DieError, match="die 0 stopped with BAD_PACKET: a tile from another die goes beyond its memory"):
+        driver.step(0)
+
+
+def test_collectives_end_in_program_order() -> None:
+    """Die 0 is in two rings; that of its second task is ready first, and must not count as its first."""
+    builders = [GraphBuilder(TINY) for _ in range(3)]
+    setup = [ring_setup(TINY, [0, 1], die, 0, ring_setup(TINY, [0, 2], die, 1) if die == 0 else None)
+             if die < 2 else ring_setup(TINY, [0, 2], 2, 1) for die in range(3)]
+    for die, builder in enumerate(builders):
+        places = [builder.allocate(name, 1, 8) for name in ("first", "second", "sum", "other", "seen")]
+        for group, (place, target) in enumerate(((places[0], places[2]), (places[1], places[3]))):
+            if die in (0, group + 1):
+                builder.add(f"reduce{group}", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
+                    "source": place.pointer, "destination": target.pointer, "words": 8, "group": group,
+                    "message": group}, reads=[place], writes=[target],
+                    after=[builder.advanced(9, 1)] if die == 1 else [])
+        if die == 0:
+            builder.add("look", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": places[2].pointer, "destination": places[4].pointer, "columns": 8, "rows": 1, "planes": 1},
+                reads=[places[2]], writes=[places[4]])
+        if die == 2:
+            # Its ring's sum is done before die 1 may start.
+            builder.add("go", Engine.TRANSFER, TransferOperation.COPY, {
+                "source": places[3].pointer, "destination": places[4].pointer, "columns": 8, "rows": 1, "planes": 1},
+                reads=[places[3]], writes=[places[4]], remote=(1, 9))
+    program = assemble(setup, builders, memory_words=MEMORY_WORDS)
+    array = GoldenArray(preset("ndp-tiny", reduce_blocks=2), 3, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    for die in array.dies:
+        die.write_memory(program.buffers["first"].address, np.ones(8, np.float32).view(np.uint32))
+    driver.step(0)
+    assert array.dies[0].read_memory(program.buffers["seen"].address, 8).view(np.float32).tolist() == [2.0] * 8
+
+
+def test_dies_are_started_and_awaited_one_by_one() -> None:
+    program = adders()
+    array = GoldenArray(TINY, 4, MEMORY_WORDS)
+    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+    put_summands(program, array)
+    for die in (3, 2, 0):
+        driver.start(die, 0)
+    driver.wait(2)
+    assert not array.dies[0].done
+    with pytest.raises(ValueError, match="die 2 was not started"):
+        driver.wait(2)
+    with pytest.raises(ValueError, match="die 3 runs graph 'step', which nobody has awaited"):
+        driver.start(3, 0)
+    driver.start(1, 0)
+    driver.wait()
+    assert total_of(program, array) == ordered_sum()
+    # Dies 1 to 3 may be a step ahead of die 0.
+    for die in (1, 2, 3):
+        driver.start(die, 0)
+    driver.wait()
+    assert total_of(program, array) == ordered_sum()
+    driver.start(0, 0)
+    driver.wait(0)
+    assert total_of(program, array) != ordered_sum()
+
+
+def test_a_die_that_was_never_started_is_waited_for_in_vain() -> None:
+    array = GoldenArray(TINY, 4, MEMORY_WORDS)
+    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
+    for die in (0, 1, 2):
+        driver.start(die, 0)
+    with pytest.raises(DieError, match=r"waits for counter 8 to reach 3, it is 2"):
+        driver.wait(0)
+
+
+@pytest.mark.parametrize(("numbers", "message"), [
+    ([0, 4], r"numbers must be different ones below 4, not \[0, 4\]"),
+    ([1, 1], r"numbers must be different ones below 4, not \[1, 1\]"),
+    ([1, 2], "An array that owns 2 of 4 dies needs a transport to the others")])
+def test_bad_shares_are_refused(numbers: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GoldenArray(TINY, 4, MEMORY_WORDS, numbers=numbers)
+
+
+def test_a_driver_knows_the_dies_of_its_process() -> None:
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[1, 2], transport=Mailbox(((0, 3), (1, 2)), 1))
+    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
+    with pytest.raises(ValueError, match=r"die 3 is none of this process's, which are \[1, 2\]"):
+        driver.start(3, 0)
