@@ -5,8 +5,10 @@ are ordered by their waits; a graph without an order that ends is reported as TI
 several processes, each with an array of its own that owns some of them: the bits are those of one array.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import product
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode
 from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
 from plinth_sim.golden.ring import CollectiveEngine
-from plinth_sim.golden.transport import Failure, Message, PeerLostError, Transport
+from plinth_sim.golden.transport import Failure, Message, Met, PeerLostError, Transport
 
 #: Seconds for which an array whose dies all wait listens to the dies of other processes.
 PATIENCE_SECONDS = 120.0
@@ -62,6 +64,11 @@ class GoldenArray:
         self._transport = transport
         self._patience_seconds = patience_seconds
         self._told = False
+        #: Dies of other arrays that have come to the next meeting, each with the die that it has told.
+        self._met: set[tuple[int, int]] = set()
+        #: What they have sent since; after the meeting, what is to be looked at next.
+        self._later: deque[Message] = deque()
+        self._kept: deque[Message] = deque()
 
     def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
         """Run all started graphs until those of all owned dies, or of ``dies``, have ended, or one has failed; returns
@@ -73,13 +80,51 @@ class GoldenArray:
             If a process of other dies is gone.
         """
         watched = [self._by_number[number] for number in (self.numbers if dies is None else dies)]
-        try:
+        with self._giving_up():
             while self._run(watched) and self._listen(self._patience_seconds):
                 pass
             for die in watched:
                 if die.running:
                     die.hang()
             self._tell()
+        if self._transport is None:
+            self._settle()
+        return 0
+
+    def meet(self) -> None:
+        """Come to a meeting of all arrays: return when the others have come, or a die has failed.
+
+        What they have sent before is there then; what they send after it waits until this array runs again.
+
+        Raises
+        ------
+        PeerLostError
+            If a process of other dies is gone.
+        TimeoutError
+            If one does not come.
+        """
+        others = set(range(self.size)) - set(self.numbers)
+        with self._giving_up():
+            for own, other in product(self.numbers, others):
+                self._send(Met(own, other))
+            while not self._tell() and (missing := set(product(others, self.numbers)) - self._met):
+                if not self._listen(self._patience_seconds):
+                    for die in self.dies:
+                        die.fail(ErrorCode.TIMEOUT, 0)
+                    self._tell()
+                    numbers = ", ".join(str(number) for number in sorted({source for source, _ in missing}))
+                    raise TimeoutError(f"dies {numbers} did not come to the end of the run within "
+                                       f"{self._patience_seconds:g} s")
+        self._settle()
+        self._met.clear()
+        self._kept.extend(self._later)
+        self._later.clear()
+
+    @contextmanager
+    def _giving_up(self) -> Iterator[None]:
+        """Without a process of other dies nothing goes on."""
+        try:
+            yield
         except PeerLostError:
             for die in self.dies:
                 if die.running and any(die.queues.values()):
@@ -87,10 +132,12 @@ class GoldenArray:
             with suppress(PeerLostError):
                 self._tell()
             raise
-        if self._transport is None and not any(die.running for die in self.dies):
+
+    def _settle(self) -> None:
+        """All that was sent has come: what nothing has needed takes effect too."""
+        if not any(die.running for die in self.dies):
             for die in self.dies:
                 die.settle()
-        return 0
 
     def _run(self, watched: Iterable[GoldenDevice]) -> bool:
         """Run what can run; whether a watched die waits for something yet, and none has failed."""
@@ -103,10 +150,20 @@ class GoldenArray:
 
     def _listen(self, seconds: float) -> bool:
         """Take a message from another process, if one comes in time."""
-        message = self._transport.receive(seconds) if self._transport else None
-        if message is not None:
+        if self._kept:
+            message: Message | None = self._kept.popleft()
+        else:
+            message = self._transport.receive(seconds) if self._transport else None
+        if message is None:
+            return False
+        pair = message.source, message.destination
+        if pair in self._met or (not isinstance(message, Met) and any(source == pair[0] for source, _ in self._met)):
+            self._later.append(message)
+        elif isinstance(message, Met):
+            self._met.add(pair)
+        else:
             self._by_number[message.destination].deliver(message)
-        return message is not None
+        return True
 
     def _tell(self) -> bool:
         """Whether a die has failed; the first time, every other die is told."""

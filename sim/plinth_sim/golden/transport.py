@@ -2,7 +2,7 @@
 
 A process owns some dies of an array (:class:`plinth_sim.golden.array.GoldenArray`). What its dies send to each other
 is delivered on the spot; what they send to dies of other processes goes through a :class:`Transport`: tiles, advances
-of counters, ring chunks, failures.
+of counters, ring chunks, failures, and that they have come to a meeting of all processes.
 """
 
 from collections import deque
@@ -51,6 +51,11 @@ class RingChunks(Message):
 @dataclass(frozen=True)
 class Failure(Message):
     """The source has stopped with an error; the destination is to stop as well."""
+
+
+@dataclass(frozen=True)
+class Met(Message):
+    """The source has ended what it ran; what it sends from now on belongs to what is run after the meeting."""
 
 
 class Transport(Protocol):

@@ -151,6 +151,9 @@ class CocotbArray:
         """Numbers of the dies, which are all here."""
         return range(len(self._devices))
 
+    def meet(self) -> None:
+        """There are no other processes to meet."""
+
     @property
     def dies(self) -> Sequence[CocotbDevice]:
         """The dies, in order of their numbers."""

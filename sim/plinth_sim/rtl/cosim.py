@@ -246,6 +246,9 @@ class CosimArray:
         """Numbers of the dies, which are all here."""
         return range(len(self._dies))
 
+    def meet(self) -> None:
+        """There are no other processes to meet."""
+
     @property
     def dies(self) -> Sequence[CosimDevice]:
         """The dies, in order of their numbers."""

@@ -58,3 +58,13 @@ class Array(Protocol):
         ConnectionError
             If dies of another process cannot be reached any more; the message says which.
         """
+
+    def meet(self) -> None:
+        """Return when the processes of all other dies have called this as well, or a die has reported an error. All
+        that their dies have sent before is there then, and nothing of what they send after it.
+
+        Raises
+        ------
+        ConnectionError, TimeoutError
+            If dies of another process cannot be reached any more, or it does not come; the message says which.
+        """

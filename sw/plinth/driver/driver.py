@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.device import Array, Device, Words
-from plinth.driver.program import Buffer, Graph, Program, Task, descriptor_words
+from plinth.driver.diagnosis import STATUS_ERROR, Diagnosis
+from plinth.driver.program import Buffer, Graph, Program, descriptor_words
 from plinth.errors import UserError
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes
@@ -15,7 +16,7 @@ from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.registers import EngineRegister, Register
-from plinth_hw.isa.tasks import HEADER_WORDS, RECORD_WORDS, Engine, ErrorCode, Record, TransferBody
+from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
 Floats = NDArray[np.float32]
 
@@ -25,7 +26,7 @@ WATCHDOG_CYCLES = 2_000_000
 GRAPH_LIMIT_CYCLES = 200_000_000
 
 CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
-STATUS_DONE, STATUS_ERROR = 2, 4
+STATUS_DONE = 2
 
 
 class DieError(UserError):
@@ -96,9 +97,9 @@ class Driver:
         self._written: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
         #: Graphs that have been started and not awaited.
         self._running: dict[int, Graph] = {}
+        self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size)
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
-        self._memory_words = memory_words
         ports = routes(ring(program.dies).directed() if links is None else links, program.dies)
         rate = program.parameters.link_rate
         for number, die in self._devices.items():
@@ -183,6 +184,9 @@ class Driver:
     def wait(self, number: int | None = None) -> int:
         """Await the graph of one die, or of all that were started; returns the cycles until then.
 
+        All together includes the dies of other processes: it ends when every process has come to it, with what their
+        dies have sent. Lowered steps count on that: they write each buffer once a step.
+
         Raises
         ------
         DieError
@@ -195,6 +199,8 @@ class Driver:
         awaited = list(self._running) if number is None else [number]
         try:
             cycles = self._await(awaited)
+            if number is None and len(self._devices) < self.array.size:
+                self._meet()
         except DieError:
             self._running.clear()
             raise
@@ -207,93 +213,28 @@ class Driver:
         try:
             cycles = self.array.wait(GRAPH_LIMIT_CYCLES, numbers)
         except ConnectionError as error:
-            raise DieError(f"{error}; {self._waiting_all(numbers)}") from error
+            raise DieError(f"{error}; {self._diagnosis.waits(numbers)}") from error
         self.cycles += cycles
-        states = {number: die.read_register(Register.STATUS) for number, die in self._devices.items()}
-        if any(state & STATUS_ERROR for state in states.values()):
-            raise DieError(self._explain_error(states))
+        states = self._check()
         stuck = [number for number in numbers if not states[number] & STATUS_DONE]
         if stuck:
-            raise DieError(f"die {stuck[0]}: the graph did not end within {cycles} cycles; {self._waiting_all(stuck)}")
+            raise DieError(f"die {stuck[0]}: the graph did not end within {cycles} cycles; "
+                           f"{self._diagnosis.waits(stuck)}")
         return cycles
 
-    def _explain_error(self, states: Mapping[int, int]) -> str:
-        """The first cause, not the dies that were only told of it."""
-        found = []
-        for number, state in states.items():
-            if state & STATUS_ERROR:
-                die = self._devices[number]
-                code = ErrorCode(die.read_register(Register.ERROR_CODE))
-                address = die.read_register(Register.ERROR_TASK)
-                task = self._task_at(number, address)
-                name = f"task {task.name!r}" if task else "a task"
-                name += f" at word {address:#x}"
-                text = f"die {number}: {name} stopped with {code.name}"
-                if code is ErrorCode.BAD_PACKET:
-                    text = self._explain_packet(number)
-                if code is ErrorCode.TIMEOUT:
-                    text += f"; {self._waiting_all([number])}"
-                if code is ErrorCode.REMOTE:
-                    cause = die.read_register(Register.ERROR_INFO) >> 16
-                    text = f"die {number} was stopped by an error of die {cause}"
-                    if cause not in self._devices:
-                        text += ", whose process says more"
-                found.append((code is ErrorCode.REMOTE, number, text))
-        return min(found)[2]
+    def _meet(self) -> None:
+        try:
+            self.array.meet()
+        except (ConnectionError, TimeoutError) as error:
+            raise DieError(str(error)) from error
+        self._check()
 
-    def _explain_packet(self, number: int) -> str:
-        """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""
-        text = f"die {number} stopped with {ErrorCode.BAD_PACKET.name}: a tile from another die goes beyond its memory"
-        senders = []
-        for source, graph in self._running.items():
-            names = self._beyond(graph, source, number)
-            if names:
-                senders.append(f"{', '.join(names)} of die {source}")
-        return f"{text}; see {'; '.join(senders)}" if senders else text
-
-    def _beyond(self, graph: Graph, source: int, number: int) -> list[str]:
-        """Tasks of die ``source`` whose tiles may end beyond the memory of die ``number``."""
-        bases = [self._written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
-        names = []
-        for task in graph.tasks:
-            if task.engine is not Engine.TRANSFER:
-                continue
-            body = layout.unpack(TransferBody, task.words[HEADER_WORDS:])
-            end = (bases[body.destination.base] + body.destination.offset + body.columns
-                   + (body.planes - 1) * body.destination_plane_stride
-                   + (body.rows - 1) * body.destination_row_stride)
-            if (body.remote and body.destination_die == number != source
-                    and (body.scatter or end > self._memory_words)):
-                names.append(repr(task.name))
-        return names
-
-    def _task_at(self, number: int, address: int) -> Task | None:
-        """The task of a die's graph that is under way, if it is one of it."""
-        return self._running[number].task_at(address) if number in self._running else None
-
-    def _waiting_all(self, numbers: Iterable[int]) -> str:
-        """What dies wait for, and which processes know more."""
-        texts = [text for number in numbers if (text := self._waiting(number))] or ["no engine waits"]
-        if len(self._devices) < self.array.size:
-            texts.append("other dies live in other processes")
-        return "; ".join(texts)
-
-    def _waiting(self, number: int) -> str:
-        """Which engine of a die waits for which counter."""
-        texts = []
-        for engine in Engine:
-            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
-            die = self._devices[number]
-            wait = die.read_register(block + EngineRegister.WAIT_COUNTER)
-            if wait >> 31:
-                counter = wait & 0xFF
-                task = self._task_at(number, die.read_register(block + EngineRegister.TASK))
-                name = task.name if task else "unknown task"
-                texts.append(f"{engine.name.lower()} engine of die {number} ({name}) waits for counter "
-                             f"{counter} to reach "
-                             f"{die.read_register(block + EngineRegister.WAIT_VALUE)}, it is "
-                             f"{die.read_register(regs.COUNTERS + 4 * counter)}")
-        return "; ".join(texts)
+    def _check(self) -> dict[int, int]:
+        """The status of every die of this process; raises ``DieError`` if one has failed."""
+        states = {number: die.read_register(Register.STATUS) for number, die in self._devices.items()}
+        if any(state & STATUS_ERROR for state in states.values()):
+            raise DieError(self._diagnosis.error(states))
+        return states
 
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
         """The words of a buffer as ``[rows, row_words]``."""

@@ -7,7 +7,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from tests.support.graphs import random_program, tangled
-from tests.support.shares import Mailbox, Owners, in_threads, memories
+from tests.support.shares import Owners, in_threads, memories
 from tests.support.tiles import RandomTiles
 
 from plinth.driver.driver import DieError, Driver
@@ -18,7 +18,7 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transfer import Rows
-from plinth_sim.golden.transport import Advance, Message, Tile, Transport
+from plinth_sim.golden.transport import Advance, Failure, Message, Met, Tile, Transport
 
 TINY = preset("ndp-tiny")
 MEMORY_WORDS = 1 << 14
@@ -136,17 +136,27 @@ def test_adds_of_one_array_apply_in_die_order(late: int | None) -> None:
 
 
 class Given:
-    """A transport on which given messages come, and nothing else."""
+    """A transport on which given messages come; the others are at every meeting unless they are ``absent``."""
 
-    def __init__(self, messages: Sequence[Message] = ()):
-        self.messages = list(messages)
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
         self.sent: list[Message] = []
+        self.absent = False
 
     def send(self, message: Message) -> None:
         self.sent.append(message)
+        if isinstance(message, Met) and not self.absent:
+            self.messages.append(Met(message.destination, message.source))
 
     def receive(self, seconds: float) -> Message | None:
         return self.messages.pop(0) if self.messages else None
+
+
+def alone(program: Program) -> tuple[Driver, Given]:
+    """A driver of die 0, and what comes from the other three."""
+    transport = Given()
+    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport, patience_seconds=0.01)
+    return Driver(array, program, memory_words=MEMORY_WORDS), transport
 
 
 @pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
@@ -160,11 +170,11 @@ def test_adds_of_other_arrays_apply_in_die_order(order: tuple[int, ...]) -> None
     messages: list[Message] = []
     for die in order:
         messages += [tiles[die], after] if die == 2 else [tiles[die]]
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=Given(messages))
-    driver = Driver(array, program, memory_words=MEMORY_WORDS)
-    put_summands(program, array)
+    driver, transport = alone(program)
+    put_summands(program, driver.array)
+    transport.messages += messages
     driver.step(0)
-    assert total_of(program, array) == ordered_sum()
+    assert total_of(program, driver.array) == ordered_sum()
 
 
 def test_adds_that_nobody_waits_for_apply_in_die_order() -> None:
@@ -183,13 +193,40 @@ def test_adds_that_nobody_waits_for_apply_in_die_order() -> None:
 
 def test_silence_of_other_dies_is_a_time_out() -> None:
     """An array does not listen for ever, and tells the others that it has given up."""
-    transport = Given([Advance(1, 0, 20)])
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport, patience_seconds=0.01)
-    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
+    driver, transport = alone(adders())
+    transport.messages.append(Advance(1, 0, 20))
     with pytest.raises(DieError, match=r"die 0: task 'copy' .* stopped with TIMEOUT; transfer engine of die 0 \(copy\) "
                                        r"waits for counter 8 to reach 3, it is 0; other dies live in other processes"):
         driver.step(0)
-    assert sorted(message.destination for message in transport.sent) == [1, 2, 3]
+    assert sorted(message.destination for message in transport.sent if isinstance(message, Failure)) == [1, 2, 3]
+
+
+def test_other_dies_that_do_not_end_are_named() -> None:
+    driver, transport = alone(adders())
+    transport.messages += [Advance(die, 0, 8) for die in (1, 2, 3)]
+    transport.messages.append(Met(2, 0))
+    transport.absent = True
+    with pytest.raises(DieError, match=r"dies 1, 3 did not come to the end of the run within 0\.01 s"):
+        driver.step(0)
+
+
+def test_what_belongs_to_the_next_step_waits_for_it() -> None:
+    """Other processes may be ahead: neither a die that still runs nor who reads its memory sees that."""
+    program = adders()
+    driver, transport = alone(program)
+    total, copy = (program.buffers[name].address for name in ("total", "copy"))
+    number = [np.array([[value]], np.float32).view(np.uint32) for value in (1, 2, 3)]
+    for step in range(3):
+        transport.messages.append(Tile(1, 0, Rows((total,), number[step], False), 8))
+        transport.messages.append(Met(1, 0))
+    for _ in range(3):
+        for die in (2, 3):
+            transport.messages += [Advance(die, 0, 8), Met(die, 0)]
+    transport.absent = True
+    for step in range(3):
+        driver.step(0)
+        for address in (total, copy):
+            assert driver.device(0).read_memory(address, 1).tolist() == number[step][0].tolist()
 
 
 def test_an_error_is_told_to_dies_of_other_arrays() -> None:
@@ -214,11 +251,8 @@ def test_an_error_is_told_to_dies_of_other_arrays() -> None:
 
 
 def test_a_tile_beyond_the_memory_of_another_arrays_die() -> None:
-    beyond = Tile(1, 0, Rows((MEMORY_WORDS,), np.zeros((1, 1), np.uint32), False), None)
-    transport = Given()
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[0], transport=transport)
-    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
-    transport.messages.append(beyond)
+    driver, transport = alone(adders())
+    transport.messages.append(Tile(1, 0, Rows((MEMORY_WORDS,), np.zeros((1, 1), np.uint32), False), None))
     with pytest.raises(DieError, match="die 0 stopped with BAD_PACKET: a tile from another die goes beyond its memory"):
         driver.step(0)
 
@@ -299,7 +333,6 @@ def test_bad_shares_are_refused(numbers: list[int], message: str) -> None:
 
 
 def test_a_driver_knows_the_dies_of_its_process() -> None:
-    array = GoldenArray(TINY, 4, MEMORY_WORDS, numbers=[1, 2], transport=Mailbox(((0, 3), (1, 2)), 1))
-    driver = Driver(array, adders(), memory_words=MEMORY_WORDS)
-    with pytest.raises(ValueError, match=r"die 3 is none of this process's, which are \[1, 2\]"):
+    driver, _ = alone(adders())
+    with pytest.raises(ValueError, match=r"die 3 is none of this process's, which are \[0\]"):
         driver.start(3, 0)

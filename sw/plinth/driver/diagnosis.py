@@ -1,0 +1,106 @@
+"""Why dies have stopped or wait, in words: read from their registers, with the names of their tasks."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from plinth.driver.device import Device
+from plinth.driver.program import Graph, Task
+from plinth_hw.isa import layout
+from plinth_hw.isa import registers as regs
+from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.tasks import HEADER_WORDS, Engine, ErrorCode, TransferBody
+
+STATUS_ERROR = 4
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a driver knows of the dies of its process.
+
+    ``devices`` are these dies, ``running`` the graphs that they run, ``written`` the registers that the driver has
+    written, all by number; ``size`` is the number of all dies, those of other processes too.
+    """
+
+    devices: Mapping[int, Device]
+    running: Mapping[int, Graph]
+    written: Mapping[int, Mapping[int, int]]
+    memory_words: int
+    size: int
+
+    def error(self, states: Mapping[int, int]) -> str:
+        """The first cause, not the dies that were only told of it; ``states``: STATUS of each die."""
+        found = []
+        for number, state in states.items():
+            if state & STATUS_ERROR:
+                die = self.devices[number]
+                code = ErrorCode(die.read_register(Register.ERROR_CODE))
+                address = die.read_register(Register.ERROR_TASK)
+                task = self._task_at(number, address)
+                name = f"task {task.name!r}" if task else "a task"
+                name += f" at word {address:#x}"
+                text = f"die {number}: {name} stopped with {code.name}"
+                if code is ErrorCode.BAD_PACKET:
+                    text = self._packet(number)
+                if code is ErrorCode.TIMEOUT:
+                    text += f"; {self.waits([number])}"
+                if code is ErrorCode.REMOTE:
+                    cause = die.read_register(Register.ERROR_INFO) >> 16
+                    text = f"die {number} was stopped by an error of die {cause}"
+                    if cause not in self.devices:
+                        text += ", whose process says more"
+                found.append((code is ErrorCode.REMOTE, number, text))
+        return min(found)[2]
+
+    def _packet(self, number: int) -> str:
+        """A tile from another die does not fit this one's memory: which tasks of which dies may have sent it."""
+        text = f"die {number} stopped with {ErrorCode.BAD_PACKET.name}: a tile from another die goes beyond its memory"
+        senders = []
+        for source, graph in self.running.items():
+            names = self._beyond(graph, source, number)
+            if names:
+                senders.append(f"{', '.join(names)} of die {source}")
+        return f"{text}; see {'; '.join(senders)}" if senders else text
+
+    def _beyond(self, graph: Graph, source: int, number: int) -> list[str]:
+        """Tasks of die ``source`` whose tiles may end beyond the memory of die ``number``."""
+        bases = [self.written[source].get(regs.BASES + 4 * base, 0) for base in range(regs.BASE_COUNT)]
+        names = []
+        for task in graph.tasks:
+            if task.engine is not Engine.TRANSFER:
+                continue
+            body = layout.unpack(TransferBody, task.words[HEADER_WORDS:])
+            end = (bases[body.destination.base] + body.destination.offset + body.columns
+                   + (body.planes - 1) * body.destination_plane_stride
+                   + (body.rows - 1) * body.destination_row_stride)
+            if (body.remote and body.destination_die == number != source
+                    and (body.scatter or end > self.memory_words)):
+                names.append(repr(task.name))
+        return names
+
+    def _task_at(self, number: int, address: int) -> Task | None:
+        """The task of a die's graph that is under way, if it is one of it."""
+        return self.running[number].task_at(address) if number in self.running else None
+
+    def waits(self, numbers: Iterable[int]) -> str:
+        """What dies wait for, and which processes know more."""
+        texts = [text for number in numbers if (text := self._waiting(number))] or ["no engine waits"]
+        if len(self.devices) < self.size:
+            texts.append("other dies live in other processes")
+        return "; ".join(texts)
+
+    def _waiting(self, number: int) -> str:
+        """Which engine of a die waits for which counter."""
+        texts = []
+        for engine in Engine:
+            block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
+            die = self.devices[number]
+            wait = die.read_register(block + EngineRegister.WAIT_COUNTER)
+            if wait >> 31:
+                counter = wait & 0xFF
+                task = self._task_at(number, die.read_register(block + EngineRegister.TASK))
+                name = task.name if task else "unknown task"
+                texts.append(f"{engine.name.lower()} engine of die {number} ({name}) waits for counter "
+                             f"{counter} to reach "
+                             f"{die.read_register(block + EngineRegister.WAIT_VALUE)}, it is "
+                             f"{die.read_register(regs.COUNTERS + 4 * counter)}")
+        return "; ".join(texts)
