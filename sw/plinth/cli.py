@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
                "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
                "ring_efficiency", "transfer_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
+               "busy_machine_share",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "prediction_error_mean",
                "prediction_error_worst", "hybrid_speedup", "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",

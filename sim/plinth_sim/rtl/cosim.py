@@ -29,7 +29,7 @@ Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 #: Cycles between looks at pending signals (Ctrl-C).
 SLICE_CYCLES = 100_000
 _HARNESS = Path(__file__).with_name("harness.cpp")
-_HEADERS = ("memory_model.h", "pins.h", "register_master.h")
+_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h")
 _CYCLES, _FINISHED, _ACCESSED = range(3)
 
 
@@ -56,7 +56,7 @@ class _Config(ctypes.Structure):
     """``Config`` of harness.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_uint32) for name in ("dies", "threads", "epoch", "link_count")),
+        *((name, ctypes.c_uint32) for name in ("dies", "threads", "unrest", "epoch", "link_count")),
         ("links", ctypes.c_void_p), ("memories", ctypes.c_void_p), ("memory_words", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
                                                "rate_denominator", "outstanding", "status_register",
@@ -73,8 +73,8 @@ def ring(dies: int) -> list[tuple[int, int, int, int]]:
             + [(die, 1, (die - 1) % dies, 0) for die in range(dies)])
 
 
-def build(verilog: Mapping[str, str], top: str, *, trace: bool = False) -> Path:
-    """The harness compiled with a die (cached).
+def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_flags: Sequence[str] = ()) -> Path:
+    """The harness compiled with a die (cached), with tracing and with further flags for the compiler on demand.
 
     Raises
     ------
@@ -85,7 +85,8 @@ def build(verilog: Mapping[str, str], top: str, *, trace: bool = False) -> Path:
     """
     headers = {name: _HARNESS.with_name(name).read_text() for name in _HEADERS}
     headers["ports.h"] = pins.accessors(pins.module_ports("\n".join(verilog.values()), top))
-    return verilator.build_library(verilog, top, cpp=[_HARNESS], headers=headers, trace=trace)
+    return verilator.build_library(verilog, top, cpp=[_HARNESS], headers=headers, trace=trace,
+                                   compile_flags=compile_flags)
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -96,6 +97,7 @@ def _load(path: Path) -> ctypes.CDLL:
             ("plinth_run", ctypes.c_int, [array, u64, u32]), ("plinth_arm", None, [array, ctypes.c_char_p]),
             ("plinth_now", u64, [array]), ("plinth_finished_at", u64, [array, u32]),
             ("plinth_failed", ctypes.c_int, [array, u32]), ("plinth_fault", ctypes.c_char_p, [array]),
+            ("plinth_moves", u64, [array]), ("plinth_asleep", ctypes.c_double, [array]),
             ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
             ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
             ("plinth_bare", ctypes.c_double, [ctypes.POINTER(_Config), u64])):
@@ -179,6 +181,8 @@ class CosimArray:
         Bursts that each AXI4 port takes before the first is answered, reads and writes each.
     threads : int or None
         At most one a die; default: ``PLINTH_THREADS``, else as many as there are processors.
+    unrest : int
+        For tests: unless it is 0, threads sit out of meetings and swap dies, another choice for every number.
     verilog : mapping of file name to text, or None
         The die; default: elaborated from ``parameters`` (cached).
     top : str or None
@@ -197,8 +201,8 @@ class CosimArray:
     def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
                  links: Iterable[Link] | None = None, memory_latency: int = 50, write_latency: int = 20,
                  memory_rate: Fraction | None = None, link_latency: int = 5, outstanding: int = 64,
-                 threads: int | None = None, verilog: Mapping[str, str] | None = None,
-                 top: str | None = None, waves: Waves | None = None):
+                 threads: int | None = None, unrest: int = 0,
+                 verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None):
         links = ring(dies) if links is None else list(links)
         rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
         for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
@@ -227,7 +231,7 @@ class CosimArray:
         if waves:
             waves.path.parent.mkdir(parents=True, exist_ok=True)
         self._config = _Config(
-            dies, self.threads, epoch, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
+            dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
             memory_words, memory_latency, write_latency, rate.numerator, rate.denominator, outstanding,
             Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
@@ -332,9 +336,12 @@ class CosimArray:
         return int(self._library.plinth_finished_at(self._open(), die))
 
     def stats(self) -> dict[str, float]:
-        """``die_cycles``, ``seconds`` spent in the harness, ``die_cycles_per_second``."""
+        """``die_cycles``, ``seconds`` spent in the harness, ``die_cycles_per_second``; ``asleep_seconds`` of all
+        threads together, and ``moves``: epochs of dies that ran on another thread than they were dealt to."""
         die_cycles = self.cycle * len(self._dies)
         return {"die_cycles": die_cycles, "seconds": self._seconds,
+                "asleep_seconds": self._library.plinth_asleep(self._open()),
+                "moves": self._library.plinth_moves(self._open()),
                 "die_cycles_per_second": die_cycles / self._seconds if self._seconds else 0.0}
 
     def bare_eval(self, cycles: int) -> float:

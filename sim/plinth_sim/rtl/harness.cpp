@@ -1,25 +1,23 @@
 // Steps N Verilated dies, their memories, their register masters and the links between them.
 //
-//   thread 0:  die 0, die T, ...    thread 1:  die 1, die T + 1, ...
-//      |  every die runs E cycles by itself      |
-//      +----------- barrier, stop? --------------+      E = least link latency: nothing that a die
-//      |  the next E cycles ...                  |      sends within them can arrive within them
+//   every die runs E cycles by itself, on whichever thread is free (crew.h)
+//   -------------- all have: stop? ---------------      E = least link latency: nothing that a die
+//   the next E cycles ...                               sends within them can arrive within them
 //
 // What a die puts on a link in cycle t is at the other die's pins in cycle t + its latency. A link is an array of
 // slots, one a cycle; sender and receiver never touch the same slot within an epoch, so that slots need
 // no locks and results do not depend on the number of threads.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "Vmodel.h"
+#include "crew.h"
 #include "memory_model.h"
 #include "ports.h"
 #include "register_master.h"
@@ -35,7 +33,7 @@ constexpr uint64_t RESET_CYCLES = 4;
 constexpr uint64_t IRQ_GRACE = 8;
 
 struct Config {
-    uint32_t dies, threads, epoch, link_count;
+    uint32_t dies, threads, unrest, epoch, link_count;
     // link_count times: die, port out, die, port in, latency
     const uint32_t* links;
     // One array of words a die.
@@ -268,39 +266,9 @@ class Die {
 #endif
 };
 
-// Spins for a while, then lets others run: with more threads than processors the spinning is wasted.
-class Barrier {
-  public:
-    explicit Barrier(uint32_t threads) : threads_(threads) {}
-    // The last thread to arrive runs ``serial`` before the others go on.
-    template <class Serial>
-    void wait(Serial serial) {
-        const uint32_t round = round_.load(std::memory_order_relaxed);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == threads_) {
-            serial();
-            arrived_.store(0, std::memory_order_relaxed);
-            round_.store(round + 1, std::memory_order_release);
-            return;
-        }
-        for (uint32_t spins = 0; round_.load(std::memory_order_acquire) == round; spins++) {
-            if (spins < 4000) {
-#if defined(__x86_64__)
-                __builtin_ia32_pause();
-#endif
-            } else {
-                std::this_thread::yield();
-            }
-        }
-    }
-
-  private:
-    const uint32_t threads_;
-    std::atomic<uint32_t> arrived_{0}, round_{0};
-};
-
 class Array {
   public:
-    explicit Array(const Config& config) : config_(config) {
+    explicit Array(const Config& config) : config_(config), crew_(config.dies, config.threads, config.unrest) {
         for (uint32_t i = 0; i < config.dies; i++) dies_.push_back(std::make_unique<Die>(config, i));
         for (uint32_t i = 0; i < config.link_count; i++) {
             const uint32_t* link = config.links + 5 * i;
@@ -313,30 +281,20 @@ class Array {
     Die& die(uint32_t number) { return *dies_[number]; }
     uint64_t now() const { return now_; }
     const std::string& fault() const { return fault_; }
+    const Crew& crew() const { return crew_; }
 
     // Run until the condition holds (tested at the end of each epoch) or ``cycles`` have passed; true if it
     // holds.
     bool run(uint64_t cycles, Until until) {
         end_ = now_ + cycles;
-        stop_ = met_ = until != CYCLES && holds(until);
-        if (cycles == 0) stop_ = true;
-        const uint32_t threads = std::min<uint32_t>(config_.threads, dies_.size());
-        Barrier barrier(threads);
-        auto work = [&](uint32_t thread) {
-            while (!stop_) {
-                const uint64_t length = std::min<uint64_t>(config_.epoch, end_ - now_);
-                for (uint32_t i = thread; i < dies_.size(); i += threads) dies_[i]->run(now_, length);
-                barrier.wait([&] {
-                    now_ += length;
-                    met_ = until != CYCLES && holds(until);
-                    stop_ = met_ || now_ >= end_ || faulty();
-                });
-            }
-        };
-        std::vector<std::thread> others;
-        for (uint32_t thread = 1; thread < threads && !stop_; thread++) others.emplace_back(work, thread);
-        work(0);
-        for (std::thread& thread : others) thread.join();
+        met_ = until != CYCLES && holds(until);
+        if (met_ || cycles == 0) return met_;
+        crew_.run([this](uint32_t die) { dies_[die]->run(now_, epoch()); },
+                  [this, until] {
+                      now_ += epoch();
+                      met_ = until != CYCLES && holds(until);
+                      return !(met_ || now_ >= end_ || faulty());
+                  });
         for (auto& die : dies_) die->flush_waves();
         return met_;
     }
@@ -347,6 +305,8 @@ class Array {
     }
 
   private:
+    uint64_t epoch() const { return std::min<uint64_t>(config_.epoch, end_ - now_); }
+
     bool holds(Until until) {
         bool all = true, failed = false;
         for (auto& die : dies_) {
@@ -368,12 +328,13 @@ class Array {
     }
 
     const Config config_;
+    Crew crew_;
     std::vector<std::unique_ptr<Die>> dies_;
     std::vector<std::unique_ptr<Link>> links_;
     std::string fault_;
     uint64_t now_ = 0, end_ = 0, failed_at_ = 0;
-    // Written only in the barrier's serial part or before the threads start.
-    bool stop_ = false, met_ = false;
+    // Written only between epochs, when every die stands still.
+    bool met_ = false;
 };
 
 }  // namespace plinth
@@ -391,6 +352,8 @@ uint64_t plinth_now(Array* array) { return array->now(); }
 uint64_t plinth_finished_at(Array* array, uint32_t die) { return array->die(die).finished_at(); }
 int plinth_failed(Array* array, uint32_t die) { return array->die(die).failed(); }
 const char* plinth_fault(Array* array) { return array->fault().c_str(); }
+uint64_t plinth_moves(Array* array) { return array->crew().moves(); }
+double plinth_asleep(Array* array) { return array->crew().asleep(); }
 
 void plinth_access(Array* array, uint32_t die, int write, uint32_t address, uint32_t data) {
     array->die(die).registers().push({write != 0, address, data});

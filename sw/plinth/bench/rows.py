@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import agreement, planning, row_stationary, simulation, steps
+from plinth.bench import agreement, busy, planning, row_stationary, simulation, steps
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
@@ -268,7 +268,7 @@ def thread_scaling() -> list[Row]:
     """Four dies on two threads over one thread; median of three pairs."""
     pairs = [(_rate(4, 2), _rate(4, 1)) for _ in range(3)]
     ratio = statistics.median(two / one for two, one in pairs)
-    return [Row("thread_scaling", ratio, "ratio", "the barrier once a link latency, shared caches",
+    return [Row("thread_scaling", ratio, "ratio", "meetings once a link latency, shared caches",
                 {"pairs": [{"two_threads": two, "one_thread": one} for two, one in pairs]})]
 
 
@@ -286,6 +286,6 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
     "transfer_efficiency": transfer_efficiency,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
-    **planning.BENCHES, **steps.BENCHES, **row_stationary.BENCHES, **simulation.BENCHES,
+    **busy.BENCHES, **planning.BENCHES, **steps.BENCHES, **row_stationary.BENCHES, **simulation.BENCHES,
     **agreement.BENCHES,
 }

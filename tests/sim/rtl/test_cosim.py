@@ -139,8 +139,8 @@ def test_credits_bound_the_rate() -> None:
         assert dies.dies[0].read_register(Standin.TOOK) == pytest.approx(400 / 4 * (2 * 10 + 3), rel=0.02)
 
 
-def outcome(threads: int) -> tuple[Any, ...]:
-    with array(5, threads=threads, link_latency=3, memory_rate=Fraction(7, 3)) as dies:
+def outcome(threads: int, unrest: int = 0) -> tuple[Any, ...]:
+    with array(5, threads=threads, unrest=unrest, link_latency=3, memory_rate=Fraction(7, 3)) as dies:
         for number, die in enumerate(dies.dies):
             die.write_memory(0, np.arange(1024, dtype=np.uint32) * (number + 1))
             die.write_register(Standin.BEATS, 32 * number)
@@ -151,6 +151,7 @@ def outcome(threads: int) -> tuple[Any, ...]:
         readable = sorted(set(Standin) - {Standin.CONTROL, Standin.FAULT, Standin.DEAF})
         registers = [dies.read_registers(die, readable) for die in range(5)]
         memory = np.concatenate([die.memory for die in dies.dies])
+        assert bool(unrest) <= (dies.stats()["moves"] > cycles / 100)
         return cycles, registers, [dies.finished_at(die) for die in range(5)], memory.tobytes()
 
 
@@ -158,6 +159,12 @@ def test_threads_change_nothing() -> None:
     one = outcome(1)
     assert outcome(2) == one
     assert outcome(5) == one
+
+
+@pytest.mark.parametrize(("threads", "unrest"), [(2, 1), (2, 2), (3, 3), (5, 4), (5, 5)])
+def test_threads_that_come_and_go_change_nothing(threads: int, unrest: int) -> None:
+    """In every epoch another choice of the threads runs the dies, in another order."""
+    assert outcome(threads, unrest) == outcome(1)
 
 
 def test_wait_ends_with_the_last_die() -> None:
@@ -231,14 +238,19 @@ def test_closed_array_is_refused() -> None:
         dies.run(1)
 
 
-@pytest.mark.slow
-def test_waves_hold_the_window_of_the_die(tmp_path: Path) -> None:
-    path = tmp_path / "waves" / "die1.vcd"
-    with array(2, waves=Waves(1, 20, 60, path)) as dies:
+def recorded(path: Path, **options: int) -> str:
+    with array(2, waves=Waves(1, 20, 60, path), **options) as dies:
         start(dies, flits=10, expect=10)
         dies.wait(10_000)
         dies.run(100)
-    text = path.read_text()
+    return path.read_text()
+
+
+@pytest.mark.slow
+def test_waves_hold_the_window_of_the_die(tmp_path: Path) -> None:
+    """The same with threads that come and go."""
+    text = recorded(tmp_path / "waves" / "die1.vcd")
+    assert recorded(tmp_path / "again.vcd", threads=2, unrest=1) == text
     times = [int(time) for time in re.findall(r"^#(\d+)$", text, re.MULTILINE)]
     assert "link_out_0__flit" in text
     assert times[0] == 40
