@@ -101,6 +101,8 @@ def test_a_fixed_batch_may_stand_in_a_shape(tmp_path, sizes) -> None:
 @pytest.mark.parametrize(("sizes", "allowzero", "size", "needle"), [
     ((0, -1), 1, BATCH, "with allowzero, so to no elements"),
     ((7, -1), 0, (4, 3, 4, 6), r"to \[7, -1\]; the batch must stay the first dimension, as in \[4, 192\]"),
+    ((7, 192), 0, (4, 3, 4, 6), "the batch must stay"),
+    ((-1, -1, -1, 192), 0, BATCH, "the batch must stay"),
     ((-1, 96), 0, BATCH, r"to \[-1, 96\]; the batch must stay"),
     ((-1, -1), 0, BATCH, "the batch must stay"),
     ((-1, 192, 0), 0, BATCH, "the batch must stay"),
@@ -195,6 +197,8 @@ def test_what_only_renames_leaves_no_layer(tmp_path) -> None:
     ([node("Flatten", ["r"], "g"), node("ReduceMean", ["g"], "f", axes=[1])], [], "only height and width"),
     ([node("Reshape", ["r", "s"], "g"), node("ReduceMean", ["g"], "f", axes=[2])], [shape_of("s", 0, 4, 48)],
      r"reduces axes \[2\] of \[4, 48\]"),
+    ([node("Reshape", ["r", "s"], "g"), node("ReduceMean", ["g"], "f", axes=[1])], [shape_of("s", 0, 0, -1)],
+     r"reduces axes \[1\] of \[8, 24\]"),
     ([node("Squeeze", ["r"], "f")], [], "put a flatten"),
     ([node("Squeeze", ["r", "a"], "f")], [shape_of("a", 1)], r"squeezes axes \[1\] of \[batch, 8, 4, 6\]"),
     ([node("Squeeze", ["r", "a"], "f")], [shape_of("a", 0)], "only dimensions of 1 behind the batch"),
@@ -203,6 +207,10 @@ def test_what_only_renames_leaves_no_layer(tmp_path) -> None:
     ([node("Concat", ["r", "r"], "f", axis=1)], [], "only where it computes the sizes of a Reshape"),
     ([node("Shape", ["r"], "s"), node("Mul", ["s", "s"], "t"), node("Reshape", ["r", "t"], "f")], [],
      "multiplies the batch"),
+    ([node("Shape", ["r"], "s"), node("Slice", ["s", "a", "b", "a", "b"], "t"), node("Reshape", ["r", "t"], "f")],
+     [shape_of("a", 0), shape_of("b", 2)], "in steps of 2; only 1"),
+    ([node("Mul", ["a", "a"], "b"), node("Mul", ["b", "b"], "c2"), node("Reshape", ["r", "c2"], "f")],
+     [shape_of("a", 1 << 20)], "no integer of ONNX holds"),
     ([node("Shape", ["r"], "s"), node("Gather", ["s", "a"], "f")], [scalar("a", 9)], "axis 9 does not exist"),
     ([node("Cast", ["r"], "f", to=TensorProto.INT64)], [], "only row numbers"),
 ])
@@ -320,10 +328,23 @@ def test_weights_in_another_file_are_read_by_their_shape(tmp_path) -> None:
     tensor.external_data.add(key="location", value="/etc/passwd")
     made = model([node("MatMul", ["x", "w"], "out")], [tensor], size=("batch", 9))
     assert read(tmp_path, made).parameters == 36
-    sizes = shape_of("s", -1, 192)
-    sizes.data_location = TensorProto.EXTERNAL
+
+
+@pytest.mark.parametrize("damage", [
+    {"data_location": TensorProto.EXTERNAL}, {"raw_data": bytes(15)}, {"raw_data": bytes(24)},
+    {"raw_data": b"", "int64_data": [-1, 192]}, {"data_type": TensorProto.FLOAT}, {"dims": [1, 2]}, {"dims": [-2]},
+    {"data_type": TensorProto.INT32}])
+def test_a_shape_must_be_in_the_file(tmp_path, damage) -> None:
+    whole = shape_of("s", -1, 192)
+    sizes = TensorProto(**{"name": "s", "data_type": whole.data_type, "dims": whole.dims, "raw_data": whole.raw_data}
+                        | damage)
     with pytest.raises(UserError, match="no list of integers that the file holds"):
         read(tmp_path, with_tail([node("Reshape", ["r", "s"], "f")], [sizes], features=192))
+    whole = TensorProto(name="s", data_type=whole.data_type, dims=[2], int64_data=[-1, 192])
+    assert read(tmp_path, with_tail([node("Reshape", ["r", "s"], "f")], [whole], features=192))
+    whole.int64_data.append(1)
+    with pytest.raises(UserError, match="no list of integers that the file holds"):
+        read(tmp_path, with_tail([node("Reshape", ["r", "s"], "f")], [whole], features=192))
 
 
 def test_padding_that_is_the_same_on_both_sides_may_be_automatic(tmp_path) -> None:

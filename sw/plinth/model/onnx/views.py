@@ -48,7 +48,7 @@ def _behind_batch(batch: Size, sizes: list[Size], elements: int) -> tuple[int, .
         return None
     if sizes[0] in (batch, BATCH) and rest.count(-1) == 1:
         known = prod(size for size in rest if size != -1)
-        if known == 0 or elements % known:
+        if known == 0:
             return None
         rest = [elements // known if size == -1 else size for size in rest]
     elif sizes[0] not in (batch, BATCH, -1):
