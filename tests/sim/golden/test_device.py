@@ -328,3 +328,29 @@ def test_registers() -> None:
     assert device.read_register(Register.STATUS) == 0
     device.write_register(Register.CONTROL, 1)
     assert device.read_register(Register.STATUS) == 1
+
+
+class _Silent:
+    """A transport to dies that never send; keeps what it was asked and given."""
+
+    def __init__(self) -> None:
+        self.patience: list[float] = []
+        self.sent: list[Any] = []
+
+    def send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    def receive(self, seconds: float) -> None:
+        self.patience.append(seconds)
+
+
+def test_dies_listen_to_others_for_as_long_as_they_have_nothing_to_do() -> None:
+    for waits, error_code, patience in (({}, 0, []), (waiting((1, 1)), ErrorCode.TIMEOUT.value, [2.5])):
+        transport = _Silent()
+        array = GoldenArray(TINY, 2, WORDS, numbers=[1], transport=transport, patience_seconds=2.5)
+        program(array, 0, [task(copy(5, 600)), task(copy(5, 601), **waits)])
+        run(array)
+        assert error(array)[0] == error_code
+        assert [seconds for seconds in transport.patience if seconds] == patience
+        assert [(type(message).__name__, message.source, message.destination) for message in transport.sent] == (
+            [("Failure", 1, 0)] if error_code else [])
