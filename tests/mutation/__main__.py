@@ -35,9 +35,16 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
+def _place(one: Judged) -> str:
+    reason = f" ({one.by})" if one.by else ""
+    return f"{one.mutant.file}:{one.mutant.line} {one.mutant.function}{reason}\n{one.diff()}"
+
+
 def _say_progress(console: Console, judged: Sequence[Judged], total: int, started: float) -> None:
     run = [one for one in judged if one.verdict != "equivalent"]
     killed = sum(one.verdict == "killed" for one in run)
+    if judged[-1].verdict == "survived":
+        console.print(f"Survived: {_place(judged[-1])}", highlight=False, markup=False, soft_wrap=True)
     left = (time.monotonic() - started) / max(1, len(run)) * (total - len(judged))
     console.print(f"{len(judged)} of {total} mutants, {killed} killed, {len(run) - killed} survived, "
                   f"about {_duration(left)} left", highlight=False)
@@ -61,9 +68,7 @@ def _report(console: Console, judged: Sequence[Judged]) -> None:
     for verdict, title in (("equivalent", "Equivalent"), ("survived", "Survived")):
         for one in judged:
             if one.verdict == verdict:
-                reason = f" ({one.by})" if one.by else ""
-                console.print(f"{title}: {one.mutant.file}:{one.mutant.line} {one.mutant.function}{reason}\n"
-                              f"{one.diff()}", highlight=False, markup=False, soft_wrap=True)
+                console.print(f"{title}: {_place(one)}", highlight=False, markup=False, soft_wrap=True)
     console.print(_table(judged))
 
 

@@ -36,9 +36,10 @@ class Test:
 
 
 class Reach:
-    """What tests enter, measured when it is asked for and kept until the test file changes.
+    """What tests enter, measured when it is asked for.
 
-    A map that is older than the code costs at most a test that is missed, never a false kill.
+    A measurement is kept until the test file, or the source that it is asked about, changes. A change elsewhere that
+    makes a test enter other functions costs at most a test that is missed, never a false kill.
 
     Parameters
     ----------
@@ -53,28 +54,30 @@ class Reach:
         self._sandbox, self._cache, self._say = sandbox, cache, say
         self._kept: dict[str, dict[str, Any]] = (
             json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {})
+        self._digests = {path.relative_to(sandbox.root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+                         for folder in ("hw", "sim", "sw", "tests") for path in (sandbox.root / folder).rglob("*.py")}
 
-    def _measured(self, file: str) -> tuple[list[Test], frozenset[str]]:
-        """Tests of a file, and the files that it loads.
+    def _measured(self, file: str, source: str) -> tuple[list[Test], bool]:
+        """Tests of a file, and whether it loads a source.
 
         Raises
         ------
         RuntimeError
             If one fails on the tree as it is.
         """
-        digest = hashlib.sha256((self._sandbox.root / file).read_bytes()).hexdigest()[:24]
-        if self._kept.get(file, {}).get("digest") != digest:
+        known = self._kept.get(file, {}).get("digests", {})
+        if any(known.get(one) != self._digests[one] for one in (file, source)):
             self._say(f"measuring {file}")
             result = self._sandbox.folder / "reach.json"
             result.unlink(missing_ok=True)
             outcome = self._sandbox.pytest([file, "-m", _QUICK], _WALL_SECONDS, MUTATION_REACH=str(result))
             if outcome.verdict != "passed" or not result.exists():
                 raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
-            self._kept[file] = {**json.loads(result.read_text(encoding="utf-8")), "digest": digest}
+            self._kept[file] = {**json.loads(result.read_text(encoding="utf-8")), "digests": self._digests}
             self._cache.write_text(json.dumps(self._kept), encoding="utf-8")
         kept = self._kept[file]
         tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()]
-        return tests, frozenset(kept["files"])
+        return tests, source in kept["files"]
 
     def tests(self, mutant: Mutant, files: Iterable[str]) -> list[Test]:
         """The tests of some files that may notice a mutant, nearest first: those that enter its function, then those
@@ -89,8 +92,8 @@ class Reach:
 
         found: list[Test] = []
         for file in files:
-            tests, loaded = self._measured(file)
-            if any(map(near, tests)) or (not mutant.function and mutant.file in loaded):
+            tests, loaded = self._measured(file, mutant.file)
+            if any(map(near, tests)) or (loaded and not mutant.function):
                 found += tests
         return sorted(found, key=lambda test: (not near(test), seconds(test, mutant), test.name))
 
