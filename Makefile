@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.locked
 BUILD := $(if $(PLINTH_BUILD),$(PLINTH_BUILD),build)
-# pytest-xdist workers
+# pytest-xdist workers, mutants at once
 JOBS ?= 2
 ifeq ($(shell command -v $(PYTHON) 2>/dev/null),)
 PYTHON := python3
@@ -60,7 +60,7 @@ test-arith: $(STAMP) ## N random cases for each arithmetic operation (N=5000000)
 
 mutate: $(STAMP) ## small random mutants of the code against its tests (SEED= COUNT=120 ROOM=golden|hardware|lower ARGS=--again)
 	@$(BIN)/python -m tests.mutation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
-		$(if $(ROOM),--room $(ROOM)) $(ARGS)
+		$(if $(ROOM),--room $(ROOM)) --jobs $(JOBS) $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
 	@$(BIN)/ruff check

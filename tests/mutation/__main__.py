@@ -13,9 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from tests.mutation import campaign
 from tests.mutation.campaign import Judged
-from tests.mutation.reach import Reach
 from tests.mutation.rooms import ROOMS
-from tests.mutation.sandbox import Sandbox
 
 from plinth.bench.row import Row
 from plinth.errors import UserError
@@ -89,10 +87,12 @@ def _keep_row(path: Path, row: dict[str, Any]) -> None:
 @click.option("--seed", default=1, show_default=True, help="decides which mutants are drawn")
 @click.option("--count", default=120, show_default=True, type=click.IntRange(1), help="mutants, over all rooms")
 @click.option("--room", "rooms", multiple=True, type=click.Choice(list(ROOMS)), help="of these rooms; default: all")
+@click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="mutants at once")
 @click.option("--again", is_flag=True, help="only the survivors of the last campaign")
 @click.option("--fresh", is_flag=True, help="measure anew which tests enter what")
 @click.option("--json", "as_json", is_flag=True, help="print what build/mutate.json holds")
-def main(seed: int, count: int, rooms: tuple[str, ...], again: bool, fresh: bool, as_json: bool) -> None:
+def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, fresh: bool, as_json: bool,
+         ) -> None:
     """Apply random small mutants to the code, one at a time, and run the tests that should notice."""
     console = Console(stderr=as_json)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -113,17 +113,14 @@ def main(seed: int, count: int, rooms: tuple[str, ...], again: bool, fresh: bool
             console.print(f"equivalent.yaml: no mutant any more: {entry}", highlight=False, markup=False)
         judged += [Judged(name, mutant, "equivalent", equivalents[mutant.key])
                    for name, mutant in found if mutant.key in equivalents]
-        with Sandbox(_ROOT) as sandbox:
-            cache = build_root() / "mutate" / "reach.json"
-            if fresh:
-                cache.unlink(missing_ok=True)
-            reach = Reach(sandbox, cache, lambda text: console.print(text, highlight=False))
-            run = campaign.Campaign(sandbox, reach)
-            started = time.monotonic()
-            for name, mutant in found:
-                if mutant.key not in equivalents:
-                    judged.append(run.judge(name, chosen[name], mutant))
-                    _say_progress(console, judged, len(found), started)
+        cache = build_root() / "mutate" / "reach.json"
+        if fresh:
+            cache.unlink(missing_ok=True)
+        started = time.monotonic()
+        to_run = [(name, mutant) for name, mutant in found if mutant.key not in equivalents]
+        for one in campaign.run(_ROOT, chosen, to_run, jobs, cache, lambda text: console.print(text, highlight=False)):
+            judged.append(one)
+            _say_progress(console, judged, len(found), started)
         whole = True
     except KeyboardInterrupt:
         console.print("interrupted: what follows is of the mutants until then")

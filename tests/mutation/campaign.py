@@ -2,9 +2,12 @@
 
 import difflib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import yaml
@@ -79,8 +82,8 @@ def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[tuple[list[str],
             yield [test.name for test in batch], sum(seconds(test, mutant) for test in batch)
 
 
-class Campaign:
-    """Judges mutants.
+class Judge:
+    """Judges mutants, one at a time.
 
     Parameters
     ----------
@@ -124,6 +127,40 @@ class Campaign:
         if self._sandbox.pytest(arguments, WALL_FACTOR * CPU_START_SECONDS).verdict != "passed":
             raise RuntimeError(f"{test}: fails on the tree as it is; mend it first")
         self._sound.add(test)
+
+
+def run(root: Path, rooms: dict[str, Room], found: Sequence[tuple[str, Mutant]], jobs: int, cache: Path,
+        say: Callable[[str], None]) -> Iterator[Judged]:
+    """Judge mutants, ``jobs`` of them at once, and give each as it is done.
+
+    Raises
+    ------
+    RuntimeError
+        As :meth:`Judge.judge`.
+    """
+    with ExitStack() as stack:
+        sandboxes = [stack.enter_context(Sandbox(root)) for _ in range(jobs + 1)]
+        reach = Reach(sandboxes[0], cache, say)
+        idle: SimpleQueue[Judge] = SimpleQueue()
+        for sandbox in sandboxes[1:]:
+            idle.put(Judge(sandbox, reach))
+
+        def judge(name: str, mutant: Mutant) -> Judged:
+            one = idle.get()
+            try:
+                return one.judge(name, rooms[name], mutant)
+            finally:
+                idle.put(one)
+
+        pool = ThreadPoolExecutor(jobs)
+        try:
+            for future in as_completed([pool.submit(judge, name, mutant) for name, mutant in found]):
+                yield future.result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for sandbox in sandboxes:
+                sandbox.stop()
+            pool.shutdown()
 
 
 def chosen(root: Path, rooms: dict[str, Room], seed: int, count: int, equivalents: Equivalents,

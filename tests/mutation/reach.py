@@ -9,10 +9,13 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.mutation.mutants import Mutant
 from tests.mutation.sandbox import Sandbox
+
+from plinth.output import write_whole
 
 #: What a test that builds a simulator costs beside its own time, where its build cannot be one that is there.
 BUILD_SECONDS = 25.0
@@ -44,6 +47,7 @@ class Reach:
     Parameters
     ----------
     sandbox : Sandbox
+        In which no mutants run.
     cache : Path
         Where measurements are kept.
     say : callable
@@ -51,6 +55,7 @@ class Reach:
     """
 
     def __init__(self, sandbox: Sandbox, cache: Path, say: Callable[[str], None]):
+        self._lock = Lock()
         self._sandbox, self._cache, self._say = sandbox, cache, say
         self._kept: dict[str, dict[str, Any]] = (
             json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {})
@@ -74,7 +79,7 @@ class Reach:
             if outcome.verdict != "passed" or not result.exists():
                 raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
             self._kept[file] = {**json.loads(result.read_text(encoding="utf-8")), "digests": self._digests}
-            self._cache.write_text(json.dumps(self._kept), encoding="utf-8")
+            write_whole(self._cache, lambda part: part.write_text(json.dumps(self._kept), encoding="utf-8"))
         kept = self._kept[file]
         tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()]
         return tests, source in kept["files"]
@@ -92,7 +97,8 @@ class Reach:
 
         found: list[Test] = []
         for file in files:
-            tests, loaded = self._measured(file, mutant.file)
+            with self._lock:
+                tests, loaded = self._measured(file, mutant.file)
             if any(map(near, tests)) or (loaded and not mutant.function):
                 found += tests
         return sorted(found, key=lambda test: (not near(test), seconds(test, mutant), test.name))

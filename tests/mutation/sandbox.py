@@ -48,6 +48,7 @@ class Sandbox:
         self.folder = Path(tempfile.mkdtemp(prefix=f"tree-{os.getpid()}-", dir=folder))
         self.root = self.folder / "plinth"
         self._running: subprocess.Popen[str] | None = None
+        self._closed = False
         self._builds = self.folder / "build" / "verilator"
 
     def __enter__(self) -> "Sandbox":
@@ -65,7 +66,11 @@ class Sandbox:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def stop(self) -> None:
-        """End what runs, its children included."""
+        """End what runs, its children included; nothing starts after that."""
+        self._closed = True
+        self._end()
+
+    def _end(self) -> None:
         if self._running is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._running.pid, signal.SIGKILL)
@@ -81,6 +86,11 @@ class Sandbox:
             Limit for tests that wait without computing; the plugin's limit of processor time is the one for others.
         environment : str
             Variables of the plugin.
+
+        Raises
+        ------
+        RuntimeError
+            If pytest does not run, or the sandbox has been stopped.
         """
         env = {**os.environ, **environment, "PYTHONPATH": os.pathsep.join(str(self.root / name) for name in _ROOTS),
                "PLINTH_BUILD": str(self.folder / "build"), "PLINTH_COMPILE": "quick", "PLINTH_THREADS": "1",
@@ -92,11 +102,13 @@ class Sandbox:
                  "tests.mutation.plugin", *arguments], cwd=self.root, env=env, text=True, stdin=subprocess.DEVNULL,
                 stdout=handle, stderr=subprocess.STDOUT, start_new_session=True)
             try:
-                code = self._running.wait(wall_seconds)
+                code = None if self._closed else self._running.wait(wall_seconds)
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                self.stop()
+                self._end()
+        if self._closed:
+            raise RuntimeError("stopped")
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         if code in (0, 5):  # 5: a file without a test of the kind asked for
             return Outcome("passed", "")

@@ -126,7 +126,7 @@ def tree(tmp_path: Path) -> tuple[Path, Room, mutants.Mutant]:
 
 
 def judge(sandbox: _Sandbox, room: Room, mutant: mutants.Mutant) -> campaign.Judged:
-    return campaign.Campaign(sandbox, _Reach()).judge("room", room, mutant)  # type: ignore[arg-type]
+    return campaign.Judge(sandbox, _Reach()).judge("room", room, mutant)  # type: ignore[arg-type]
 
 
 def test_nearest_tests_run_first_and_all_before_a_mutant_survives(tree) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.mutation import mutants, plugin
-from tests.mutation.campaign import Campaign
+from tests.mutation.campaign import Judge, run
 from tests.mutation.reach import Reach
 from tests.mutation.rooms import Room
 from tests.mutation.sandbox import Sandbox
@@ -38,7 +38,7 @@ ROOM = Room(("hw/counting",), ("tests/hw",))
 
 
 @pytest.fixture
-def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
     root = tmp_path / "tree"
     shutil.copytree(Path(plugin.__file__).parent, root / "tests/mutation",
@@ -46,19 +46,29 @@ def sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox
     for file, text in (("hw/counting/__init__.py", _CODE), ("tests/hw/test_counting.py", _TESTS)):
         (root / file).parent.mkdir(parents=True, exist_ok=True)
         (root / file).write_text(text)
-    with Sandbox(root) as made:
-        yield made
+    yield root
     assert (root / "hw/counting/__init__.py").read_text() == _CODE
     assert not any((tmp_path / "build/mutate").glob("tree-*"))
 
 
-def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
+@pytest.fixture
+def sandbox(tree: Path) -> Iterator[Sandbox]:
+    with Sandbox(tree) as made:
+        yield made
+
+
+def mutant_of(root: Path, kind: str, after: str) -> mutants.Mutant:
     file = "hw/counting/__init__.py"
-    mutant, = (one for one in mutants.mutants(file, (sandbox.root / file).read_bytes())
-               if (one.kind, one.after) == (kind, after))
+    found, = (one for one in mutants.mutants(file, (root / file).read_bytes())
+              if (one.kind, one.after) == (kind, after))
+    return found
+
+
+def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
+    mutant = mutant_of(sandbox.root, kind, after)
     reach = Reach(sandbox, sandbox.folder / "kept.json", lambda text: None)
-    found = Campaign(sandbox, reach).judge("room", ROOM, mutant)
-    assert (sandbox.root / file).read_text() == _CODE
+    found = Judge(sandbox, reach).judge("room", ROOM, mutant)
+    assert (sandbox.root / mutant.file).read_text() == _CODE
     return found.verdict, found.by
 
 
@@ -79,3 +89,14 @@ def test_a_tree_whose_tests_fail_is_refused(sandbox: Sandbox) -> None:
     (sandbox.root / "tests/hw/test_counting.py").write_text(_TESTS + "    assert False\n")
     with pytest.raises(RuntimeError, match="test_nothing: fails on the tree as it is"):
         judged(sandbox, "constant", "return 6")
+
+
+def test_several_at_once_and_an_early_end(tree: Path, tmp_path: Path) -> None:
+    found = [("room", mutant_of(tree, *change)) for change in (
+        ("constant", "LIMIT = 4"), ("constant", "return 6"), ("comparison", "while number <= LIMIT:"))]
+    verdicts = {one.mutant.after: one.verdict for one in run(
+        tree, {"room": ROOM}, found, 2, tmp_path / "kept.json", lambda text: None)}
+    assert verdicts == {"LIMIT = 4": "killed", "return 6": "survived", "while number <= LIMIT:": "killed"}
+    several = run(tree, {"room": ROOM}, found, 1, tmp_path / "kept.json", lambda text: None)
+    next(several)
+    several.close()  # type: ignore[attr-defined]
