@@ -4,9 +4,10 @@ Every test file runs once, in a process of its own, so that caches and fixtures 
 child processes enter is not seen.
 """
 
+import ast
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
@@ -38,10 +39,44 @@ class Test:
         return self.name.split("::")[0]
 
 
+class _Imports:
+    """Which files of the tree a file imports, by its text, functions included, and theirs in turn."""
+
+    def __init__(self, root: Path, files: Iterable[str]):
+        self._root = root
+        self._modules: dict[str, str] = {}
+        for file in files:
+            parts = Path(file).with_suffix("").parts
+            module = ".".join(parts if parts[0] == "tests" else parts[1:])
+            self._modules[module.removesuffix(".__init__")] = file
+        self._direct: dict[str, set[str]] = {}
+
+    def _names(self, file: str) -> Iterator[str]:
+        for node in ast.walk(ast.parse((self._root / file).read_bytes())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield node.module
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+    def __call__(self, file: str) -> set[str]:
+        found, ahead = {file}, [file]
+        while ahead:
+            one = ahead.pop()
+            if one not in self._direct:
+                names = {".".join(name.split(".")[:count]) for name in self._names(one)
+                         for count in range(1, name.count(".") + 2)}
+                self._direct[one] = {self._modules[name] for name in names if name in self._modules}
+            new = self._direct[one] - found
+            found |= new
+            ahead += new
+        return found
+
+
 class Reach:
     """What tests enter, measured when it is asked for.
 
-    A measurement is kept until the test file, or the source that it is asked about, changes. A change elsewhere that
+    Test files whose imports do not lead to a source are left out. A measurement is kept until the test file, or the source that it is asked about, changes. A change elsewhere that
     makes a test enter other functions costs at most a test that is missed, never a false kill.
 
     Parameters
@@ -61,6 +96,7 @@ class Reach:
             json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {})
         self._digests = {path.relative_to(sandbox.root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
                          for folder in ("hw", "sim", "sw", "tests") for path in (sandbox.root / folder).rglob("*.py")}
+        self._imports = _Imports(sandbox.root, self._digests)
 
     def _measured(self, file: str, source: str) -> tuple[list[Test], bool]:
         """Tests of a file, and whether it loads a source.
@@ -98,6 +134,8 @@ class Reach:
         found: list[Test] = []
         for file in files:
             with self._lock:
+                if mutant.file not in self._imports(file):
+                    continue
                 tests, loaded = self._measured(file, mutant.file)
             if any(map(near, tests)) or (loaded and not mutant.function):
                 found += tests
