@@ -76,8 +76,9 @@ class _Imports:
 class Reach:
     """What tests enter, measured when it is asked for.
 
-    Test files whose imports do not lead to a source are left out. A measurement is kept until the test file, or the source that it is asked about, changes. A change elsewhere that
-    makes a test enter other functions costs at most a test that is missed, never a false kill.
+    Test files whose imports do not lead to a source are left out. A measurement is kept until the test file, or the
+    source that it is asked about, changes. A change elsewhere that makes a test enter other functions costs at most a
+    test that is missed, never a false kill.
 
     Parameters
     ----------
