@@ -186,14 +186,15 @@ def _rounds(loops: Loops, mapping: Any) -> Any:
             * _up(loops.kernel_columns, mapping.tap_columns))
 
 
-def _pass(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any
-          ) -> tuple[Any, Any, Any]:
-    """Cycles of a pass, at least: of its multiplications, of the map's bus, of the filters'."""
+def _pass(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any,
+          times: Any = 1, groups: Any = 1) -> tuple[Any, Any, Any]:
+    """Cycles of a pass, at least: of its multiplications, of the map's bus, of the filters'; of ``times`` x ``groups``
+    passes, where factors that differ in the same dimensions of arrays are multiplied first."""
     taps, active = mapping.tap_columns * mapping.tap_channels, mapping.sets * mapping.set_rows
     words = _stream(loops, mapping, windows, run) * mapping.tap_channels * run
-    return (_up(windows, mapping.interleaved_windows) * taps * _slots(die, mapping),
-            _up(words, die.feed_words) * (_ids(loops, mapping, images, rows) + 1) + 4,
-            active * (taps * _up(mapping.filter_step, die.feed_words) + 3) + die.rows - active)
+    return (_up(windows, mapping.interleaved_windows) * (_slots(die, mapping) * groups) * (taps * times),
+            (_up(words, die.feed_words) * (_ids(loops, mapping, images, rows) + 1) + 4) * times * groups,
+            (active * (taps * _up(mapping.filter_step, die.feed_words) + 3) + die.rows - active) * groups * times)
 
 
 def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: Any, windows: Any, run: Any,
@@ -244,11 +245,10 @@ def _costs(die: DieParameters, loops: Loops, mapping: Any, images: Any, rows: An
 def _bound(die: DieParameters, loops: Loops, mapping: Any, tasks: Any, images: Any, rows: Any, windows: Any, run: Any
            ) -> Any:
     """Cycles of the passes of tasks: no more than :func:`_costs`, and much quicker to compute."""
-    rounds, groups = tasks * _rounds(loops, mapping), _up(loops.filters, mapping.filter_step)
-    multiplied, *buses = (rounds * one for one in _pass(die, loops, mapping, images, rows, windows, run))
-    found = multiplied * groups
+    found, *buses = _pass(die, loops, mapping, images, rows, windows, run, tasks * _rounds(loops, mapping),
+                          1.0 * _up(loops.filters, mapping.filter_step))
     for bus in buses:
-        np.maximum(found, bus * groups, out=found)
+        np.maximum(found, bus, out=found)
     return found
 
 
@@ -258,18 +258,20 @@ def _beats(words: Any, beat: int) -> Any:
     return np.where(beats == np.floor(beats), beats, (words - 1) / beat + 1)
 
 
-def _tap_choices(die: DieParameters, loops: Loops, every: bool) -> Counts:
+@lru_cache(maxsize=4096)
+def _tap_choices(die: DieParameters, channels: int, kernel_rows: int, kernel_columns: int, adjacent: bool, every: bool
+                 ) -> Counts:
     """Set rows, sets, tap columns, tap channels that a PE and the array can hold: the best by slots, or all."""
     found = []
     most = die.filter_words // die.feed_words
-    for set_rows in balanced(loops.kernel_rows, die.rows):
-        for sets in range(1, min(loops.channels, die.rows // set_rows) + 1):
-            for tap_columns in balanced(loops.kernel_columns, most):
-                share = _up(loops.channels, sets)
-                wide = balanced(share, most // tap_columns) if loops.adjacent_channels else [1]
+    for set_rows in balanced(kernel_rows, die.rows):
+        for sets in range(1, min(channels, die.rows // set_rows) + 1):
+            for tap_columns in balanced(kernel_columns, most):
+                share = _up(channels, sets)
+                wide = balanced(share, most // tap_columns) if adjacent else [1]
                 for tap_channels in wide:
-                    slots = (_up(loops.channels, sets * tap_channels) * _up(loops.kernel_rows, set_rows)
-                             * _up(loops.kernel_columns, tap_columns) * tap_columns * tap_channels)
+                    slots = (_up(channels, sets * tap_channels) * _up(kernel_rows, set_rows)
+                             * _up(kernel_columns, tap_columns) * tap_columns * tap_channels)
                     found.append((slots, -tap_columns * tap_channels, set_rows, sets, tap_columns, tap_channels))
     found.sort()
     if not every:
@@ -340,7 +342,8 @@ def choose(die: DieParameters, loops: Loops, name: str = "a product") -> Mapping
 def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | tuple[str, int, int]:
     """The best mapping of the likely ones or of ``every`` one; or what none fits into, how much of it is needed and how
     much there is."""
-    taps, cuts = _tap_choices(die, loops, every), _cut_choices(die, loops, every)
+    taps = _tap_choices(die, loops.channels, loops.kernel_rows, loops.kernel_columns, loops.adjacent_channels, every)
+    cuts = _cut_choices(die, loops, every)
     filters = _filter_choices(die, loops)
     set_rows, sets, tap_columns, tap_channels = (taps[:, place].reshape(-1, 1, 1) for place in range(4))
     filter_step, together = (filters[:, place].reshape(1, -1, 1) for place in range(2))
@@ -356,24 +359,27 @@ def _choose(die: DieParameters, loops: Loops, every: bool = False) -> Mapping | 
     span = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels
     lines = _up(_stream(loops, choices, windows, run) * tap_channels * run, die.feed_words)
     steps = _up(filter_step, die.feed_words) * die.feed_words
+    held = (sets * set_rows + 1) * step
+    beside = span + 2 * die.feed_words
     limits: dict[str, tuple[Any, int]] = {
         "words of a PE's filter scratchpad": (tap_columns * tap_channels * steps, die.filter_words),
-        "words of a PE's feature-map scratchpad": (
-            (sets * set_rows + 1) * together * step + span + 2 * die.feed_words, die.feature_words),
         "words of the feature buffer": (
             _up(_ids(loops, choices, images, rows) * lines * die.feed_words, die.packing), die.operand_buffer_words),
         "words of a bank of sums": (padded, die.bank_words),
     }
-    bound = _bound(die, loops, choices, tasks, images, rows, windows, run)
     # Runs of units are windows of the same column: no strides, no channels of a tap beside them.
     unfit = (run > 1) & ((tap_channels > 1) | (loops.column_stride > 1))
+    # held x together + beside words of a PE's feature-map scratchpad.
+    unfit = unfit | (together > (die.feature_words - beside) // held)
     for need, there in limits.values():
         unfit = unfit | (need > there)
-    # What fits stays finite.
-    bound[unfit] = inf
     if unfit.all():
+        limits["words of a PE's feature-map scratchpad"] = (held * together + beside, die.feature_words)
         what, (need, there) = max(limits.items(), key=lambda limit: int(np.min(limit[1][0])) / limit[1][1])
         return what, int(np.min(need)), there
+    bound = _bound(die, loops, choices, tasks, images, rows, windows, run)
+    # What fits stays finite.
+    bound[unfit] = inf
 
     def costs(places: Counts) -> tuple[tuple[Counts, ...], Any, Any]:
         # Fields of mappings, by their places among the bounds, their cycles and words.

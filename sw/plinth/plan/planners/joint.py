@@ -56,50 +56,81 @@ def vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str],
 #: Splits so far, the last node's first.
 _Way = tuple[Any, Vector] | None
 #: Cost, splits so far, splits of the nodes that later ones need.
-_State = tuple[float, _Way, dict[int, Vector]]
+_State = tuple[float, _Way, tuple[Vector, ...]]
 
 
-def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], exposed: float) -> Splits:
+class _Rows:
+    """Costs of every combination of a node beside combinations of others, each computed once."""
+
+    def __init__(self, time: StepTime, candidates: Sequence[Sequence[Vector]]) -> None:
+        self.time, self.candidates = time, candidates
+        self._known: dict[tuple[int, Vector, Vector | None], list[list[float]]] = {}
+
+    def of(self, edge: int, from_vector: Vector, home: Vector | None) -> list[list[float]]:
+        """Of an edge to the node, under a home that another node decides, or None: under the node's own. Then also of
+        the producer's partial sums, if the edge is its first."""
+        key = (edge, from_vector, home)
+        found = self._known.get(key)
+        if found is None:
+            one, time = self.time.graph.edges[edge], self.time
+            vectors = self.candidates[one.consumer]
+            found = [[time.between(edge, from_vector, vector if home is None else home, vector) for vector in vectors]]
+            if home is None and time.graph.outputs[one.producer][0] == edge:
+                found.append([time.own(one.producer, from_vector, vector) for vector in vectors])
+            self._known[key] = found
+        return found
+
+
+def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, exposed: float) -> Splits:
     """Cheapest splits that the beam finds if ``exposed`` of every weight reduction counts."""
     graph = time.graph
-    nodes = len(graph.nodes)
     extensions = MAXIMUM_EXTENSIONS[time.levels > ALL_LEVELS]
     width = max(2, min(WIDTH, extensions // max(1, sum(map(len, candidates)))))
     last = [max((graph.edges[edge].consumer for edge in edges), default=-1) for edges in graph.outputs]
-    states: list[_State] = [(0.0, None, {})]
-    for number in range(nodes):
+    #: Nodes whose splits states have.
+    known: list[int] = []
+    states: list[_State] = [(0.0, None, ())]
+    for number, vectors in enumerate(candidates):
         own = []
-        for vector in candidates[number]:
+        for vector in vectors:
             compute = time.compute(number, vector)
             own.append(compute.forward + compute.backward + compute.input_error + compute.update
                        + exposed * time.ring(number, vector))
-        needed = {node for node in range(number + 1) if last[node] > number}
+        needed = {node for node in (*known, number) if last[node] > number}
         needed |= {time.first[node] for node in needed if time.first[node] <= number}
-        kept: dict[tuple[Vector, ...], _State] = {}
-        for cost, path, known in states:
-            edges = []
-            for edge in graph.inputs[number]:
-                producer = graph.edges[edge].producer
-                edges.append((edge, producer, known[producer], time.first[producer]))
-            rest = {node: known[node] for node in needed if node != number}
-            for vector, value in zip(candidates[number], own, strict=True):
+        # For each edge, where states have the producer and the node that its home goes by.
+        entering = []
+        for edge in graph.inputs[number]:
+            producer = graph.edges[edge].producer
+            first = time.first[producer]
+            entering.append((edge, known.index(producer), -1 if first == number else known.index(first)))
+        kept = [place for place, node in enumerate(known) if node in needed]
+        stays = number in needed
+        # By what states still need of other nodes, numbered, and of this one: the cheapest.
+        rests: dict[tuple[Vector, ...], int] = {}
+        found: dict[tuple[int, int], tuple[float, _Way, tuple[Vector, ...], int]] = {}
+        for cost, way, held in states:
+            costs = [row for edge, place, home in entering
+                     for row in rows.of(edge, held[place], None if home < 0 else held[home])]
+            rest = tuple([held[place] for place in kept])
+            same = rests.setdefault(rest, len(rests))
+            for index, value in enumerate(own):
                 total = cost + value
-                for edge, producer, from_vector, first in edges:
-                    home = vector if first == number else known[first]
-                    total += time.between(edge, from_vector, home, vector)
-                    if first == number and graph.outputs[producer][0] == edge:
-                        total += time.own(producer, from_vector, home)
-                after = {**rest, number: vector} if number in needed else rest
-                key = tuple(after[node] for node in sorted(after))
-                if key not in kept or total < kept[key][0]:
-                    kept[key] = (total, (path, vector), after)
-        states = sorted(kept.values(), key=lambda state: state[0])[:width]
-    found: list[Vector] = []
+                for row in costs:
+                    total += row[index]
+                key = (same, index if stays else 0)
+                if key not in found or total < found[key][0]:
+                    found[key] = (total, way, rest, index)
+        best = sorted(found.values(), key=lambda state: state[0])[:width]
+        states = [(total, (way, vectors[index]), (*rest, vectors[index]) if stays else rest)
+                  for total, way, rest, index in best]
+        known = [known[place] for place in kept] + ([number] if stays else [])
+    splits: list[Vector] = []
     way = states[0][1]
     while way is not None:
         way, vector = way
-        found.append(vector)
-    return tuple(reversed(found))
+        splits.append(vector)
+    return tuple(reversed(splits))
 
 
 def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
@@ -140,7 +171,8 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     if not time.levels:
         return seeds[0]
     candidates = [vectors(graph, number, time.levels, splits, seeds) for number in range(len(graph.nodes))]
-    ranked = sorted((*seeds, *(_beam(time, candidates, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
+    rows = _Rows(time, candidates)
+    ranked = sorted((*seeds, *(_beam(time, candidates, rows, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
     starts = list(dict.fromkeys(ranked))[:2]
     improved = [_improve(time, time.estimate, start, candidates, budget) for start in starts]
