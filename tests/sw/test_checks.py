@@ -15,11 +15,12 @@ from plinth import cli
 from plinth.driver.driver import Driver
 from plinth.lower.program import Graph
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import Dense, MeanSquaredError, Shape
 from plinth.model.network import Network, perceptron
 from plinth.model.parameters import ReferenceStep, Sizes
 from plinth.plan.planning import data_parallel
 from plinth.training import checks, job
-from plinth.training.checks import Bound, Bounds, Checks, FoundStep, step_errors
+from plinth.training.checks import Bound, Bounds, Checks, FoundStep, against_float64, step_errors
 from plinth.training.session import Session
 from plinth_hw.isa import layout
 from plinth_hw.isa.parameters import preset
@@ -93,6 +94,15 @@ def test_a_learning_rate_too_large_in_the_last_layer_only(name: str) -> None:
     assert "step 1: update error of layer 'fc3'" in failure(stepped(with_rate(lowered(name), "fc3", 1.5)))
 
 
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_learning_rate_a_hundredth_off(name: str, factor: float) -> None:
+    """Less than 16 bits may be off; but the step down the dies' own gradient is FP32's."""
+    assert "step 1: " in failure(stepped(with_rate(lowered(name), "fc2", factor)))
+    assert name == "ndp-tiny" or "descent error of layer 'fc2'" in failure(
+        stepped(with_rate(lowered(name), "fc2", factor)))
+
+
 @pytest.mark.parametrize("name", PRESETS[1:])
 def test_an_update_that_forgets_the_loss_scale(name: str) -> None:
     program = lowered(name)
@@ -154,7 +164,7 @@ def train(tmp_path: Path, *given: str) -> tuple[int, dict[str, Any]]:
 def test_a_run_that_is_right_says_how_far_it_is_off(tmp_path: Path) -> None:
     code, report = train(tmp_path)
     assert code == 0 and report["failure"] is None and report["steps"] == 3
-    assert all(0 < report[f"{name}_error"] < 1e-5 for name in ("prediction", "gradient", "update"))
+    assert all(0 < report[f"{name}_error"] < 1e-5 for name in ("prediction", "gradient", "update", "descent"))
     assert 0 <= report["loss_error"] < 1e-5
     for name, error in report["errors"].items():
         assert error["largest"] <= report[f"{name}_error"] and error["median"] <= error["median_allowed"]
@@ -185,9 +195,9 @@ def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.Mon
     bound = Bound(0.5, 0.02)
     monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, bound, bound, bound, bound))
     ones = np.ones(4)
-    wanted = ReferenceStep(ones, 1.0, [ones], [ones], Sizes(2.0, 1.0, 5.0), 0)
-    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [[np.float32(ones)]])
-    made = Checks(lambda *_: wanted, ["fc"], "fixed")
+    wanted = ReferenceStep(ones, 1.0, [ones], [-RATE * ones], Sizes(2.0, 1.0, 5.0, [1.0]), 0)
+    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [[np.float32(-1.2 * RATE * ones)]])
+    made = Checks(lambda *_: wanted, RATE, ["fc"], "fixed")
     for _ in range(checks.MEDIAN_STEPS):
         made.finish()
         assert made.failure is None
@@ -196,14 +206,35 @@ def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.Mon
     assert made.failure is not None and "median of 8 steps up to step 8: gradient error 0.04" in made.failure
 
 
+def test_a_gradient_that_vanishes_is_as_far_off_as_its_terms() -> None:
+    """Least squares at the solution: samples pull at the weights as before, and cancel."""
+    network = Network(name="fit", input=Shape((4,)), layers=(
+        Dense(name="fc", outputs=2), MeanSquaredError(name="loss")))
+    generator = np.random.default_rng(0)
+    x, targets = (generator.standard_normal((50, size)).astype(np.float32) for size in (4, 2))
+    design = np.column_stack([x, np.ones(50)]).astype(np.float64)
+    weights = np.linalg.lstsq(design, targets.astype(np.float64), rcond=None)[0].astype(np.float32).ravel()
+    made = against_float64(network, RATE, "fp32")
+    single = design.astype(np.float32)
+    predictions = single @ weights.reshape(5, 2)
+    gradient = (single.T @ (predictions - targets) * np.float32(2 / targets.size)).ravel()
+    found = FoundStep(predictions, float(((predictions - targets).astype(np.float64)**2).mean()),
+                      [gradient.astype(np.float64)], [weights], [[weights - np.float32(RATE) * gradient]])
+    made.step(found, x, targets, {})
+    assert made.failure is None
+    assert made.largest["gradient"] > 1e-3
+    made.step(replace(found, gradients=[found.gradients[0] + 1e-3]), x, targets, {})
+    assert made.failure is not None and "step 2: gradient error of layer 'fc'" in made.failure
+
+
 def test_rounding_a_weight_is_no_error() -> None:
     """Updates smaller than the weights' last place."""
     before = np.float32([1.0, -3.0, 0.1])
     wanted = before.astype(np.float64) - 1e-9
-    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], [wanted], Sizes(1.0, 1.0, 1.0), 0)
+    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], [wanted], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
 
     def error(after: np.ndarray) -> float:
         found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [[after]])
-        return next(each.value for each in step_errors(["fc"], step, found) if each.name == "update")
+        return next(each.value for each in step_errors(["fc"], 1e-9, step, found) if each.name == "update")
     assert error(wanted.astype(np.float32)) == 0
     assert error(np.nextafter(before, np.float32(9))) > 10

@@ -22,6 +22,8 @@ class Sizes:
     loss: float
     #: Of ``predictions - targets``, over its own size: at least 1, larger the better a network predicts.
     cancellation: float
+    #: Of each layer's gradient, the sum over samples of magnitudes, over its own size.
+    gradients: Sequence[float]
 
 
 @dataclass(frozen=True)

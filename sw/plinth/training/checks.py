@@ -9,10 +9,12 @@ from samples and weights the reference's. Errors of a step, with norms over all 
     gradient     |found - dW| / |dW|, largest of all layers     summed over dies
     update       |found - (W - rate dW)| / |rate dW|, likewise, of the worst copy that a die holds; what the rounding of
                  a weight to FP32 accounts for, half of its last place, is no error
+    descent      the same with the gradient that the dies found in place of dW, whose error is the gradient's own
 
 Sizes are :class:`~plinth.model.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
-network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation. Kinks
-(ReLUs, maxima) that the roundings of a format decide are taken as the dies took them.
+network predicts well, while its rounding stays; so bounds of gradients and updates are times that cancellation, and,
+where the terms of a layer's sum over samples cancel to less than 1 / :data:`BATCH_CANCELLATION`, times what is beyond
+that. Kinks (ReLUs, maxima) that the roundings of a format decide are taken as the dies took them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +31,8 @@ from plinth.model.parameters import Parameters, Reference, ReferenceStep
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+#: A gradient is this much smaller than the magnitudes it is the sum of before it is thought to vanish.
+BATCH_CANCELLATION = 100.0
 #: Steps from which on the median says more than each of them.
 MEDIAN_STEPS = 8
 
@@ -63,7 +67,7 @@ class Bound:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a number format may be off; gradients and updates times the cancellation."""
+    """What a number format may be off; gradients and updates times the cancellation. Descent is FP32's in all."""
 
     #: What an operand may be off, of its size.
     rounding: float
@@ -71,6 +75,7 @@ class Bounds:
     loss: Bound
     gradient: Bound
     update: Bound
+    descent: Bound = Bound(1e-4, 1e-5)
 
 
 #: By ``DieParameters.number_format``: about five times the largest that was measured with 16 bits (docs/software.md),
@@ -115,23 +120,27 @@ def _update_distance(copy: Floats, wanted: Doubles) -> float:
     return float(np.linalg.norm(np.maximum(np.abs(copy - wanted) - rounding, 0.0)))
 
 
-def step_errors(layers: Sequence[str], wanted: ReferenceStep, found: FoundStep) -> Iterator[StepError]:
+def step_errors(layers: Sequence[str], rate: float, wanted: ReferenceStep, found: FoundStep) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
     ----------
     layers : sequence of str
         Names of the layers with weights.
+    rate : float
+        Learning rate.
     """
     sizes = wanted.sizes
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for number, name in enumerate(layers):
-        yield StepError("gradient", name, _distance(found.gradients[number], wanted.gradients[number])
-                        / _norm(wanted.gradients[number]), sizes.cancellation)
-        step = _norm(wanted.updated[number] - found.before[number])
-        yield StepError("update", name, max(_update_distance(copy, wanted.updated[number])
-                                            for copy in found.after[number]) / step, sizes.cancellation)
+    for name, before, copies, own, gradient, updated, terms in zip(
+            layers, found.before, found.after, found.gradients, wanted.gradients, wanted.updated, sizes.gradients,
+            strict=True):
+        scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
+        yield StepError("gradient", name, _distance(own, gradient) / _norm(gradient), scale)
+        for error, target, factor in (("update", updated, scale), ("descent", before - rate * own, 1.0)):
+            worst = max(_update_distance(copy, target) for copy in copies)
+            yield StepError(error, name, worst / _norm(target - before), factor)
 
 
 @dataclass
@@ -141,6 +150,8 @@ class Checks:
     Parameters
     ----------
     reference : callable
+    rate : float
+        Learning rate.
     layers : sequence of str
         Names of the layers with weights.
     number_format : str
@@ -148,6 +159,7 @@ class Checks:
     """
 
     reference: Reference
+    rate: float
     layers: Sequence[str]
     number_format: str
     #: Largest error so far, by name.
@@ -176,7 +188,7 @@ class Checks:
         wanted = self.reference(found.before, x, targets, decided)
         self.kinks += wanted.kinks
         step = dict.fromkeys(ERRORS, 0.0)
-        for error in step_errors(self.layers, wanted, found):
+        for error in step_errors(self.layers, self.rate, wanted, found):
             self.largest[error.name] = max(self.largest[error.name], error.value)
             step[error.name] = max(step[error.name], error.value / error.scale)
             allowed = getattr(self.bounds, error.name).largest * error.scale
@@ -216,5 +228,5 @@ class Checks:
 
 def against_float64(network: Network, rate: float, number_format: str) -> Checks:
     """Checks of a network's steps at a learning rate, in a number format."""
-    return Checks(backends.float64_reference(network, rate, BOUNDS[number_format].rounding),
+    return Checks(backends.float64_reference(network, rate, BOUNDS[number_format].rounding), rate,
                   [layer.name for layer in network.weighted], number_format)

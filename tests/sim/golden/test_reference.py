@@ -294,3 +294,47 @@ def test_wrong_descriptions_are_refused() -> None:
         reference.forward(chain(("dropout", {}), (SQUARES, {})), [], np.zeros((1, 1)))
     with pytest.raises(ValueError):
         reference.forward(PERCEPTRON, parameters(np.random.default_rng(0), (5, 7)), np.zeros((1, 5)))
+
+
+@pytest.mark.parametrize("loss", [SOFTMAX, SQUARES])
+def test_what_a_step_finds_and_what_its_errors_are_relative_to(loss) -> None:
+    """Predictions, loss, new weights; sizes of the terms, of gradients from those of single samples."""
+    rng, samples = np.random.default_rng(2), 5
+    layers = chain(("dense", {}), ("tanh", {}), ("dense", {}), (loss, {}))
+    weights, x = parameters(rng, (3, 4), (4, 6)), rng.standard_normal((samples, 3))
+    targets = rng.integers(0, 6, samples) if loss == SOFTMAX else rng.standard_normal((samples, 6))
+    found = reference.gradients(layers, weights, x, targets)
+    z = reference.forward(layers, weights, x)["dense2"]
+    wanted = np.eye(6)[targets] if loss == SOFTMAX else targets
+    predictions = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True) if loss == SOFTMAX else z
+    np.testing.assert_allclose(found.predictions, predictions, rtol=1e-12)
+    assert found.loss == pytest.approx(reference.loss(layers, weights, x, targets), rel=1e-12)
+    own, other = np.linalg.norm(predictions), np.linalg.norm(wanted)
+    assert found.scales.predictions == pytest.approx(own if loss == SOFTMAX else own + other)
+    assert found.scales.loss == pytest.approx(1 + found.loss if loss == SOFTMAX
+                                              else np.mean((np.abs(z) + np.abs(targets))**2))
+    assert found.scales.cancellation == pytest.approx((own + other) / np.linalg.norm(predictions - wanted))
+    single = [reference.gradients(layers, weights, x[[i]], targets[[i]]).layers for i in range(samples)]
+    for layer, (pair, terms) in enumerate(zip(found.layers, found.scales.gradients, strict=True)):
+        magnitudes = [sum(np.abs(one[layer][part]) for one in single) / samples for part in (0, 1)]
+        assert terms == pytest.approx(np.sqrt(sum((each**2).sum() for each in magnitudes))
+                                      / np.sqrt(sum((each**2).sum() for each in pair)))
+    for old, gradient, new in zip(weights, found.layers, reference.descend(weights, found.layers, 0.3), strict=True):
+        for part in (0, 1):
+            np.testing.assert_allclose(new[part], old[part] - 0.3 * gradient[part], rtol=1e-12)
+
+
+def test_a_loss_is_read_from_probabilities_of_fp32() -> None:
+    """Far from its class a sample counts as FP32's least normal number."""
+    layers, x = chain((SOFTMAX, {})), np.array([[200.0, 0.0], [0.0, 1.0]])
+    found = reference.gradients(layers, [], x, np.array([1, 1]))
+    assert found.loss == pytest.approx((-np.log(np.finfo(np.float32).tiny) + np.log1p(np.exp(-1))) / 2)
+    assert reference.loss(layers, [], x, np.array([1, 1])) > 100
+
+
+def test_kinks_are_as_wide_as_the_roundings() -> None:
+    layers = chain(("dense", {}), ("relu", {}), (SQUARES, {}))
+    weights, x = [(np.array([[1.0], [-1.0]]), None)], np.array([[1.0, 1.001]])
+    other = {"relu1": np.array([[0.5]])}
+    assert reference.gradients(layers, weights, x, np.ones((1, 1)), other).kinks == 0
+    assert reference.gradients(layers, weights, x, np.ones((1, 1)), other, 2.0**-11).kinks == 1

@@ -1,0 +1,304 @@
+"""Layers of the float64 reference: what each kind makes of its inputs, and of its output's error.
+
+A kind is a function of a :class:`Call` to an :class:`Output`; :data:`KINDS` has them all. What they compute, and what
+they do at kinks, stands in :mod:`plinth_sim.golden.reference`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Pair = tuple[int, int]
+
+#: What layers call the network's input.
+INPUT = "input"
+#: Kinds of layers that have weights.
+WEIGHTED = frozenset({"dense", "convolution", "embedding"})
+#: A ReLU input this many roundings (of the sum of its terms' magnitudes) or less from 0 may come out on either
+#: side of the kink; likewise two taps of a max-pool this far from each other.
+KINK_ROUNDINGS = 8
+#: Rounding of FP32: what a number may be off, of its own size.
+FP32_ROUNDING = 2.0**-24
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer: its kind, what feeds it, and the window of a convolution or pool as (vertical, horizontal).
+
+    ``ceil``: a last window may hang over the far edge if it starts inside the map or its near padding.
+    """
+
+    name: str
+    kind: str
+    inputs: tuple[str, ...]
+    kernel: Pair = (1, 1)
+    stride: Pair = (1, 1)
+    padding: Pair = (0, 0)
+    ceil: bool = False
+
+
+#: Gradients of weights and bias.
+Gradient = tuple[Array, Array | None]
+#: Error of the output -> errors of the inputs, gradients of weights and bias.
+_Backward = Callable[[Array], tuple[list[Array], Gradient | None]]
+
+
+@dataclass(frozen=True)
+class Output:
+    """A layer's output, how to go back through it, and how many kinks were taken on the other side."""
+
+    value: Array
+    #: Computes `scale`.
+    terms: Callable[[], Array]
+    backward: _Backward
+    kinks: int = 0
+    #: Of a layer with weights: magnitudes of the error -> its gradients' sums of magnitudes.
+    magnitudes: Callable[[Array], Gradient] | None = None
+
+    @cached_property
+    def scale(self) -> Array:
+        """Of each element, the sum of the magnitudes of the terms it is added up from: what rounding errors of
+        FP32 are relative to. Products start anew; everything else passes on what its inputs have."""
+        return self.terms()
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a layer's function reads."""
+
+    layer: Layer
+    inputs: list[Output]
+    parameters: tuple[Array, Array | None] | None
+    targets: NDArray[Any] | None
+    decided: NDArray[Any] | None
+    rounding: float
+
+    @property
+    def x(self) -> Array:
+        """Value of the one input."""
+        return self.inputs[0].value
+
+    @property
+    def weights(self) -> tuple[Array, Array | None]:
+        """Weights and bias."""
+        assert self.parameters is not None
+        return self.parameters
+
+
+def _windows_along(size: int, kernel: int, stride: int, padding: int, ceil: bool) -> int:
+    """Windows along one side of a map."""
+    room = size + 2 * padding - kernel
+    count = room // stride + 1
+    return count + 1 if ceil and room % stride and count * stride < size + padding else count
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """The windows of a layer over maps of one shape: taps out of a map, and back into it."""
+
+    layer: Layer
+    shape: tuple[int, ...]
+
+    @cached_property
+    def counts(self) -> Pair:
+        """Windows down and across."""
+        layer = self.layer
+        down, across = (_windows_along(size, kernel, stride, padding, layer.ceil) for size, kernel, stride, padding
+                        in zip(self.shape[1:3], layer.kernel, layer.stride, layer.padding, strict=True))
+        return down, across
+
+    @cached_property
+    def rims(self) -> list[Pair]:
+        """What is put around each dimension of a map so that it holds all windows."""
+        layer = self.layer
+        sides = [(near, max(0, (count - 1) * stride + kernel - near - size)) for size, count, kernel, stride, near
+                 in zip(self.shape[1:3], self.counts, layer.kernel, layer.stride, layer.padding, strict=True)]
+        return [(0, 0), *sides, (0, 0)]
+
+    def taps(self, x: Array, outside: float = 0.0) -> Array:
+        """``[samples, windows down, across, taps, channels]`` of a map, taps by row and column."""
+        (down, across), (kernel_rows, kernel_columns) = self.counts, self.layer.kernel
+        padded = np.pad(x, self.rims, constant_values=outside)
+        found = np.lib.stride_tricks.sliding_window_view(padded, self.layer.kernel, axis=(1, 2))  # type: ignore
+        found = found[:, ::self.layer.stride[0], ::self.layer.stride[1]][:, :down, :across]
+        return found.transpose(0, 1, 2, 4, 5, 3).reshape(len(x), down, across, kernel_rows * kernel_columns, -1)
+
+    def fold(self, taps: Array) -> Array:
+        """The map in which each element is the sum of its taps: the transpose of :meth:`taps`."""
+        (down, across), (kernel_rows, kernel_columns) = self.counts, self.layer.kernel
+        padded = np.zeros([size + sum(rim) for size, rim in zip(self.shape, self.rims, strict=True)])
+        for tap in range(kernel_rows * kernel_columns):
+            rows, columns = (slice(start, start + stride * (count - 1) + 1, stride) for start, stride, count
+                             in zip(divmod(tap, kernel_columns), self.layer.stride, (down, across), strict=True))
+            padded[:, rows, columns] += taps[:, :, :, tap]
+        inside = tuple(slice(near, near + size) for (near, _), size in zip(self.rims, self.shape, strict=True))
+        return padded[inside]
+
+
+def _product(x: Array, weights: Array, bias: Array | None) -> Array:
+    y = x @ weights
+    return y if bias is None else y + bias
+
+
+def _dense(call: Call) -> Output:
+    x, (weights, bias) = call.x, call.weights
+
+    def gradient(x: Array, error: Array) -> Gradient:
+        return x.T @ error, None if bias is None else error.sum(axis=0)
+
+    return Output(_product(x, weights, bias),
+                   lambda: _product(np.abs(x), np.abs(weights), None if bias is None else np.abs(bias)),
+                   lambda error: ([error @ weights.T], gradient(x, error)),
+                   magnitudes=lambda error: gradient(np.abs(x), error))
+
+
+def _convolution(call: Call) -> Output:
+    windows, (weights, bias) = _Windows(call.layer, call.x.shape), call.weights
+    channels = weights.shape[-1]
+    taps = windows.taps(call.x)
+    taps = taps.reshape(*taps.shape[:3], -1)
+    matrix = weights.reshape(-1, channels)
+
+    def gradient(taps: Array, error: Array) -> Gradient:
+        rows = error.reshape(-1, channels)
+        return ((taps.reshape(len(rows), -1).T @ rows).reshape(weights.shape),
+                None if bias is None else rows.sum(axis=0))
+
+    def backward(error: Array) -> Any:
+        back = (error @ matrix.T).reshape(*error.shape[:3], -1, weights.shape[2])
+        return [windows.fold(back)], gradient(taps, error)
+
+    return Output(_product(taps, matrix, bias),
+                   lambda: _product(np.abs(taps), np.abs(matrix), None if bias is None else np.abs(bias)), backward,
+                   magnitudes=lambda error: gradient(np.abs(taps), error))
+
+
+def _embedding(call: Call) -> Output:
+    table, _ = call.weights
+    rows = call.x.astype(np.int64)
+    value = table[rows].reshape(len(rows), -1)
+
+    def gradient(error: Array) -> Gradient:
+        found = np.zeros_like(table)
+        np.add.at(found, rows, error.reshape(*rows.shape, -1))
+        return found, None
+
+    return Output(value, lambda: np.abs(value), lambda error: ([np.zeros_like(call.x)], gradient(error)),
+                   magnitudes=gradient)
+
+
+def _near(call: Call, distance: Array, scale: Array) -> NDArray[np.bool_]:
+    """Whether rounded numbers may find that a difference has the other sign."""
+    return np.abs(distance) <= KINK_ROUNDINGS * call.rounding * scale
+
+
+def _relu(call: Call) -> Output:
+    x = call.x
+    passes, kinks = x > 0, 0
+    if call.decided is not None:
+        theirs = call.decided.reshape(x.shape) > 0
+        other = (passes != theirs) & _near(call, x, call.inputs[0].scale)
+        passes, kinks = passes ^ other, int(other.sum())
+    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, lambda error: ([error * passes], None), kinks)
+
+
+def _max_pool(call: Call) -> Output:
+    windows = _Windows(call.layer, call.x.shape)
+    taps = windows.taps(call.x, -np.inf)
+    by_column = np.arange(taps.shape[3]).reshape(call.layer.kernel).T.ravel()
+
+    def first_largest(values: Array) -> NDArray[np.intp]:
+        return by_column[values[:, :, :, by_column].argmax(axis=3, keepdims=True)]
+
+    def at(values: Array, tap: NDArray[np.intp]) -> Array:
+        return np.take_along_axis(values, tap, axis=3)
+
+    winner, kinks = first_largest(taps), 0
+    if call.decided is not None:
+        theirs = first_largest(windows.taps(call.decided.reshape(call.x.shape), -np.inf))
+        scale = windows.taps(call.inputs[0].scale)
+        other = (winner != theirs) & _near(call, at(taps, winner) - at(taps, theirs),
+                                           at(scale, winner) + at(scale, theirs))
+        winner, kinks = np.where(other, theirs, winner), int(other.sum())
+
+    def backward(error: Array) -> Any:
+        back = np.zeros_like(taps)
+        np.put_along_axis(back, winner, error[:, :, :, None], axis=3)
+        return [windows.fold(back)], None
+
+    return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), backward, kinks)
+
+
+def _mean_pool(call: Call) -> Output:
+    windows = _Windows(call.layer, call.x.shape)
+    inside = windows.taps(np.ones_like(call.x[:1]))
+    share = inside / inside.sum(axis=3, keepdims=True)
+    return Output((windows.taps(call.x) * share).sum(axis=3),
+                   lambda: (windows.taps(call.inputs[0].scale) * share).sum(axis=3),
+                   lambda error: ([windows.fold(error[:, :, :, None] * share)], None))
+
+
+def _smooth(call: Call, value: Array, slope: Array) -> Output:
+    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], None))
+
+
+def _tanh(call: Call) -> Output:
+    value = np.tanh(call.x)
+    return _smooth(call, value, 1.0 - value * value)
+
+
+def _sigmoid(call: Call) -> Output:
+    value = 0.5 * (1.0 + np.tanh(0.5 * call.x))
+    return _smooth(call, value, value * (1.0 - value))
+
+
+def _sum(call: Call, factor: float) -> Output:
+    inputs = call.inputs
+    return Output(factor * np.sum([one.value for one in inputs], axis=0),
+                   lambda: factor * np.sum([one.scale for one in inputs], axis=0),
+                   lambda error: ([factor * error] * len(inputs), None))
+
+
+def _flatten(call: Call) -> Output:
+    x = call.x
+    return Output(x.reshape(len(x), -1), lambda: call.inputs[0].scale.reshape(len(x), -1),
+                   lambda error: ([error.reshape(x.shape)], None))
+
+
+def _loss(value: float, gradient: Array) -> Output:
+    return Output(np.array(value), lambda: np.array(abs(value)), lambda error: ([error * gradient], None))
+
+
+def softmax(x: Array) -> Array:
+    p = np.exp(x - x.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def _softmax_cross_entropy(call: Call) -> Output:
+    assert call.targets is not None
+    z = call.x - call.x.max(axis=1, keepdims=True)
+    picked = np.arange(len(z)), call.targets
+    value = (np.log(np.exp(z).sum(axis=1)) - z[picked]).mean()
+    error = softmax(z)
+    error[picked] -= 1.0
+    return _loss(value, error / len(z))
+
+
+def _mean_squared_error(call: Call) -> Output:
+    assert call.targets is not None
+    difference = call.x - call.targets.reshape(call.x.shape)
+    return _loss((difference**2).mean(), 2.0 * difference / difference.size)
+
+
+KINDS: dict[str, Callable[[Call], Output]] = {
+    "dense": _dense, "convolution": _convolution, "embedding": _embedding,
+    "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu, "tanh": _tanh, "sigmoid": _sigmoid,
+    "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),
+    "flatten": _flatten,
+    "softmax-cross-entropy": _softmax_cross_entropy, "mean-squared-error": _mean_squared_error,
+}
