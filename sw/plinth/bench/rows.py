@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import agreement, busy, planning, row_stationary, simulation, steps
+from plinth.bench import agreement, busy, commands, planning, row_stationary, simulation, steps
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
@@ -286,6 +286,6 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
     "transfer_efficiency": transfer_efficiency,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
-    **busy.BENCHES, **planning.BENCHES, **steps.BENCHES, **row_stationary.BENCHES, **simulation.BENCHES,
-    **agreement.BENCHES,
+    **busy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES, **row_stationary.BENCHES,
+    **simulation.BENCHES, **agreement.BENCHES,
 }

@@ -1,17 +1,11 @@
 """Rows about the array simulator: how long `plinth simulate` takes, the whole command."""
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
 
+from plinth.bench.commands import timed
 from plinth.bench.row import Row
-from plinth.errors import UserError
 from plinth.model.array import ARRAYS
 from plinth.plan.cost.machine import machine
 from plinth.simulate.step import check_calibration
@@ -20,30 +14,14 @@ from plinth.simulate.step import check_calibration
 NETWORK = "vgg-e"
 
 
-def _command(array: str) -> tuple[float, float, dict[str, Any]]:
-    """Seconds and most bytes of memory of the command, and what it prints."""
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
-        started = time.perf_counter()
-        child = subprocess.Popen([sys.executable, "-m", "plinth.cli", "simulate", NETWORK, "--array", array, "--json"],
-                                 stdout=out, stderr=complaints)
-        _, status, usage = os.wait4(child.pid, 0)
-        seconds = time.perf_counter() - started
-        child.returncode = os.waitstatus_to_exitcode(status)
-        out.seek(0)
-        complaints.seek(0)
-        if child.returncode:
-            raise UserError(complaints.read().strip().removeprefix("plinth: error: "))
-        return seconds, 1024.0 * usage.ru_maxrss, json.load(out)
-
-
 def _row(name: str, array: str, runs: int) -> list[Row]:
     # The Verilog that a calibration table is compared with is made once.
     check_calibration(machine(ARRAYS[array].die_parameters()))
-    found = [_command(array) for _ in range(runs)]
-    _, size, step = found[0]
-    detail = {"bytes": size, "runs": [seconds for seconds, _, _ in found],
+    found = [timed("simulate", NETWORK, "--array", array, "--json") for _ in range(runs)]
+    step = json.loads(found[0].output)
+    detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],
               **{key: step[key] for key in ("tasks", "events", "seconds", "joules_total")}}
-    return [Row(name, median(seconds for seconds, _, _ in found), "seconds",
+    return [Row(name, median(ran.seconds for ran in found), "seconds",
                 "imports" if runs > 1 else "making tasks of the plan, and events", detail)]
 
 
