@@ -142,6 +142,10 @@ REDUCED = {
     "TorchScript: x[:, :, 0, 0]": (
         [node("GlobalAveragePool", ["r"], "g"), node("Gather", ["g", "i"], "q", axis=2),
          node("Gather", ["q", "i"], "f", axis=2)], [scalar("i", 0)], 17),
+    "dynamo, optimize=False: x[:, :, 0, 0]": (
+        [node("GlobalAveragePool", ["r"], "g"), node("Slice", ["g", "start", "end", "start", "step"], "p"),
+         node("Gather", ["p", "i"], "q", axis=2), node("Gather", ["q", "i"], "f", axis=2)],
+        [scalar("i", 0), shape_of("start", 0), shape_of("end", (1 << 63) - 1), shape_of("step", 1)], 18),
     "x.view(n, c, -1).mean(2)": (
         [node("Reshape", ["r", "s"], "g"), node("ReduceMean", ["g"], "f", axes=[2], keepdims=0)],
         [shape_of("s", 0, 0, -1)], 17),
@@ -204,6 +208,15 @@ def test_what_only_renames_leaves_no_layer(tmp_path) -> None:
     ([node("Squeeze", ["r", "a"], "f")], [shape_of("a", 0)], "only dimensions of 1 behind the batch"),
     ([node("Unsqueeze", ["r", "a"], "f")], [shape_of("a", 0)], "the batch must stay the first"),
     ([node("Gather", ["r", "a"], "f", axis=2)], [scalar("a", 0)], "takes elements out"),
+    ([node("Slice", ["r", "a", "b"], "f")], [shape_of("a", 0, 0), shape_of("b", 1 << 31, 7)],
+     r"takes a part of \[8, 4, 6\]"),
+    ([node("Slice", ["r", "a", "b", "c1"], "f")], [shape_of("a", 1), shape_of("b", 8), shape_of("c1", 1)], "a part of"),
+    ([node("Slice", ["r", "a", "b", "c1"], "f")], [shape_of("a", 0), shape_of("b", 4), shape_of("c1", 0)], "a part of"),
+    ([node("Slice", ["r", "a", "b", "c1"], "f")], [shape_of("a", 0, 0), shape_of("b", 9), shape_of("c1", 1)],
+     "a part of"),
+    ([node("Slice", ["r", "a", "b", "c1", "d"], "f")],
+     [shape_of("a", 0), shape_of("b", 8), shape_of("c1", 1), shape_of("d", 2)], "a part of"),
+    ([node("Slice", ["r", "a", "r"], "f")], [shape_of("a", 0)], "a part of"),
     ([node("Concat", ["r", "r"], "f", axis=1)], [], "only where it computes the sizes of a Reshape"),
     ([node("Shape", ["r"], "s"), node("Mul", ["s", "s"], "t"), node("Reshape", ["r", "t"], "f")], [],
      "multiplies the batch"),

@@ -41,7 +41,7 @@ OPERATORS = {
     "LogSoftmax": Operator((1, 1), _AXIS, views.softmax),
     "Constant": Operator((0, 0), frozenset({"value", "value_int", "value_ints"}), views.constant),
     "Shape": Operator((1, 1), frozenset({"start", "end"}), views.shape),
-    "Slice": Operator((3, 5), fold=sizes.slice_),
+    "Slice": Operator((3, 5), read=views.slice_, fold=sizes.slice_),
     "Concat": Operator((1, 16), _AXIS, fold=sizes.concat),
     "Mul": Operator((2, 2), fold=sizes.multiply),
     "ReduceProd": Operator((1, 2), frozenset({"keepdims", "noop_with_empty_axes"}), fold=sizes.product),

@@ -101,6 +101,26 @@ def select(graph: Graph, node: Node) -> None:
     graph.regroup(node, value, value.view[:place - 1] + value.view[place:])
 
 
+def slice_(graph: Graph, node: Node) -> None:
+    """Slice of all there is, ``x[:, :]``: nothing."""
+    value = graph.value(node, regrouped=True)
+    found = [graph.sizes.get(name) for name in node.inputs[1:]]
+    bounds = [sizes.values for sizes in found if sizes is not None]
+    whole = (graph.batch, *value.view)
+    axes = bounds[2] if len(bounds) > 2 else tuple(range(len(bounds[0]) if bounds else 0))
+    kept = len(bounds) == len(found) and len(bounds[0]) == len(bounds[1]) == len(axes) and all(
+        start == 0 and isinstance(number, int) and _reaches(end, whole[axis(node, number, len(whole))])
+        for start, end, number in zip(*bounds[:2], axes, strict=True))
+    if not kept or any(step != 1 for sizes in bounds[3:] for step in sizes):
+        raise node.error(f"takes a part of {list(value.view)} behind the batch; only slices of all are supported")
+    graph.define(node, value)
+
+
+def _reaches(end: Size, size: Size) -> bool:
+    """Whether a slice that ends there has the last element; the batch has fewer than 2^31."""
+    return end == size or (isinstance(end, int) and end >= (size if isinstance(size, int) else (1 << 31) - 1))
+
+
 def identity(graph: Graph, node: Node) -> None:
     """Identity, of a tensor or of an initializer, which exporters write where two initializers were equal."""
     if node.inputs[0] in graph.constants:
