@@ -243,6 +243,20 @@ def test_tasks_wait_for_what_they_read(seed: int) -> None:
         written.append(words([_place(move, program) for move in program.stores]))
 
 
+@pytest.mark.parametrize("kernel", [(1, 1), (2, 2), (3, 3), (5, 2), (2, 5)])
+@pytest.mark.parametrize("kind", [MaxPool, MeanPool])
+def test_tasks_keep_others_waiting_for_what_they_write_alone(kind: type[Pool], kernel: tuple[int, int]) -> None:
+    layer = kind(name="pool", inputs=("input",), kernel=kernel, stride=kernel)
+    placed = Placed(layer, 2, Shape((3, 10, 10)), dict.fromkeys(
+        [prefix + name for prefix in ("", "d", "rest_") for name in ("x", "middle", "y")], False), 0)
+    claimed, stored = set(), set()
+    for _, program in placed.programs(TINY):
+        claimed |= {buffer.name for buffer in program.writes}
+        stored |= {name for name, found in placed.maps.items() for move in program.stores
+                   if words([_place(move, program)]) & words([found.buffer])}
+    assert claimed == stored
+
+
 def _place(move: dict[str, Any], program: VectorProgram) -> Buffer:
     shape = list(program.regions.values())[move["region"]][0]
     rows, columns = (1, 1) if shape == "element" else (program.rows, program.columns)
