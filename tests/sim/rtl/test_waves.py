@@ -18,13 +18,13 @@ MEMORY_WORDS = 1 << 15
 
 
 def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = transfer.move
+    right = transfer.write
 
-    def wrong(source, target, body, bases, *, adds) -> None:
-        right(source, target, body, bases, adds=adds)
-        target[bases[body.destination.base] + body.destination.offset] ^= np.uint32(1)
+    def wrong(target, rows) -> None:
+        right(target, rows)
+        target[rows.starts[0]] ^= np.uint32(1)
 
-    monkeypatch.setattr(transfer, "move", wrong)
+    monkeypatch.setattr(transfer, "write", wrong)
     program, buffers = random_program(preset("ndp-tiny"), 2, 4, 20, MEMORY_WORDS)
     with pytest.raises(AssertionError, match=r"die 0, buffer b\d: \d+ words differ") as caught:
         compare(program, buffers, 4, memory_words=MEMORY_WORDS)
