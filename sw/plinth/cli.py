@@ -430,7 +430,11 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         plan_ = step.planned(load_network(network), array, planner=planner or "hypar", model=model or "exact",
                              batch=batch or 256)
     if cost == "calibrated":
-        step.check_calibration(machine(array.die_parameters()))
+        table = machine(array.die_parameters()).calibration
+        if table is not None:
+            from plinth.backends import check_calibration
+
+            check_calibration(table.preset, table.verilog_sha256)
     step.check_memory(plan_, array)
     console = _console(stderr=as_json)
     with simulation_progress(sys.stderr.isatty()) as live:

@@ -10,8 +10,8 @@ from tests.support.reports import assert_report_exact
 from plinth import cli
 from plinth.model.array import ARRAYS
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import from_network
-from plinth.plan.partition import Splits
+from plinth.partition.graph import from_network
+from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, task
 from plinth.report import figures
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.buffers import Buffer
 from plinth.driver.device import Array
 from plinth.driver.driver import Driver
-from plinth.driver.program import Buffer, Program
+from plinth.driver.program import Program
 from plinth_hw.isa.tasks import RECORD_WORDS
 
 Image = NDArray[np.uint32]

@@ -7,8 +7,9 @@ from typing import Any
 from tests.support.back_ends import check_equal, images
 from tests.support.results import node_folder
 
+from plinth.buffers import Buffer
 from plinth.driver.driver import DieError
-from plinth.driver.program import Buffer, Program
+from plinth.driver.program import Program
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray, CosimError, Waves
 

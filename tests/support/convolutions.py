@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.driver.program import Buffer
-from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth_hw.isa.parameters import DieParameters
 
 Tensor = NDArray[np.float64]

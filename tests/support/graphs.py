@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from plinth.driver.program import Buffer, Program, Task
+from plinth.buffers import Buffer
+from plinth.driver.program import Program, Task
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.lower.program import assemble, ring_setup
-from plinth.lower.row_stationary import RowStationary
-from plinth.lower.vector import VectorProgram
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
+from plinth.mapping.row_stationary import RowStationary
+from plinth.step.vector import VectorProgram
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (

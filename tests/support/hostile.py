@@ -36,8 +36,8 @@ from plinth.model.network import perceptron
 from plinth.model.network_file import load_network, network_from_data, network_to_data
 from plinth.model.onnx.reader import read_onnx
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
 from plinth.plan.cost.machine import load_calibration
-from plinth.plan.graph import from_network
 from plinth.plan.plan import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint

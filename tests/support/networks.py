@@ -4,7 +4,7 @@ import numpy as np
 from numpy.random import Generator
 
 from plinth.errors import UserError
-from plinth.lower.stages import stages
+from plinth.lower.stages import check_network
 from plinth.model.layers import (
     Add,
     Convolution,
@@ -23,7 +23,7 @@ from plinth.model.layers import (
     Tanh,
 )
 from plinth.model.network import Network
-from plinth.plan.graph import from_network
+from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset, table_rows
 
@@ -84,7 +84,7 @@ def trainable_network(generator: Generator, *, layers: int = 6) -> Network:
     while True:
         network = random_network(generator, layers=layers, size=6, channels=5)
         try:
-            stages(network)
+            check_network(network)
         except UserError:
             continue
         return network

@@ -2,8 +2,8 @@
 
 import random
 
-from plinth.plan.graph import LOSS, Edge, Node, PlanGraph, Window, chain
-from plinth.plan.partition import Splits
+from plinth.partition.graph import LOSS, Edge, Follower, Node, PlanGraph, Window, chain
+from plinth.partition.regions import Splits
 
 
 def dense(name: str, inputs: int, outputs: int, channels: int | None = None) -> Node:
@@ -20,7 +20,9 @@ def convolution(name: str, channels: int, outputs: int, kernel: int, side: int, 
                 output_channels=outputs, input_elements=channels * side * side, raw_elements=outputs * raw * raw,
                 map_elements=outputs * pooled * pooled, macs=weights * raw * raw, input_positions=side * side,
                 output_positions=raw * raw,
-                window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)))
+                window=Window((side, side), (kernel, kernel), (1, 1), (kernel // 2, kernel // 2), (raw, raw)),
+                followers=() if pooled == raw else (Follower(
+                    "max-pool", (raw, raw), (2, 2), (2, 2), (0, 0), (pooled, pooled), name=f"{name}.pool"),))
 
 
 def random_chain(rng: random.Random, nodes: int, sizes: tuple[int, ...]) -> PlanGraph:

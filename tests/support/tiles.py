@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from plinth.driver.program import Buffer, Program
+from plinth.buffers import Buffer
+from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
 from plinth_hw.isa.parameters import DieParameters

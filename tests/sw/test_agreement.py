@@ -13,9 +13,9 @@ from plinth.errors import UserError
 from plinth.model.array import ARRAYS
 from plinth.plan.cost import machine
 
-STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990),
+STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
          Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),
-                        ("model",)), 2000, 2120)]
+                        ("model",)), 2000, 2120, 1800)]
 
 
 def test_rows_and_table() -> None:
@@ -23,20 +23,22 @@ def test_rows_and_table() -> None:
     assert mean.value == pytest.approx(0.035) and worst.value == pytest.approx(0.06)
     assert "digits-cnn on full-4 of hypar-demo, model" in worst.limited_by
     text = agreement.table(STEPS)
-    assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % |" in text
-    assert text.endswith("2 steps with FP32 operands: mean error 3.5 %, worst 6.0 %.")
+    assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % | 1,010 | +1.0 % |" in text
+    assert text.endswith("2 steps with FP32 operands, simulated: mean error 3.5 %, worst 6.0 %, predicted: mean error "
+                         "5.5 %, worst 10.0 %.")
 
 
 def test_operands_of_16_bits_have_rows_of_their_own() -> None:
     narrow = Agreement(Step("digits-mlp", dataclasses.replace(ARRAYS["ring-2"], preset="hypar-demo-fixed"),
-                            (("dp",) * 3,), ("data",)), 1000, 1020)
+                            (("dp",) * 3,), ("data",)), 1000, 1020, 1000)
     found = agreement.rows([*STEPS, narrow])
     assert [(row.name, row.value) for row in found] == [
         ("agreement_error_mean", pytest.approx(0.035)), ("agreement_error_worst", pytest.approx(0.06)),
         ("agreement_16_bits_error_mean", pytest.approx(0.02)), ("agreement_16_bits_error_worst", pytest.approx(0.02))]
     assert agreement.rows([narrow]) == found[2:]
     assert agreement.table([*STEPS, narrow]).endswith(
-        "worst 6.0 %.\n\n1 steps with operands of 16 bits: mean error 2.0 %, worst 2.0 %.")
+        "worst 10.0 %.\n\n1 steps with operands of 16 bits, simulated: mean error 2.0 %, worst 2.0 %, predicted: mean "
+        "error 0.0 %, worst 0.0 %.")
 
 
 def test_the_page_is_written_in_place(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from plinth.bench.commands import EMPTY, branches, timed
 from plinth.errors import UserError
+from plinth.partition.graph import from_network
 from plinth.plan.cost.exact import ExactWords
-from plinth.plan.graph import from_network
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.simple import data, model
 

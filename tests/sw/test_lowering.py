@@ -12,6 +12,7 @@ from plinth import cli
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.training import lower_training
+from plinth.mapping.tiles import interleave_m_log2
 from plinth.model.layers import (
     Add,
     Convolution,
@@ -26,7 +27,6 @@ from plinth.model.layers import (
 )
 from plinth.model.network import Network, perceptron
 from plinth.model.zoo import NETWORKS
-from plinth.plan.cost.systolic import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth_hw.isa.layout import unpack
 from plinth_hw.isa.parameters import preset

@@ -58,6 +58,8 @@ class Link:
         What it carries.
     queue : bool
         It is a queue: what goes through stays in its order, so all wait for one that others hold up further on.
+    within : bool
+        It is a part of a die, or stands behind a link: its words are not counted as words on links.
 
     Raises
     ------
@@ -68,6 +70,7 @@ class Link:
     name: str
     words_per_second: float
     queue: bool = False
+    within: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.words_per_second < float("inf"):
@@ -151,7 +154,7 @@ class Flow:
         The engine that it holds, in order with its tasks, while words leave; None and "": none.
     waits, signals
         As of tasks.
-    adds : float
+    adds, multiplies, sram_words : float
         Counted for energy, with the words on links and in memories.
     """
 
@@ -167,6 +170,8 @@ class Flow:
     waits: Sequence[Wait] = ()
     signals: Sequence[str] = ()
     adds: float = 0.0
+    multiplies: float = 0.0
+    sram_words: float = 0.0
 
 
 Activity = Task | Flow
@@ -193,9 +198,9 @@ def check(machine: Machine, activities: Sequence[Activity]) -> None:
             raised[counter] = raised.get(counter, 0) + 1
         if one.die is not None and not 0 <= one.die < dies:
             raise ValueError(f"{one.name!r} is for die {one.die}; dies are 0 to {dies - 1}")
-        numbers = [one.seconds, one.latency, one.adds]
+        numbers = [one.seconds, one.latency, one.adds, one.multiplies, one.sram_words]
         if isinstance(one, Task):
-            numbers += [one.words, one.multiplies, one.sram_words, *one.vaults.values()]
+            numbers += [one.words, *one.vaults.values()]
             for vault in one.vaults:
                 if not 0 <= vault < machine.dies[one.die].vaults:
                     raise ValueError(f"{one.name!r} uses vault {vault} of die {one.die}, which has "

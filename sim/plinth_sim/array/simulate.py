@@ -417,9 +417,9 @@ class _Run:
         adds = multiplies = sram = 0.0
         for one in self.activities:
             adds += one.adds
+            multiplies += one.multiplies
+            sram += one.sram_words
             if isinstance(one, Task):
-                multiplies += one.multiplies
-                sram += one.sram_words
                 memory_words[one.die] += one.words + sum(one.vaults.values())
             elif isinstance(one, Flow):
                 np.add.at(link_words, one.links, one.words)
@@ -428,7 +428,8 @@ class _Run:
                                    idle=max(0.0, seconds - self.freed[place]))
                    for place, key in enumerate(self.engines)}
         counts = Counts(adds=adds, multiplies=multiplies, sram_words=sram, dram_words=float(memory_words.sum()),
-                        link_words=float(link_words.sum()))
+                        link_words=float(sum(words for link, words in zip(self.machine.links, link_words.tolist(),
+                                                                          strict=True) if not link.within)))
         return Result(seconds=seconds, starts=np.array(self.starts), ends=np.array(self.ends),
                       dones=np.array(self.dones), engines=engines, link_words=link_words, memory_words=memory_words,
                       counts=counts, events=events)

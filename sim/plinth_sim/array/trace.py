@@ -20,7 +20,8 @@ def events(machine: Machine, activities: Sequence[Activity], result: Result) -> 
     """The trace's events, tracks first."""
     tracks = {key: number for number, key in enumerate(sorted(result.engines))}
     dies, links = len(machine.dies), range(len(machine.links))
-    used = sorted({int(link) for one in activities if isinstance(one, Flow) for link in one.links})
+    used = sorted({int(link) for one in activities if isinstance(one, Flow) for link in one.links
+                   if not machine.links[link].within})
     for die in sorted({die for die, _ in tracks}):
         yield {"ph": "M", "name": "process_name", "pid": die, "tid": 0, "args": {"name": f"die {die}"}}
     for (die, engine), track in tracks.items():

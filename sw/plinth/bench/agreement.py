@@ -1,8 +1,8 @@
-"""Simulated against co-simulated cycles of a training step: the digits networks on both machines, under every planner;
-and data-parallel with operands of 16 bits.
+"""What users are told of a training step against what co-simulated dies count: the digits networks on both machines,
+under every planner; and data-parallel with operands of 16 bits.
 
-The array simulator gets the task graphs that the dies run (:mod:`plinth.simulate.task_graphs`) and the cycles of tasks
-from the calibration tables; the co-simulation runs them on the RTL.
+Simulated cycles are those of the step that `plinth simulate` shows, predicted ones those that `plinth plan` gives, both
+through the functions behind the commands. The co-simulation runs the plan on the RTL.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,20 @@ from statistics import mean
 from time import monotonic
 from typing import Any
 
+from plinth import backends
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.bench.steps import BATCH, counted_cycles, lowered_step, text
 from plinth.errors import UserError
-from plinth.lower.training import TrainingProgram
 from plinth.model.array import ARRAYS, Array
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.partition.regions import Splits
 from plinth.plan.cost.machine import machine
-from plinth.plan.graph import from_network
-from plinth.plan.partition import Splits
+from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, task
-from plinth.simulate.step import check_calibration
-from plinth.simulate.task_graphs import TaskGraphs
+from plinth.simulate.step import simulated
 from plinth_hw.isa.parameters import preset
-from plinth_sim.array.simulate import simulate
 
 AGREED_NETWORKS = ("digits-mlp", "digits-cnn")
 AGREED_PRESETS = ("ndp-demo", "hypar-demo")
@@ -61,11 +60,17 @@ class Agreement:
     step: Step
     counted: int
     simulated: int
+    predicted: int
 
     @property
     def error(self) -> float:
         """Relative, of what was simulated."""
         return self.simulated / self.counted - 1
+
+    @property
+    def prediction_error(self) -> float:
+        """Relative, of what planners predict."""
+        return self.predicted / self.counted - 1
 
     @property
     def narrow(self) -> bool:
@@ -77,13 +82,22 @@ class Agreement:
         step = self.step
         return {"network": step.network, "preset": step.array.preset, "array": step.array.name,
                 "planners": list(step.planners), "splits": text(step.splits), "counted": self.counted,
-                "simulated": self.simulated, "error": self.error}
+                "simulated": self.simulated, "error": self.error, "predicted": self.predicted,
+                "prediction_error": self.prediction_error}
 
 
-def simulated_cycles(program: TrainingProgram, array: Array) -> int:
-    """Cycles of a step by the array simulator."""
-    graphs = TaskGraphs(program, array, machine(preset(array.preset)))
-    return round(simulate(graphs.given, graphs.activities()).seconds)
+def simulated_cycles(step: Step) -> int:
+    """Cycles of a step by `plinth simulate`."""
+    array = step.array
+    plan = Plan(graph=from_network(NETWORKS[step.network]), planner="given", model="exact", array=array.name,
+                batch=BATCH, chunk_words=array.die_parameters().chunk_words, splits=step.splits)
+    return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
+
+
+def predicted_cycles(step: Step) -> int:
+    """Cycles of a step by `plinth plan`."""
+    given = task(from_network(NETWORKS[step.network]), step.array, "exact", BATCH)
+    return round(given.time.cycles(step.splits))
 
 
 def compare(step: Step) -> Agreement:
@@ -95,7 +109,8 @@ def compare(step: Step) -> Agreement:
         If a tool fails.
     """
     program = lowered_step(step.network, step.array, step.splits)
-    return Agreement(step, counted_cycles(step.network, step.array, program), simulated_cycles(program, step.array))
+    return Agreement(step, counted_cycles(step.network, step.array, program), simulated_cycles(step),
+                     predicted_cycles(step))
 
 
 def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
@@ -133,7 +148,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
         if die.calibration is None:
             raise UserError(f"preset {name!r} has no calibration table; measure it with `plinth calibrate --preset "
                             f"{name}`")
-        check_calibration(die)
+        backends.check_calibration(die.calibration.preset, die.calibration.verilog_sha256)
     steps = [Step(network, array, splits, planners) for network, array in chosen
              for splits, planners in plans(network, array).items()]
     found: list[Agreement | None] = [None] * len(steps)
@@ -154,16 +169,17 @@ def _kinds(found: list[Agreement]) -> dict[str, list[Agreement]]:
 
 def table(found: list[Agreement]) -> str:
     """As Markdown."""
-    lines = ["| network | preset | array | planners | counted | simulated | error |",
-             "| --- | --- | --- | --- | ---: | ---: | ---: |"]
+    lines = ["| network | preset | array | planners | counted | simulated | error | predicted | error |",
+             "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
     lines += [f"| {one.step.network} | `{one.step.array.preset}` | {one.step.array.name} | "
-              f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % |"
-              for one in found]
+              f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % | "
+              f"{one.predicted:,} | {100 * one.prediction_error:+.1f} % |" for one in found]
     for steps in _kinds(found).values():
-        errors = [100 * abs(one.error) for one in steps]
         operands = "operands of 16 bits" if steps[0].narrow else "FP32 operands"
-        lines += ["", f"{len(steps)} steps with {operands}: "
-                      f"mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."]
+        lines += ["", f"{len(steps)} steps with {operands}, " + ", ".join(
+            f"{what}: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %" for what, errors in (
+                ("simulated", [100 * abs(one.error) for one in steps]),
+                ("predicted", [100 * abs(one.prediction_error) for one in steps]))) + "."]
     return "\n".join(lines)
 
 

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
+from plinth.buffers import Buffer
 from plinth.driver.driver import Driver, TaskRecord
-from plinth.driver.program import Buffer
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.lower.products import MAKERS
 from plinth.lower.program import assemble, ring_setup
-from plinth.lower.row_stationary import RowStationary
-from plinth.lower.systolic import Systolic
-from plinth.lower.vector import VectorProgram
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
+from plinth.mapping.products import MAKERS
+from plinth.mapping.row_stationary import RowStationary
+from plinth.mapping.systolic import Systolic
 from plinth.model.files import dump_yaml
 from plinth.output import write_whole
+from plinth.partition.graph import Window
 from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
-from plinth.plan.graph import Window
+from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters, preset
 from plinth_hw.isa.tasks import (
     CollectiveOperation,

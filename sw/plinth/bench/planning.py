@@ -8,9 +8,9 @@ from plinth.bench.row import Row
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import perceptron
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import PlanGraph, from_network
+from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS
-from plinth.plan.graph import PlanGraph, from_network
-from plinth.plan.partition import Splits
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planning import PLANNERS, Task, task
 

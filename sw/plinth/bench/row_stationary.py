@@ -11,15 +11,15 @@ import numpy as np
 from plinth import backends
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
+from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
-from plinth.driver.program import Buffer
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap
-from plinth.lower.products import MAKERS
 from plinth.lower.program import assemble, ring_setup
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap
+from plinth.mapping.products import MAKERS
+from plinth.partition.graph import Window
 from plinth.plan.cost.machine import Machine
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, Product
-from plinth.plan.graph import Window
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine
 

@@ -14,12 +14,12 @@ from plinth.bench.row import Row
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap, forward
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.training import lower_training
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward
+from plinth.mapping.tiles import interleave_m_log2
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS
-from plinth.plan.cost.systolic import interleave_m_log2
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters

@@ -12,8 +12,8 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.array import ARRAYS, Array
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import from_network
-from plinth.plan.partition import Splits
+from plinth.partition.graph import from_network
+from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, Task, task
 from plinth.training.data import digits

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.buffers import Buffer
 from plinth.driver.device import Array, Device, Words
 from plinth.driver.diagnosis import STATUS_ERROR, Diagnosis
-from plinth.driver.program import Buffer, Graph, Program, descriptor_words
+from plinth.driver.program import Graph, Program, descriptor_words
 from plinth.errors import UserError
 from plinth.model.array import ring
 from plinth.model.routes import Link, routes

@@ -5,56 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from plinth.buffers import Buffer
 from plinth.driver.device import Words
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
-
-#: Base register of everything whose address does not change from step to step.
-STATIC_BASE = 0
-
-
-@dataclass(frozen=True)
-class Buffer:
-    """A named place in die memory: ``rows`` x ``columns`` elements, ``stride`` words between rows.
-
-    ``address`` is an offset from base register ``base``. Elements are FP32, or of 16 bits two to a word where
-    ``packed`` is set; a row of those starts on a word.
-    """
-
-    name: str
-    address: int
-    rows: int
-    columns: int
-    stride: int
-    base: int = STATIC_BASE
-    packed: bool = False
-    #: The allocated place that it is a part of; empty: itself.
-    whole: str = ""
-
-    @property
-    def place(self) -> str:
-        """Name of the allocated place."""
-        return self.whole or self.name
-
-    @property
-    def row_words(self) -> int:
-        """Words of a row."""
-        return -(-self.columns // 2) if self.packed else self.columns
-
-    @property
-    def words(self) -> int:
-        """Words from the first to the last."""
-        return (self.rows - 1) * self.stride + self.row_words
-
-    @property
-    def pointer(self) -> dict[str, int]:
-        """As a descriptor names it."""
-        return {"offset": self.address, "base": self.base}
-
-    def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
-        """A piece of this buffer that starts ``offset`` words into it."""
-        return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
-                      self.base, self.packed, self.place)
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 Every engine finishes its tasks in order, so one update counter per engine is enough: counter e counts the
 tasks that engine e has completed, and "task n of engine e is done" is ``counter[e] >= n + 1``. Tiles that other
 dies send advance a counter of their exchange. A task names the places that it reads and writes; from them the
-builder derives its waits (read after write, write after read, write after write), at most one for each counter.
-Places are told apart by their first and last word.
+builder derives its waits (:class:`plinth.step.tasks.Accesses`), at most one for each counter.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from plinth.driver.program import STATIC_BASE, Buffer, Task
+from plinth.buffers import STATIC_BASE, Buffer
+from plinth.driver.program import Task
 from plinth.errors import UserError
+from plinth.step.tasks import Accesses
 from plinth_hw.isa import layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
@@ -24,17 +25,6 @@ from plinth_hw.isa.tasks import (
     TaskHeader,
     TransferOperation,
 )
-
-
-@dataclass(frozen=True)
-class _Access:
-    """Words of a place that a task touches; it has when ``counter`` has reached ``value``."""
-
-    low: int
-    high: int
-    counter: int
-    value: int
-    writes: bool
 
 
 @dataclass
@@ -51,7 +41,8 @@ class GraphBuilder:
     _pending: list[tuple[str, Engine, dict[str, Any], dict[str, Any]]] = field(default_factory=list)
     _finished: dict[Engine, int] = field(default_factory=dict)
     _arrived: dict[int, int] = field(default_factory=dict)
-    _accesses: dict[str, list[_Access]] = field(default_factory=dict)
+    #: Counter and value that a task waits for.
+    _accesses: Accesses[tuple[int, int]] = field(default_factory=Accesses)
 
     def allocate(self, name: str, rows: int, columns: int, *, base: int = STATIC_BASE, copies: int = 1,
                  packed: bool = False, dense: bool = False) -> Buffer:
@@ -88,12 +79,8 @@ class GraphBuilder:
         each other."""
         reads, writes = list(reads), list(writes)
         needed: dict[int, int] = dict(after)
-        for buffers, own in ((reads, False), (writes, True)):
-            for buffer in buffers:
-                low, high = buffer.address, buffer.address + buffer.words
-                for other in self._accesses.get(buffer.place, ()):
-                    if (own or other.writes) and other.low < high and low < other.high:
-                        needed[other.counter] = max(needed.get(other.counter, 0), other.value)
+        for counter, value in self._accesses.needed(reads, writes):
+            needed[counter] = max(needed.get(counter, 0), value)
         waits = self._joined(sorted(needed.items()))
         header = {
             "engine": engine, "operation": operation.value, "advance_enable": 1, "advance": engine.value,
@@ -106,9 +93,7 @@ class GraphBuilder:
         tasks = [(name, engine, dict(header), dict(body)) for name, body in zip(names, bodies, strict=True)]
         number = self._finished.get(engine, 0) + len(tasks)
         self._finished[engine] = number
-        for buffers, own in ((reads, False), (writes, True)):
-            for buffer in buffers:
-                self._touch(buffer, engine.value, number, own)
+        self._accesses.touch(reads, writes, (engine.value, number))
         self._pending += tasks
 
     def done(self, engine: Engine) -> tuple[int, int]:
@@ -122,18 +107,7 @@ class GraphBuilder:
 
     def expect(self, buffers: Iterable[Buffer], counter: int, tiles: int) -> None:
         """Other dies send ``tiles`` tiles into these places in all; each advances ``counter`` of this die."""
-        _, value = self.advanced(counter, tiles)
-        for buffer in buffers:
-            self._accesses.setdefault(buffer.place, []).append(_Access(
-                buffer.address, buffer.address + buffer.words, counter, value, True))
-
-    def _touch(self, buffer: Buffer, counter: int, value: int, writes: bool) -> None:
-        """Note an access of a task; those that its write covers are behind it, for it has waited for them."""
-        low, high = buffer.address, buffer.address + buffer.words
-        found = self._accesses.setdefault(buffer.place, [])
-        if writes:
-            found[:] = [other for other in found if not (low <= other.low and other.high <= high)]
-        found.append(_Access(low, high, counter, value, writes))
+        self._accesses.arrive(buffers, self.advanced(counter, tiles))
 
     def _joined(self, waits: list[tuple[int, int]]) -> list[tuple[int, int]]:
         """Waits, no more than a task can have: a copy of one word waits for some in its place."""

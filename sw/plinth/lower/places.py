@@ -1,4 +1,4 @@
-"""Who holds which part of a tensor: ranges of samples and channels, and tensors gathered from and spread over dies."""
+"""Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,63 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.driver.program import Buffer
-from plinth.plan.partition import Region, bounds
+from plinth.buffers import Buffer
+from plinth.step.tensors import Part, WeightSlice
 
 Floats = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Part:
-    """A die's part of a tensor [sample, position, channel]: all positions, ranges of samples and channels.
-
-    In memory it lies dense, channels innermost: a row is a position of a sample.
-    """
-
-    first_sample: int
-    samples: int
-    first_channel: int
-    channels: int
-    positions: int
-
-    @property
-    def rows(self) -> int:
-        """Samples times positions."""
-        return self.samples * self.positions
-
-    @property
-    def words(self) -> int:
-        """Elements."""
-        return self.rows * self.channels
-
-    def meet(self, other: "Part") -> "Part | None":
-        """What two parts of the same tensor have in common; None if nothing."""
-        sample = max(self.first_sample, other.first_sample)
-        channel = max(self.first_channel, other.first_channel)
-        samples = min(self.first_sample + self.samples, other.first_sample + other.samples) - sample
-        channels = min(self.first_channel + self.channels, other.first_channel + other.channels) - channel
-        if samples <= 0 or channels <= 0:
-            return None
-        return Part(sample, samples, channel, channels, self.positions)
-
-    def view(self, buffer: Buffer, inner: "Part") -> Buffer:
-        """Where a part of this part lies in this part's buffer."""
-        row = (inner.first_sample - self.first_sample) * self.positions
-        return buffer.part(buffer.name, row * buffer.stride + inner.first_channel - self.first_channel,
-                           inner.rows, inner.channels, buffer.stride)
-
-    def index(self) -> tuple[slice, slice, slice]:
-        """Where it lies in the whole tensor."""
-        return (slice(self.first_sample, self.first_sample + self.samples), slice(None),
-                slice(self.first_channel, self.first_channel + self.channels))
-
-
-def parts(region: Region, batch: int, channels: int, positions: int, levels: int) -> list[Part]:
-    """The part of every die."""
-    sample, sample_end = bounds(batch, region.batch, levels)
-    channel, channel_end = bounds(channels, region.channels, levels)
-    return [Part(int(sample[die]), int(sample_end[die] - sample[die]), int(channel[die]),
-                 int(channel_end[die] - channel[die]), positions) for die in range(1 << levels)]
 
 
 @dataclass(frozen=True)
@@ -90,40 +37,6 @@ class Tensor:
         for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
             if part.words:
                 write(die, buffer, np.ascontiguousarray(whole[part.index()]).reshape(buffer.rows, buffer.columns))
-
-
-@dataclass(frozen=True)
-class WeightSlice:
-    """A die's slice of a layer's weights [tap, channel in, channel out] (ranges of channels, all taps) and bias."""
-
-    taps: int
-    first_input: int
-    inputs: int
-    first_output: int
-    outputs: int
-    bias: bool
-    #: Rows behind it that belong to no layer: of an embedding whose rows are split.
-    spare: int = 0
-
-    @property
-    def rows(self) -> int:
-        """Rows of the slice as a matrix."""
-        return self.taps * self.inputs
-
-    @property
-    def weights(self) -> int:
-        """Elements of the matrix."""
-        return self.rows * self.outputs
-
-    @property
-    def words(self) -> int:
-        """Weights, then bias."""
-        return self.weights + (self.outputs if self.bias else 0)
-
-    @property
-    def spare_words(self) -> int:
-        """Words of the spare rows."""
-        return self.spare * self.outputs
 
 
 @dataclass(frozen=True)

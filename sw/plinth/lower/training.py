@@ -1,66 +1,53 @@
-"""Lowers any plan to the task graphs of one training step.
+"""Lowers the step of any plan to the task graphs of its dies: addresses, descriptors, counters.
 
-A stage is a node of the plan with the activations and pools behind it. On each die, for its parts (see
-:mod:`plinth.plan.partition`), layer by layer::
-
-    fprop   Z = X W                                  matrix, a task a strip
-            Z = rows X of W                          transfer, of an embedding: :mod:`plinth.lower.embedding`
-            P[k] = Z of the k-th member              transfer, where input channels are split
-            A = f(((P[0] + P[1]) + ...) + b)         vector, at home; f the first activation, if one follows
-            M = pools and further activations        vector, at home
-            X of the readers = M                     transfer, where they hold other parts
-    loss    d = (softmax(Z + b) - t) / batch, p      vector
-    bprop   E = sum over readers and their members   transfer, vector: errors of M, at home
-            dZ = back through pools and f; db = column sums of dZ
-            dZ to all dies that computed Z           transfer, where input channels are split
-            dX = dZ W^T                              matrix, a task a strip
-    update  dW = X^T dZ                              matrix, the whole part at once
-            W, b -= rate * sum over dies of dW, db   collective, one message a ring
-
-Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
-strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
-die has at home, nothing is copied.
-
-With operands of 16 bits (data-parallel plans of convolutions and fully connected layers only) the matrix engine reads
-X, M, dZ and a copy of W in FP16 or fixed point; weights and gradients stay FP32, and errors are scaled up, which the
-learning rate takes back: by :data:`LOSS_SCALE` for FP16, for fixed point by so much that those of a softmax, at most
-1 / batch, reach half of what the format holds. Maps that are pooled or flattened have an even number of
-channels, for positions are whole words::
-
-    copy    H = narrow(W)                            vector, before fprop
-
-Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both.
+What a step does, and in which order, is said once in :mod:`plinth.step.step`. Places get the same addresses on all
+dies; every engine finishes its tasks in order, so that a task waits for counters of its die's engines, and for one that
+each exchange has of its own.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
+from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
-from plinth.lower.backward import Backward
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.forward import Flow, Forward, LoweredStage
-from plinth.lower.places import LayerWeights, Tensor, WeightSlice
+from plinth.lower.places import LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
-from plinth.lower.stages import POOLS, Stage, stages
-from plinth.lower.step import StepBuilder
+from plinth.lower.stages import check_network
+from plinth.mapping.convolution import FeatureMap
+from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array
-from plinth.model.layers import Convolution, Dense, Embedding, MaxPool, MeanPool, Relu
 from plinth.model.network import Network
-from plinth.plan.cost import cuts
-from plinth.plan.graph import DP
-from plinth.plan.partition import Halvings, bounds, members
+from plinth.partition.graph import DP, LOSS
+from plinth.partition.regions import members
 from plinth.plan.plan import Plan
-from plinth_hw.isa.formats import Fixed, Format
+from plinth.step import tasks as step_tasks
+from plinth.step import tensors
+from plinth.step.build import step_of
+from plinth.step.step import Step
+from plinth.step.tasks import Arrivals, Item, Multiplication, Reduction, Rows, Signal, Tile, Vector
+from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, CollectiveOperation, Engine, UpdateOperation
+from plinth_hw.isa.registers import BASE_COUNT
+from plinth_hw.isa.tasks import (
+    VECTOR_LOADS,
+    CollectiveOperation,
+    Engine,
+    TransferOperation,
+    UpdateOperation,
+    VectorOperation,
+)
 
-#: Factor on errors in FP16; a power of two, so that it rounds nothing.
-LOSS_SCALE = 1024.0
 #: Rows of a die's group table.
 GROUPS = 16
+#: Base registers that move from step to step: the first input's, targets', further inputs'.
+INPUT_BASE = 1
+TARGET_BASE = 2
+FURTHER_BASE = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,32 +86,10 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
         If a layer or the plan cannot be lowered, or the network does not fit the die's memory, its vector scratchpad
         or its counters.
     """
-    found = stages(network)
-    narrow = parameters.packing > 1
-    _check(plan, found, narrow)
-    step = StepBuilder(parameters, plan.dies, narrow)
-    scale = _loss_scale(parameters.multiply_format, plan.batch) if narrow else 1.0
-    weights = {kind: {stage.name: _weights(step, plan, stage, kind) for stage in found if stage.node.weighted}
-               for kind in ("parameters", "gradients")}
-    flow = Flow(step, plan, found, weights["parameters"], weights["gradients"], steps, scale)
-    for name, layer in flow.weights.items():
-        flow.zeros += [(die, buffer.part(f"{name}.spare", piece.words, piece.spare, piece.outputs))
-                       for die, (piece, buffer) in enumerate(zip(layer.slices, layer.buffers, strict=True))
-                       if piece.spare_words]
-    forward = Forward(flow)
-    lowered = forward.run()
-    backward = Backward(flow, forward)
-    groups = _groups(plan, found)
-    reductions = _Reductions(flow, groups)
-    for made in reversed(lowered):
-        backward.stage(made)
-        if made.stage.node.weighted:
-            reductions.add(made.stage, rate / scale)
-    base = assemble(_setup(flow, groups), step.builders, memory_words=memory_words, gradient_scale=scale)
-    return TrainingProgram(
-        **{field.name: getattr(base, field.name) for field in fields(base)},
-        weights=weights["parameters"], gradients=weights["gradients"], inputs=flow.inputs, targets=flow.targets,
-        predictions=flow.predictions, maps=_maps(lowered))
+    check_network(network)
+    _check(plan, parameters.packing > 1)
+    step = step_of(plan.graph, plan.splits, plan.batch, parameters)
+    return _Lowering(step, rate, steps).program(memory_words)
 
 
 def check_array(array: Array) -> None:
@@ -140,131 +105,198 @@ def check_array(array: Array) -> None:
                         "can be planned for and simulated, not lowered; choose a ring, a torus or a full array")
 
 
-def _loss_scale(operands: Format, batch: int) -> float:
-    """Factor on errors where operands have 16 bits; a power of two, so that it rounds nothing."""
-    if isinstance(operands, Fixed):
-        return 2.0 ** (operands.integer_bits - 1 + batch.bit_length() - 1)
-    return LOSS_SCALE
-
-
-def _check(plan: Plan, found: Sequence[Stage], narrow: bool) -> None:
+def _check(plan: Plan, narrow: bool) -> None:
     """Refuse what has no lowering."""
     if plan.batch < plan.dies:
         raise UserError(f"a batch of {plan.batch} leaves some of {plan.dies} dies without samples; give a batch of at "
                         f"least {plan.dies}")
     if not narrow:
         return
-    for stage, splits in zip(found, plan.splits, strict=True):
-        if set(splits) - {DP} or not (isinstance(stage.layer, (Convolution, Dense)) or stage.layer.is_loss):
-            raise UserError(f"layer {stage.name!r} cannot be lowered with operands of 16 bits: it is neither "
+    for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
+        if set(splits) - {DP} or node.kind not in ("convolution", "dense", LOSS):
+            raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
                             "convolution nor fully connected layer, or its batch is not split; choose --format fp32 or "
                             "planner data")
-        node = stage.node
-        pooled = any(isinstance(follower.layer, POOLS) for follower in stage.followers)
-        flattened = isinstance(stage.layer, Dense) and node.input_elements > node.input_channels
-        if (pooled and node.output_channels % 2) or (flattened and node.input_channels % 2):
-            raise UserError(f"layer {stage.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
+        flattened = node.kind == "dense" and node.input_elements > node.input_channels
+        if (node.pools and node.output_channels % 2) or (flattened and node.input_channels % 2):
+            raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
                             "flattened needs an even number of channels; choose --format fp32")
-        for layer in (follower.layer for follower in stage.followers):
-            if isinstance(layer, MeanPool) and layer.kernel[1] > max(VECTOR_LOADS, layer.stride[1]):
-                raise UserError(f"layer {layer.name!r} cannot be lowered with operands of 16 bits: it adds up windows "
-                                f"of {layer.kernel[1]} columns that overlap; choose --format fp32")
+        for follower in node.followers:
+            if follower.kind == "mean-pool" and follower.kernel[1] > max(VECTOR_LOADS, follower.stride[1]):
+                raise UserError(f"layer {follower.name!r} cannot be lowered with operands of 16 bits: it adds up "
+                                f"windows of {follower.kernel[1]} columns that overlap; choose --format fp32")
 
 
-def _weights(step: StepBuilder, plan: Plan, stage: Stage, kind: str) -> LayerWeights:
-    """Places of a layer's weights or gradients."""
-    node, here = stage.node, plan.layouts[stage.number]
-    first_input, last_input = bounds(node.input_channels, here.mp, plan.levels)
-    first_output, last_output = bounds(node.output_channels, here.op, plan.levels)
-    taps = node.weights // (node.input_channels * node.output_channels)
-    spare = cuts.SPARE_ROWS if here.mp and isinstance(stage.layer, Embedding) else 0
-    slices = [WeightSlice(taps, int(first_input[die]), int(last_input[die] - first_input[die]),
-                          int(first_output[die]), int(last_output[die] - first_output[die]), node.bias > 0, spare)
-              for die in range(plan.dies)]
-    places = step.place(f"{stage.name}.{kind}", [(1, piece.words + piece.spare_words) for piece in slices])
-    return LayerWeights(
-        (taps, node.input_channels, node.output_channels), slices,
-        [place.part(place.name, 0, 1, piece.words) for place, piece in zip(places, slices, strict=True)],
-        [tuple(map(int, ring)) for ring in members(here.dp, plan.levels)])
+class _Lowering:
+    """One step on its way to descriptors."""
 
+    def __init__(self, step: Step, rate: float, steps: int):
+        self.step, self.parameters = step, step.parameters
+        if len(step.groups) > GROUPS:
+            raise UserError(f"the plan reduces weights over {len(step.groups)} different groups of dies, more than the "
+                            f"{GROUPS} of a die's table; choose a plan with fewer kinds of splits")
+        if len(Engine) + step.exchanges > self.parameters.counters:
+            raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
+                            f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
+        self.rate = int(np.float32(rate / step.scale).view(np.uint32))
+        self.builders = [GraphBuilder(self.parameters) for _ in range(step.dies)]
+        self.setup = [GraphBuilder(self.parameters) for _ in range(step.dies)]
+        bases = self._bases()
+        #: First word and base register of each place.
+        self.places: dict[str, tuple[int, int]] = {}
+        for place in step.places:
+            base = bases.get(place.name, 0)
+            for builder in self.builders:
+                found = builder.allocate(place.name, 1, max(1, place.words), base=base,
+                                         copies=steps if place.moves else 1)
+            self.places[place.name] = found.address, base
+        for place in step.places:
+            if place.what is not None:
+                for die, builder in enumerate(self.builders):
+                    builder.buffers[place.name] = self.at(place.what.buffer(die))
 
-def _groups(plan: Plan, found: Sequence[Stage]) -> dict[Halvings, int]:
-    """Row of the group table for each set of levels over which some layer reduces.
+    def _bases(self) -> dict[str, int]:
+        """Base registers of the places that move."""
+        found = {self.step.targets.name: TARGET_BASE}
+        for number, tensor in enumerate(self.step.inputs):
+            base = FURTHER_BASE + number - 1 if number else INPUT_BASE
+            if base >= BASE_COUNT:
+                name = tensor.name.split(".")[1]
+                raise UserError(f"layer {name!r} is one too many that reads the network's input, which {number} layers "
+                                "may; feed it from another layer")
+            found[tensor.name] = base
+        return found
 
-    Raises
-    ------
-    UserError
-        If there are more than the table has rows.
-    """
-    groups: dict[Halvings, int] = {}
-    for stage in found:
-        if stage.node.weighted:
-            groups.setdefault(plan.layouts[stage.number].dp, len(groups))
-    if len(groups) > GROUPS:
-        raise UserError(f"the plan reduces weights over {len(groups)} different groups of dies, more than the "
-                        f"{GROUPS} of a die's table; choose a plan with fewer kinds of splits")
-    return groups
+    def program(self, memory_words: int) -> TrainingProgram:
+        """The whole."""
+        step = self.step
+        for group, over in enumerate(step.groups):
+            for ring in members(over, step.levels).tolist():
+                for die in ring:
+                    ring_setup(self.parameters, ring, die, group, self.setup[die])
+        for die in range(step.dies):
+            for clear in step.zeros:
+                for task in clear.tasks(die):
+                    self._add(self.setup[die], task)
+            for item in step.tasks(die):
+                self._add(self.builders[die], item)
+        base = assemble(self.setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
+        return TrainingProgram(
+            **{field.name: getattr(base, field.name) for field in fields(base)},
+            weights={name: self._weights(one) for name, one in step.weights.items()},
+            gradients={name: self._weights(one) for name, one in step.gradients.items()},
+            inputs=[self._input(number) for number in range(len(step.inputs))], targets=self._tensor(step.targets),
+            predictions=self._tensor(step.predictions),
+            maps={name: self._tensor(tensor) for name, tensor in step.maps.items()})
 
+    # What the host reads and writes.
 
-def _setup(flow: Flow, groups: Mapping[Halvings, int]) -> list[GraphBuilder]:
-    """Graphs that tell every die its rings, and fill with zeros what no step writes."""
-    parameters = flow.step.parameters
-    graphs = [GraphBuilder(parameters) for _ in range(flow.plan.dies)]
-    for over, group in groups.items():
-        for ring in members(over, flow.plan.levels):
-            for die in ring:
-                ring_setup(parameters, ring.tolist(), int(die), group, graphs[die])
-    for die, place in flow.zeros:
-        flow.step.zero(graphs[die], f"{place.name}.zero", place)
-    return graphs
+    def _tensor(self, tensor: tensors.Tensor) -> Tensor:
+        dies = range(self.step.dies)
+        return Tensor(tensor.samples, tensor.positions, tensor.channels, [tensor.part(die) for die in dies],
+                      [self.at(tensor.buffer(die)) for die in dies])
 
+    def _input(self, number: int) -> Tensor:
+        found = self._tensor(self.step.inputs[number])
+        table = self.step.tables.get(number)
+        if table is None:
+            return found
+        return RowNumbers(found.samples, found.positions, found.channels, found.parts, found.buffers,
+                          [table.slice(die) for die in range(self.step.dies)])
 
-class _Reductions:
-    """Sums of gradients over rings, with the update of the weights.
+    def _weights(self, weights: tensors.Weights) -> LayerWeights:
+        step = self.step
+        over = step.layouts[next(number for number, node in enumerate(step.graph.nodes)
+                                 if node.name == weights.name.rpartition(".")[0])].dp
+        dies = range(step.dies)
+        return LayerWeights(weights.shape, [weights.slice(die) for die in dies],
+                            [self.at(weights.buffer(die)) for die in dies],
+                            [tuple(ring) for ring in members(over, step.levels).tolist()])
 
-    Chunks of a message that a die has not started hold up its reduce block's class there. Messages of one set of
-    rings come to a die from one other die, in their order, so each set has blocks of its own. Where there are more
-    sets than blocks, those of a block take turns: before the other one's next message all dies end what they have.
-    """
+    # Addresses.
 
-    def __init__(self, flow: Flow, groups: Mapping[Halvings, int]):
-        self._flow = flow
-        self._groups = groups
-        blocks = flow.step.parameters.reduce_blocks
-        sets = [over for over in groups if over]
-        self._blocks = {over: range(number % blocks, blocks, len(sets)) for number, over in enumerate(sets)}
-        self._last: dict[int, Halvings] = {}
+    def at(self, buffer: Buffer) -> Buffer:
+        """Where a piece of a place lies in memory."""
+        first, base = self.places[buffer.place]
+        return replace(buffer, address=first + buffer.address, base=base)
 
-    def add(self, stage: Stage, rate: float) -> None:
-        """The reduction of one layer."""
-        flow, over = self._flow, self._flow.plan.layouts[stage.number].dp
-        weights, gradients = flow.weights[stage.name], flow.gradients[stage.name]
-        own = self._blocks.get(over, range(1))
-        block = own[stage.number % len(own)]
-        turns = bool(over) and self._last.get(block, over) != over
-        after = flow.step.barrier(stage.name, Engine.COLLECTIVE) if turns else None
-        if over:
-            self._last[block] = over
-        for die, piece in enumerate(weights.slices):
-            if not piece.words:
-                continue
-            source, target = gradients.buffers[die], weights.buffers[die]
-            flow.step.builders[die].add(
-                f"{stage.name}.all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
-                    "source": source.pointer, "destination": target.pointer, "words": piece.words,
-                    "group": self._groups[over], "update": UpdateOperation.SGD,
-                    "message": stage.number * flow.step.parameters.reduce_blocks + block & 0xFF,
-                    "rate": int(np.float32(rate).view(np.uint32)),
-                }, reads=[source], writes=[target], after=[after[die]] if after else [])
+    def _operand(self, operand: Buffer | FeatureMap) -> Buffer | FeatureMap:
+        if isinstance(operand, FeatureMap):
+            return replace(operand, buffer=self.at(operand.buffer))
+        return self.at(operand)
 
+    def _program(self, program: VectorProgram) -> VectorProgram:
+        def moves(given: Sequence[Move]) -> list[Move]:
+            return [Move(self.at(move.operand), move.region) for move in given if isinstance(move.operand, Buffer)]
 
-def _maps(lowered: Sequence[LoweredStage]) -> dict[str, Tensor]:
-    """Maps that decide kinks."""
-    found = {}
-    for stage in lowered:
-        for follower, source, target in stage.followed:
-            if isinstance(follower.layer, Relu):
-                found[follower.layer.name] = target
-            elif isinstance(follower.layer, MaxPool):
-                found[follower.layer.name] = source
-    return found
+        return replace(program, loads=moves(program.loads), stores=moves(program.stores))
+
+    # Descriptors.
+
+    @staticmethod
+    def _counter(exchange: int) -> int:
+        """The counter that an exchange has on every die."""
+        return len(Engine) + exchange
+
+    def _add(self, builder: GraphBuilder, item: Item) -> None:
+        """Append the descriptors of a task, or what other dies send."""
+        if isinstance(item, Arrivals):
+            builder.expect(item.buffers, self._counter(item.exchange), item.count)
+            return
+        work = item.work
+        if isinstance(work, Multiplication):
+            self._multiply(builder, item, work)
+            return
+        operation: Any
+        after: list[tuple[int, int]] = []
+        remote: tuple[int, int] | None = None
+        if isinstance(work, Vector):
+            operation, body = VectorOperation.PROGRAM, self._program(work.program).body()
+        elif isinstance(work, Tile):
+            operation, body = TransferOperation.COPY, self._tile(work)
+        elif isinstance(work, Rows):
+            operation, body = self._rows(work)
+        elif isinstance(work, Signal):
+            place = self.at(self.step.any)
+            operation, after = TransferOperation.COPY, [builder.done(work.engine)]
+            remote = work.die, self._counter(work.exchange)
+            body = {"source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer, "columns": 1,
+                    "rows": 1, "planes": 1}
+        else:
+            operation, body = CollectiveOperation.ALL_REDUCE, self._reduction(work)
+            after = [] if work.after is None else [builder.advanced(self._counter(work.after), 0)]
+        builder.add(item.name, item.engine, operation, body, reads=item.reads, writes=item.writes, after=after,
+                    remote=remote)
+
+    def _multiply(self, builder: GraphBuilder, task: step_tasks.Task, work: Multiplication) -> None:
+        operation, groups = matrix_tasks(self.parameters, work.layer, work.direction, work.shape,
+                                         *map(self._operand, (work.a, work.b, work.c)))
+        count = sum(map(len, groups))
+        names = [f"{task.name}.{number}" for number in range(count)] if count > 1 else [task.name]
+        for bodies in groups:
+            builder.add_parts(names[:len(bodies)], Engine.MATRIX, operation, bodies, reads=task.reads,
+                              writes=task.writes)
+            names = names[len(bodies):]
+
+    def _tile(self, work: Tile) -> dict[str, Any]:
+        source, target = self.at(work.source), self.at(work.target)
+        body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
+                "rows": source.rows, "planes": 1, "source_row_stride": source.stride,
+                "destination_row_stride": target.stride}
+        if work.die is not None:
+            body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1,
+                     "arrival": self._counter(work.exchange)}
+        return body
+
+    def _rows(self, work: Rows) -> tuple[TransferOperation, dict[str, Any]]:
+        numbers, table, rows = map(self.at, (work.numbers, work.table, work.rows))
+        source, target = (rows, table) if work.added else (table, rows)
+        return TransferOperation.ADD if work.added else TransferOperation.COPY, {
+            "source": source.pointer, "source_row_stride": source.stride, "destination": target.pointer,
+            "destination_row_stride": target.stride, "columns": rows.columns, "rows": rows.rows, "planes": 1,
+            "scatter" if work.added else "gather": 1, "index": numbers.pointer}
+
+    def _reduction(self, work: Reduction) -> dict[str, Any]:
+        return {"source": self.at(work.gradient).pointer, "destination": self.at(work.weights).pointer,
+                "words": work.weights.columns, "group": work.group, "update": UpdateOperation.SGD,
+                "message": work.message, "rate": self.rate}

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from math import log
 from typing import Any
 
-from plinth.plan.graph import PlanGraph
+from plinth.partition.graph import PlanGraph
 
 #: Cost of what is not allowed.
 INFEASIBLE = float("inf")

@@ -19,9 +19,9 @@ from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth.output import json_text, write_whole
-from plinth.plan import partition
-from plinth.plan.graph import LOSS, SPLITS, PlanGraph
-from plinth.plan.partition import MAXIMUM_LEVELS, Exchange, Halvings, Layout, Region, Ring, Splits
+from plinth.partition import regions
+from plinth.partition.graph import LOSS, SPLITS, PlanGraph
+from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Halvings, Layout, Region, Ring, Splits
 
 #: Version of the plan format.
 PLAN_VERSION = 2
@@ -84,7 +84,7 @@ class Plan:
     predicted_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        partition.check_splits(self.graph, self.splits)
+        regions.check_splits(self.graph, self.splits)
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
 
@@ -106,26 +106,26 @@ class Plan:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Regions of each node."""
-        return partition.layouts(self.graph, self.splits)
+        return regions.layouts(self.graph, self.splits)
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        found = ((one, partition.exchange_words(one, self.batch, self.levels))
-                 for one in partition.exchanges(self.graph, self.layouts))
+        found = ((one, regions.exchange_words(one, self.batch, self.levels))
+                 for one in regions.exchanges(self.graph, self.layouts))
         return tuple(Transfer(one, words) for one, words in found if words)
 
     @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(Reduction(node.name, here.dp, (here.mp, here.op), partition.ring_words(node, here, self.levels))
+        return tuple(Reduction(node.name, here.dp, (here.mp, here.op), regions.ring_words(node, here, self.levels))
                      for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
                      if node.weighted)
 
     def rings(self, reduction: Reduction) -> tuple[Ring, ...]:
         """The rings of a reduction: members and words of the message."""
         number = next(number for number, node in enumerate(self.graph.nodes) if node.name == reduction.layer)
-        return tuple(partition.node_rings(self.graph.nodes[number], self.layouts[number], self.levels))
+        return tuple(regions.node_rings(self.graph.nodes[number], self.layouts[number], self.levels))
 
     @cached_property
     def words(self) -> int:
@@ -139,18 +139,18 @@ class Plan:
         words = np.zeros(self.dies, dtype=np.int64)
         for node, here in zip(self.graph.nodes, self.layouts, strict=True):
             if node.weighted:
-                words += 2 * sum(partition.weight_words(node, here, self.levels))
+                words += 2 * sum(regions.weight_words(node, here, self.levels))
             read = (Region(here.input.batch, ()), 1) if node.gathers else (here.input, node.input_channels)
             for region, channels, elements in ((*read, node.input_elements),
                                                (here.output, node.output_channels, node.raw_elements)):
-                (low, high), (first, last) = (partition.bounds(self.batch, region.batch, self.levels),
-                                              partition.bounds(channels, region.channels, self.levels))
+                (low, high), (first, last) = (regions.bounds(self.batch, region.batch, self.levels),
+                                              regions.bounds(channels, region.channels, self.levels))
                 words += 2 * (high - low) * (last - first) * (elements // channels)
         return 4 * int(words.max())
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
-        words = partition.words(transfer.exchange, self.batch, self.levels)
+        words = regions.words(transfer.exchange, self.batch, self.levels)
         for sender, receiver in zip(*np.nonzero(words), strict=True):
             yield int(sender), int(receiver), int(words[sender, receiver])
 

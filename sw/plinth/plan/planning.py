@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.partition.graph import PlanGraph, from_network
+from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
-from plinth.plan.graph import PlanGraph, from_network
-from plinth.plan.partition import Splits
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive

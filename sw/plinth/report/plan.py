@@ -9,7 +9,7 @@ from rich.text import Text
 
 from plinth.output import write_whole
 from plinth.plan.planning import Outcome, Planned
-from plinth.report.units import duration, size
+from plinth.units import duration, size
 
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),

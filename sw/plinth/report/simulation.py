@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from plinth.output import write_whole
-from plinth.report.units import duration, size
+from plinth.simulate.phases import PHASES
 from plinth.simulate.step import Simulated
+from plinth.units import duration, size
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
 
@@ -20,14 +21,14 @@ STATES = (("busy", "busy", "#2a7f62"), ("shared", "shares memory or links", "#7a
 KINDS = (("multiply", "multiplications", "#1f4e79"), ("add", "additions", "#6fa8dc"), ("sram", "SRAM", "#2a7f62"),
          ("dram", "DRAM", "#c8553d"), ("link", "links", "#d9a441"))
 #: Engines, in the order of tables.
-ENGINES = ("matrix", "vector", "collective")
+ENGINES = ("matrix", "vector", "transfer", "collective")
 #: Links and dies that tables and pictures show.
 SHOWN_LINKS, SHOWN_DIES = 8, 4
 
 
 def simulation_report(found: Simulated) -> dict[str, Any]:
     """What ``plinth simulate --json`` prints."""
-    plan, result, links = found.plan, found.result, found.work.machine.links
+    plan, result, links = found.plan, found.result, found.work.machine.links[:found.work.links]
     dies = [{"die": die, "speed": one.speed, "memory_words": float(result.memory_words[die]),
              "engines": {engine: _seconds(result.engines[die, engine]) for engine in ENGINES
                          if (die, engine) in result.engines}}
@@ -44,7 +45,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "tasks": len(found.work.activities), "events": result.events, "engines": dies,
         "links": [{"link": link.name, "words_per_second": link.words_per_second, "words": float(words),
                    "utilisation": float(share)} for link, words, share in
-                  zip(links, result.link_words, utilisation(found), strict=True)]}
+                  zip(links, result.link_words[:len(links)], utilisation(found), strict=True)]}
 
 
 def _seconds(time: EngineTime) -> dict[str, float]:
@@ -52,9 +53,10 @@ def _seconds(time: EngineTime) -> dict[str, float]:
 
 
 def utilisation(found: Simulated) -> Any:
-    """Of each link, the share of what it could have carried."""
-    rates = np.array([link.words_per_second for link in found.work.machine.links])
-    return found.result.link_words / (rates * found.result.seconds) if found.result.seconds else 0 * rates
+    """Of each link between dies, the share of what it could have carried."""
+    links = found.work.machine.links[:found.work.links]
+    rates = np.array([link.words_per_second for link in links])
+    return found.result.link_words[:len(links)] / (rates * found.result.seconds) if found.result.seconds else 0 * rates
 
 
 def _fullest(found: Simulated) -> list[tuple[int, str]]:
@@ -101,7 +103,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
             engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
     console.print(engines)
     used = utilisation(found)
-    if len(used) and result.link_words.any():
+    if len(used) and used.any():
         links = Table(title="links", title_justify="left", box=None, pad_edge=False)
         for heading in ("link", "utilisation", "carried", "a second"):
             links.add_column(heading, justify="left" if heading == "link" else "right", no_wrap=True)
@@ -110,7 +112,8 @@ def show_simulation(console: Console, found: Simulated) -> None:
             link = machine.links[number]
             links.add_row(name, f"{used[number]:.1%}", size(4 * float(result.link_words[number])),
                           size(4 * link.words_per_second))
-        links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(4 * float(result.link_words.mean())), "")
+        mean = float(result.link_words[:len(used)].mean())
+        links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(4 * mean), "")
         console.print(links)
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
@@ -153,7 +156,7 @@ def draw_simulation(path: Path, found: Simulated) -> None:
                     f"cost: {duration(result.seconds)} and {_joules(sum(found.joules.values()))} a step", fontsize=11)
     axis = axes[0]
     for place, (_, spans) in enumerate(rows):
-        for phase, colour in PHASES.items():
+        for phase, colour in COLOURS.items():
             mine = [(start * scale, (end - start) * scale) for start, end, which in spans if which == phase]
             axis.broken_barh(mine, (place + 0.1, 0.8), color=colour, linewidth=0)
     axis.set(xlim=(0, result.seconds * scale), ylim=(len(rows), 0), xlabel=f"time, {unit}")
@@ -161,7 +164,7 @@ def draw_simulation(path: Path, found: Simulated) -> None:
     _plain(axis)
     from matplotlib.patches import Patch
 
-    axis.legend(handles=[Patch(color=colour, label=label) for label, colour in PHASES.items()], ncols=len(PHASES),
+    axis.legend(handles=[Patch(color=colour, label=label) for label, colour in COLOURS.items()], ncols=len(COLOURS),
                 loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False)
     if fullest:
         axis = axes[1]
@@ -190,19 +193,7 @@ def draw_simulation(path: Path, found: Simulated) -> None:
 
 
 #: What goes on in a piece of a track, and its colour.
-PHASES = {"fprop": "#3b75af", "bprop": "#ef8636", "weight gradient": "#519e3e", "transfer": "#7a6c9d",
-          "reduction": "#c8553d"}
-#: Phase by the second word of a task's name.
-_BY_WORD = {"fprop": "fprop", "forward": "fprop", "bprop": "bprop", "backward": "bprop", "bias": "bprop",
-            "mean": "bprop", "update": "weight gradient", "gradient": "reduction"}
-
-
-def _phase(name: str, is_flow: bool) -> str:
-    words = name.replace("@", " ").replace(".", " ").split()
-    known = next((_BY_WORD[word] for word in words[1:] if word in _BY_WORD), None)
-    if is_flow:
-        return known if known == "reduction" else "transfer"
-    return known or "bprop"
+COLOURS = dict(zip(PHASES, ("#3b75af", "#ef8636", "#519e3e", "#7a6c9d", "#c8553d"), strict=True))
 
 
 def _plain(axis: Any) -> None:
@@ -218,13 +209,13 @@ def _rows(found: Simulated, fullest: list[int]) -> list[tuple[str, list[tuple[fl
     rows: dict[tuple[int, str] | int, list[tuple[float, float, str]]] = {
         (die, engine): [] for die in dies for engine in ENGINES[:2] if (die, engine) in found.result.engines}
     rows |= {link: [] for link in fullest[:4]}
-    for one, start, end in zip(found.work.activities, found.result.starts.tolist(), found.result.ends.tolist(),
-                               strict=True):
+    for one, phase, start, end in zip(found.work.activities, found.work.phases, found.result.starts.tolist(),
+                                      found.result.ends.tolist(), strict=True):
         if isinstance(one, Flow):
             for link in rows.keys() & set(one.links.tolist()):
-                rows[link].append((start, end, _phase(one.name, True)))
-        elif (one.die, one.engine) in rows:
-            rows[one.die, one.engine].append((start, end, _phase(one.name, False)))
+                rows[link].append((start, end, phase))
+        if one.die is not None and (one.die, one.engine) in rows:
+            rows[one.die, one.engine].append((start, end, phase))
     links = found.work.machine.links
     return [(f"die {key[0]} {key[1]}" if isinstance(key, tuple) else links[key].name, spans)
             for key, spans in rows.items()]

@@ -12,15 +12,13 @@ from plinth.model.network import Network
 from plinth.model.network_file import load_network
 from plinth.model.zoo import NETWORKS
 from plinth.output import write_whole
-from plinth.plan.cost.machine import Machine
-from plinth.plan.graph import PlanGraph, from_network
+from plinth.partition.graph import PlanGraph, from_network
 from plinth.plan.plan import MAXIMUM_FILE_BYTES, Plan, plan_from_data
 from plinth.plan.planning import PLANNERS, task
-from plinth.report.units import size
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
-from plinth_hw.isa.parameters import PRESETS
+from plinth.units import size
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
 from plinth_sim.array.simulate import Result, simulate
@@ -104,26 +102,6 @@ def check_memory(plan: Plan, array: Array) -> None:
         raise UserError(f"the plan does not fit the dies' memory: the fullest die needs {size(need)}, a die of array "
                         f"{array.name!r} has {size(array.memory_bytes)}; choose another planner, a smaller batch or "
                         f"more dies, or an array file with memory_bytes of at least {need}")
-
-
-def check_calibration(machine: Machine) -> None:
-    """Compare the Verilog that a table was measured on with that of today.
-
-    Raises
-    ------
-    UserError
-        If they differ, or a tool is missing.
-    """
-    table = machine.calibration
-    if table is None:
-        return
-    from plinth import backends
-
-    digest = backends.die_digest(PRESETS[table.preset])
-    if digest != table.verilog_sha256:
-        raise UserError(f"the calibration table of preset {table.preset!r} was measured on another Verilog "
-                        f"({table.verilog_sha256[:12]}, now {digest[:12]}); measure again with `plinth calibrate "
-                        f"--preset {table.preset}`")
 
 
 def write_trace(path: Path, found: Simulated) -> int:

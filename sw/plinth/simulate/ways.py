@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.plan.partition import Halvings, Integers, Region, members, pattern
+from plinth.partition.regions import Halvings, Integers, Region, members, pattern
 
 Floats = NDArray[np.float64]
 #: Group of a die that neither sends nor receives.

@@ -1,44 +1,40 @@
-"""The tasks and flows of a training step: what the dies of a Plan do, on one array.
+"""The tasks and flows of a training step on one array, for the simulator.
 
-For every die and node, in pieces by samples::
-
-    fprop    matrix (waits for its input) --> sums to the homes --> vector: sum, bias, activation, pool --> to readers
-    bprop    errors to the homes --> vector: mask, unpool, bias' gradient --> to the layer's dies --> matrix: error of
-             the input, then gradient of the weights --> reduction
-
-Pieces follow each other from engine to engine where nothing moves between dies. Transfers between layers and rings are
-flows, one for each group of dies that have to do with each other; a flow waits for all its senders, and starts then,
-beside whatever else is on the links. Regions, senders, receivers and words are the Plan's own.
+What dies do is said once, in the step of the plan (:mod:`plinth.step.step`): here tasks get times and words, and what
+moves between dies gets links. A step of few tasks is simulated task by task, with the control of each die
+(:mod:`plinth.simulate.tasks`); of a larger one (:class:`Groups`) neighbouring pieces of an operation are one task, dies
+that have as much as each other are looked at once, and the tiles of an exchange go together.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.array import Array
-from plinth.plan import partition
-from plinth.plan.cost.cuts import STRIPS
-from plinth.plan.cost.machine import LINK_LATENCY, Work, unlike
-from plinth.plan.cost.products import BPROP, FPROP, UPDATE, Product
+from plinth.partition.graph import DP, MP
+from plinth.partition.regions import Integers
+from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
-from plinth.plan.cost.stages import Stage, backward_stages, bias_stage, forward_stages, is_fused, loss_rows, loss_work
-from plinth.plan.graph import DP, LOSS, MP, Node
-from plinth.plan.partition import Integers, Layout, Region, bounds
 from plinth.plan.plan import Plan
-from plinth.simulate.costs import VAULTS, Cost, Costs, Part
+from plinth.simulate.costs import VAULTS, Calibrated, Cost, Costs
+from plinth.simulate.phases import phase
+from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
-from plinth_hw.isa.tasks import VECTOR_LOADS
-from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Task, Wait
+from plinth.step import cuts
+from plinth.step.build import step_of
+from plinth.step.operations import Barrier, Exchange, Operation, Products, Reduce
+from plinth.step.step import Step
+from plinth.step.tasks import UPDATE, Accesses, Task
+from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
+from plinth_sim.array.machine import Task as Activities
 
-#: Pieces of all nodes on all dies, about, at most: with more dies, pieces get larger.
+#: Tasks of a step, over all dies, up to which it is simulated task by task.
+MOST_TASKS = 12_000
+#: Pieces of all nodes on all dies, about, at most, if it is not: with more dies, pieces get larger.
 MOST_PIECES = 1 << 15
-
-#: For each die, for each piece of what it has, what must be done before the piece is there.
-Ready = list[list[tuple[Wait, ...]]]
 
 
 @dataclass(frozen=True)
@@ -46,9 +42,13 @@ class Workload:
     """Input of the simulator."""
 
     machine: Machine
-    activities: list[Activity]
+    activities: Sequence[Activity]
+    #: For each activity, what it is for.
+    phases: Sequence[str]
     #: Words of transfers and reductions, as the Plan counts them.
     moved_words: int
+    #: Links between dies; those of the machine behind them are what dies share within.
+    links: int
 
 
 def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | None = None,
@@ -68,7 +68,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
     overlap : bool
         Whether reductions run beside what follows; else a die goes on when its reduction is done.
     form : str
-        "exact", or "published": :class:`PublishedStep`.
+        "exact", or "published": :class:`PublishedGroups`.
 
     Raises
     ------
@@ -83,376 +83,273 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
+    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters)
+    words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
+    if (isinstance(costs, Calibrated) and overlap and form == "exact" and not array.switches
+            and few(step, MOST_TASKS)):
+        made = TaskByTask(step, array, costs, speeds)
+        return Workload(made.machine, made.activities, made.phases, words, made.links)
     ways = ways or Ways(array)
     hertz = float(array.clock_mhz * 1_000_000)
     machine = Machine(
         dies=tuple(Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
         links=tuple(Link(name=name, words_per_second=rate * hertz)
                     for name, rate in zip(ways.names, ways.rates.tolist(), strict=True)))
-    made = (PublishedStep if form == "published" else Step)(plan, array, costs, ways, overlap)
-    made.run()
-    words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
-    return Workload(machine, made.activities, words)
+    groups = (PublishedGroups if form == "published" else Groups)(step, array, costs, ways, overlap)
+    return Workload(machine, groups.activities, groups.phases, words, len(machine.links))
 
 
-class Step:
-    """Collects a step's tasks in program order; words as the dies move them."""
+def few(step: Step, most: int) -> bool:
+    """Whether a step has no more tasks than that, if all dies have as many as the first."""
+    count = 0
+    for _ in step.tasks(0):
+        count += step.dies
+        if count > most:
+            return False
+    return True
 
-    def __init__(self, plan: Plan, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
-        self.plan, self.graph, self.costs, self.ways = plan, plan.graph, costs, ways
-        self.levels, self.dies, self.batch = plan.levels, plan.dies, plan.batch
-        self.layouts = plan.layouts
-        self.overlap = overlap
+
+#: What something waits for, to be looked up for each die: numbers of tasks, or of operations between dies.
+_After = tuple[tuple[str, int], ...]
+
+
+def classes(step: Step) -> list[Integers]:
+    """Dies that have as many samples and channels of everything as each other."""
+    found = []
+    for place in step.places:
+        spans = getattr(place.what, "spans", None)
+        if spans is not None:
+            found += [spans.samples, spans.channels]
+    if not found:
+        return [np.arange(step.dies)]
+    _, which = np.unique(np.array(found), axis=1, return_inverse=True)
+    which = which.reshape(-1)
+    return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
+
+
+class Groups:
+    """A step in groups of tasks, and exchanges in groups of dies that have to do with each other: a group's words are
+    one flow, which waits for all its senders, and starts then, beside whatever else is on the links."""
+
+    def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
+        self.step, self.costs, self.ways, self.overlap = step, costs, ways, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.hop = array.link_latency
-        self.pieces = max(1, min(STRIPS, MOST_PIECES // (self.dies * len(self.graph.nodes))))
         self.activities: list[Activity] = []
-        self.maps: dict[int, Ready] = {}
-        self.errors: dict[int, Ready] = {}
-        #: When the gradients of embeddings have been filled with zeros.
-        self.cleared: dict[str, Ready] = {}
-        #: When matrix engines that read numbers of 16 bits have their copies of weights, by node.
-        self.operands: dict[int, Ready] = {}
+        self.phases: list[str] = []
+        self.most = max(1, min(cuts.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
+        self._classes = classes(step)
+        self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
+        #: For each die, what ends a task or an operation that others wait for.
+        self._ends: list[dict[tuple[str, int], Wait]] = [{} for _ in range(step.dies)]
+        #: For each die, the reductions that all its further tasks wait for.
+        self._behind: list[dict[Wait, None]] = [{} for _ in range(step.dies)]
+        self._count = 0
+        self._names: dict[str, int] = {}
+        for number, operation in enumerate(step.operations):
+            self._phase = phase(step, number, operation)
+            if isinstance(operation, Exchange):
+                self._exchange(operation)
+            elif isinstance(operation, Reduce):
+                self._reduce(operation)
+            elif not isinstance(operation, Barrier):
+                self._operation(operation)
 
-    def run(self) -> None:
-        """All of a step."""
-        if self.costs.narrow:
-            for number, node in enumerate(self.graph.nodes):
-                if node.weighted and node.macs:
-                    self._copy_weights(number, node)
-        for number, node in enumerate(self.graph.nodes):
-            self._forward(number, node)
-        for number in range(len(self.graph.nodes) - 2, -1, -1):
-            self._backward(number, self.graph.nodes[number])
+    def _add(self, activity: Activity) -> None:
+        self.activities.append(activity)
+        self.phases.append(self._phase)
 
-    # Sizes.
-
-    def _size(self, region: Region, channels: int) -> tuple[Integers, Integers]:
-        """Samples and channels of every die."""
-        (low, high), (first, last) = (bounds(self.batch, region.batch, self.levels),
-                                      bounds(channels, region.channels, self.levels))
-        return high - low, last - first
-
-    def _parts(self, node: Node, here: Layout) -> list[Part]:
-        samples, outputs = self._size(here.output, node.output_channels)
-        _, inputs = self._size(here.input, node.input_channels)
-        return [Part(*one) for one in zip(samples.tolist(), inputs.tolist(), outputs.tolist(), strict=True)]
+    def _named(self, name: str) -> str:
+        """A name that nothing else has."""
+        self._names[name] = self._names.get(name, 0) + 1
+        return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
 
     # Tasks.
 
-    def _tasks(self, name: str, die: int, engine: str, costs: Sequence[Cost], ready: list[tuple[Wait, ...]],
-               more: tuple[Wait, ...] = ()) -> list[tuple[Wait, ...]]:
-        """Pieces on an engine of a die, each behind what it needs; what there is of them then."""
-        found = []
-        for place, cost in enumerate(costs):
-            waits = ready[-(-(place + 1) * len(ready) // len(costs)) - 1] + more
-            if not cost:
-                found.append(waits)
-                continue
-            label = f"{name}.{place}@{die}" if len(costs) > 1 else f"{name}@{die}"
-            self.activities.append(Task(
-                name=label, die=die, engine=engine, seconds=cost.seconds, latency=cost.latency, words=cost.words,
-                waits=waits, adds=cost.adds, multiplies=cost.multiplies, sram_words=cost.sram_words))
-            found.append((Wait(label, 1, self.costs.issue),))
-        return found
+    def _operation(self, operation: Operation) -> None:
+        for place, dies in enumerate(self._classes):
+            for item in operation.tasks(int(dies[0]), self.most):
+                assert isinstance(item, Task)
+                self._task(place, item, self._cost(operation, item))
 
-    def _matrix(self, node: Node, direction: str, parts: Sequence[Part], ready: Ready) -> Ready:
-        name = f"{node.name} {direction}"
-        return [self._tasks(name, die, "matrix", self.costs.products(direction, node, part, self.pieces), ready[die])
-                for die, part in enumerate(parts)]
+    def _cost(self, operation: Operation, task: Task) -> Cost:
+        return self.costs.task(task)
 
-    def _copy_weights(self, number: int, node: Node) -> None:
-        """Copies of a node's weights on every die."""
-        self.operands[number] = found = self._start()
-        for die, part in enumerate(self._parts(node, self.layouts[number])):
-            product = Product.of(FPROP, node, part.samples, part.inputs, part.outputs)
-            if not product.empty:
-                cost = self.costs.narrowed(product.weights // product.outputs, product.outputs)
-                found[die] = self._tasks(f"{node.name} copy", die, "vector", [cost], [()])
+    def _task(self, place: int, task: Task, cost: Cost) -> None:
+        """A task of each die of a class."""
+        accesses = self._accesses[place]
+        after = tuple(dict.fromkeys(one for some in accesses.needed(task.reads, task.writes) for one in some))
+        if not cost:
+            # What takes no time is done when what it waits for is.
+            accesses.touch(task.reads, task.writes, after)
+            return
+        key = ("task", self._count)
+        self._count += 1
+        accesses.touch(task.reads, task.writes, (key,))
+        for die in self._classes[place].tolist():
+            label = self._named(f"{task.name}@{die}")
+            self._add(Activities(
+                name=label, die=die, engine=task.engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
+                words=cost.words, waits=self._waits(die, after), adds=cost.adds, multiplies=cost.multiplies,
+                sram_words=cost.sram_words))
+            self._ends[die][key] = Wait(label, 1, self.costs.issue)
 
-    def _rows(self, name: str, node: Node, parts: Sequence[Part], ready: Ready, *, added: bool) -> Ready:
-        """Rows of an embedding on every die."""
-        return [self._tasks(name, die, "transfer", [self.costs.rows(
-            part.samples * node.output_positions, part.outputs, added * unlike(node.input_channels, part.inputs))],
-            ready[die])
-                for die, part in enumerate(parts)]
+    def _waits(self, die: int, after: _After) -> tuple[Wait, ...]:
+        ends = self._ends[die]
+        return (*(ends[key] for key in after if key in ends), *self._behind[die])
 
-    def _gather(self, node: Node, parts: Sequence[Part]) -> Ready:
-        """fprop of an embedding; beside it zeros fill the gradient."""
-        self.cleared[node.name] = [
-            self._tasks(f"{node.name} zeros", die, "vector", [self.costs.cleared(part.inputs * part.outputs)], [()])
-            for die, part in enumerate(parts)]
-        return self._rows(f"{node.name} {FPROP}", node, parts, self._start(), added=False)
+    # Between dies.
 
-    def _scatter(self, node: Node, parts: Sequence[Part], error: Ready) -> Ready:
-        """updateGrad of an embedding."""
-        return self._rows(f"{node.name} {UPDATE}", node, parts, _both(error, self.cleared[node.name]), added=True)
+    def _exchange(self, operation: Exchange) -> None:
+        """What goes on between dies, behind what all of them wait for."""
+        step, key, send = self.step, ("between", self._count), self._moved(operation)
+        self._count += 1
+        ready: list[tuple[Wait, ...]] = [()] * step.dies
+        for place, dies in enumerate(self._classes):
+            die = int(dies[0])
+            mine, there = [operation.source.buffer(die)], [target.buffer(die) for target in operation.targets]
+            accesses = self._accesses[place]
+            after = tuple(dict.fromkeys(one for some in accesses.needed(mine, there) for one in some))
+            accesses.touch(mine, there, (key, *after))
+            for one in dies.tolist():
+                ready[one] = self._waits(one, after)
+        for die, end in send(ready).items():
+            self._ends[die][key] = end
 
-    def _vector(self, name: str, stages: Sequence[Stage], region: Region, channels: int, ready: Ready) -> Ready:
-        """Vector work on every die's part of a region."""
-        samples, width = self._size(region, channels)
-        return [self._tasks(name, die, "vector", self.costs.stages(stages, one, two, self.pieces), ready[die])
-                for die, (one, two) in enumerate(zip(samples.tolist(), width.tolist(), strict=True))]
+    def _moved(self, operation: Exchange) -> Callable[[list[tuple[Wait, ...]]], dict[int, Wait]]:
+        """A transfer between layers."""
+        source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
+        positions, added = source.positions, not operation.own
 
-    def _sums(self, sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
-        """Programs that add up maps until at most so many are left, and how many are."""
-        found = []
-        while sources > most:
-            taken = min(VECTOR_LOADS, sources)
-            found.append(Stage("sum", Work(taken, 1, wise=taken - 1), positions, taken))
-            sources -= taken - 1
-        return found, sources
-
-    # Flows.
-
-    def _move(self, name: str, source: Region, target: Region, channels: int, elements: int, ready: Ready, *,
-              added: bool) -> Ready:
-        """A transfer between layers; dies that it does not concern go on as they are."""
-        found, positions = list(ready), elements // channels
-        groups = self.ways.exchange(source, target, self.batch, channels)
-        if not groups:
+        def send(ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
+            found: dict[int, Wait] = {}
+            groups = self.ways.exchange(source.region, target.region, step.batch, source.channels)
+            if not groups:
+                return found
+            mine, theirs = source.spans, target.spans
+            own = (np.maximum(np.minimum(mine.end_sample, theirs.end_sample)
+                              - np.maximum(mine.first_sample, theirs.first_sample), 0)
+                   * np.maximum(np.minimum(mine.end_channel, theirs.end_channel)
+                                - np.maximum(mine.first_channel, theirs.first_channel), 0))
+            sums = added or len(operation.targets) > 1
+            for number, group in enumerate(groups):
+                die = int(group.dies[0])
+                kept = own[group.dies] * (0 if added else 1)
+                most = float((group.sent + kept).max()) * positions
+                tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
+                seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
+                received = group.received * positions * self.costs.added * sums
+                label = self._named(f"{name} {number}" if len(groups) > 1 else name)
+                self._flow(label, group, positions * packets, ready, seconds=seconds,
+                           latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
+                           die_words=(group.sent + group.received + 2 * kept) * positions + received,
+                           adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
+                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
             return found
-        samples, width = self._size(source, channels)
-        _, narrow = self._size(target, channels)
-        low, high = bounds(self.batch, source.batch, self.levels)
-        to_low, to_high = bounds(self.batch, target.batch, self.levels)
-        first, last = bounds(channels, source.channels, self.levels)
-        to_first, to_last = bounds(channels, target.channels, self.levels)
-        own = (np.maximum(np.minimum(high, to_high) - np.maximum(low, to_low), 0)
-               * np.maximum(np.minimum(last, to_last) - np.maximum(first, to_first), 0))
-        for number, group in enumerate(groups):
-            die = int(group.dies[0])
-            kept = own[group.dies] * (0 if added else 1)
-            most = float((group.sent + kept).max()) * positions
-            tile = max(1, int(min(width[group.dies].max(), narrow[group.dies].max())))
-            seconds, packets = self.costs.copies(int(samples[die]) * positions, tile, most, group.hops)
-            received = group.received * positions * self.costs.added if added else 0.0
-            label = f"{name} {number}" if len(groups) > 1 else name
-            self._flow(label, group, positions * packets, ready, seconds=seconds,
-                       latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
-                       die_words=(group.sent + group.received + 2 * kept) * positions + received,
-                       adds=float(group.received.sum()) * positions if added and self.costs.added else 0.0)
-            there: list[tuple[Wait, ...]] = [(Wait(label),)]
-            for one in group.dies.tolist():
-                found[one] = there
-        return found
+        return send
 
-    def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float, latency: float,
-              die_words: NDArray[np.float64], adds: float) -> None:
-        waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die][-1])
-        self.activities.append(Flow(
+    def _flow(self, name: str, group: Group, scale: float, ready: list[tuple[Wait, ...]], *, seconds: float,
+              latency: float, die_words: NDArray[np.float64], adds: float) -> None:
+        waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die])
+        self._add(Flow(
             name=name, links=group.links, words=group.words * scale, seconds=seconds, latency=latency,
             dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds))
 
-    # Passes.
-
-    def _start(self) -> Ready:
-        return [[()] for _ in range(self.dies)]
-
-    def _input(self, number: int) -> Ready:
-        """What a node reads: the network's input, the homes of its producers, or copies."""
-        found: Ready | None = None
-        for edge in self.graph.inputs[number]:
-            one = self.graph.edges[edge]
-            ready = self._to_reader(edge, f"{self.graph.nodes[one.producer].name} to {self.graph.nodes[number].name}",
-                                    self.maps[one.producer])
-            found = ready if found is None else _both(found, ready)
-        return found or self._start()
-
-    def _forward(self, number: int, node: Node) -> None:
-        here, ready = self.layouts[number], self._input(number)
-        if node.kind == LOSS:
-            edge = self.graph.inputs[number][0]
-            before = self.graph.edges[edge].producer
-            fused = is_fused(self.graph, before, self.layouts[before])
-            work = loss_work(node, self.graph.nodes[before], fused, self.costs.narrow)
-            stage = Stage("loss", work, loss_rows(node), 3, 3)
-            self.errors[edge] = self._vector(node.name, [stage], here.input, node.input_elements // loss_rows(node),
-                                             ready)
-            return
-        sources = max(1, len(self.graph.inputs[number]))
-        if node.weighted:
-            parts = self._parts(node, here)
-            if number in self.operands:
-                ready = _behind(ready, self.operands[number])
-            ready = self._gather(node, parts) if node.gathers else self._matrix(node, FPROP, parts, ready)
-            sources = 1
-            if here.mp:
-                ready = self._to_home(number, f"{node.name} sums", ready)
-                sources = 1 << len(here.mp)
-        if not is_fused(self.graph, number, here):
-            sums, sources = self._sums(sources, VECTOR_LOADS - (node.bias > 0), node.output_positions)
-            stages = forward_stages(node, sources, self.costs.narrow)
-            ready = self._vector(f"{node.name} forward", [*sums, *stages], here.home, node.output_channels, ready)
-        self.maps[number] = ready
-
-    def _map_error(self, number: int, node: Node) -> tuple[list[Stage], Ready]:
-        """Error of a node's map, at home, and what adds up its sources."""
-        found, sources, positions = self._start(), 0, node.output_positions
-        for edge in self.graph.outputs[number]:
-            one = self.graph.edges[edge]
-            error = self._from_reader(edge, f"error of {node.name} from {self.graph.nodes[one.consumer].name}",
-                                      self.errors[edge])
-            found = _both(found, error) if sources else error
-            sources += 1 << len(self.layouts[one.consumer].op)
-            positions = one.elements // one.channels
-        return self._sums(sources, 1, positions)[0], found
-
-    def _backward(self, number: int, node: Node) -> None:
-        here, channels = self.layouts[number], node.output_channels
-        bias = node.bias > 0
-        if is_fused(self.graph, number, here):
-            error = self.errors[self.graph.outputs[number][0]]
-        else:
-            sums, error = self._map_error(number, node)
-            stages = backward_stages(node, bias and not here.mp, self.costs.narrow)
-            error = self._vector(f"{node.name} backward", [*sums, *stages], here.home, channels, error)
-        if not node.weighted:
-            if node.kind == "join":
-                stage = Stage("forward", Work(1, 1, wise=1), node.output_positions, 1)
-                error = self._vector(f"{node.name} mean", [stage], here.home, channels, error)
-            for edge in self.graph.inputs[number]:
-                self.errors[edge] = error
-            return
-        biased = error
-        if here.mp:
-            error = self._from_home(number, f"error of {node.name} to its dies", error)
-            if bias:
-                biased = self._vector(f"{node.name} bias", [bias_stage(node)], here.output, channels, error)
-        parts = self._parts(node, here)
-        self._input_error(number, parts, error)
-        whole: Ready = [[pieces[-1]] for pieces in error]
-        done = self._scatter(node, parts, whole) if node.gathers else self._matrix(node, UPDATE, parts, whole)
-        reduced = self._reduce(number, f"{node.name} gradient", _both(done, biased))
+    def _reduce(self, operation: Reduce) -> None:
+        """Rings of a weight gradient, and the update."""
+        ready: list[tuple[Wait, ...]] = [()] * self.step.dies
+        for place, dies in enumerate(self._classes):
+            gradient = operation.gradients.buffer(int(dies[0]))
+            after = tuple(dict.fromkeys(one for some in self._accesses[place].needed([gradient], []) for one in some))
+            for one in dies.tolist():
+                ready[one] = self._waits(one, after)
+        found = self._reduced(operation, ready)
         if not self.overlap:
-            for edge in self.graph.inputs[number]:
-                self.errors[edge] = _both(self.errors[edge], reduced)
+            for die, end in found.items():
+                self._behind[die][end] = None
 
-    def _input_error(self, number: int, parts: Sequence[Part], error: Ready) -> None:
-        """Errors of what a node reads; nobody needs that of the network's input."""
-        for edge in self.graph.inputs[number]:
-            self.errors[edge] = self._matrix(self.graph.nodes[number], BPROP, parts, error)
-
-    # What moves when.
-
-    def _to_home(self, number: int, name: str, ready: Ready) -> Ready:
-        """Partial sums of a node to their homes."""
-        node, here = self.graph.nodes[number], self.layouts[number]
-        return self._move(name, here.output, here.home, node.output_channels, node.raw_elements, ready, added=True)
-
-    def _to_reader(self, edge: int, name: str, ready: Ready) -> Ready:
-        """A map from its homes to a consumer."""
-        one = self.graph.edges[edge]
-        return self._move(name, self.layouts[one.producer].home, self.layouts[one.consumer].input, one.channels,
-                          one.elements, ready, added=False)
-
-    def _from_reader(self, edge: int, name: str, ready: Ready) -> Ready:
-        """Errors of what a consumer read, to their homes."""
-        one = self.graph.edges[edge]
-        reader = self.layouts[one.consumer]
-        return self._move(name, reader.input, self.layouts[one.producer].home, one.channels, one.elements, ready,
-                          added=bool(reader.op))
-
-    def _from_home(self, number: int, name: str, ready: Ready) -> Ready:
-        """Errors of a node from their homes."""
-        node, here = self.graph.nodes[number], self.layouts[number]
-        return self._move(name, here.home, here.output, node.output_channels, node.raw_elements, ready, added=False)
-
-    def _reduce(self, number: int, name: str, ready: Ready) -> Ready:
-        """Rings of a weight gradient, and the update; when it is done."""
-        node, here, found = self.graph.nodes[number], self.layouts[number], list(ready)
-        weights, bias = partition.weight_words(node, here, self.levels)
-        words = weights + bias
-        if not here.dp:
-            for die, count in enumerate(words.tolist()):
-                found[die] = self._tasks(name, die, "collective", [self.costs.update(count)], ready[die])
+    def _reduced(self, operation: Reduce, ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
+        found: dict[int, Wait] = {}
+        if not operation.over:
+            for die in range(self.step.dies):
+                cost = self.costs.update(operation.weights.slice(die).words)
+                if cost:
+                    label = f"{operation.name}@{die}"
+                    self._add(Activities(
+                        name=label, die=die, engine="collective", seconds=cost.seconds, latency=cost.latency,
+                        words=cost.words, waits=ready[die], adds=cost.adds, multiplies=cost.multiplies,
+                        sram_words=cost.sram_words))
+                    found[die] = Wait(label, 1, self.costs.issue)
             return found
-        members = 1 << len(here.dp)
-        for place, group in enumerate(rings := self.ways.ring(here.dp)):
-            count = int(words[group.dies[0]])
+        members = 1 << len(operation.over)
+        for place, group in enumerate(rings := self.ways.ring(operation.over)):
+            count = operation.weights.slice(int(group.dies[0])).words
             if count:
                 added = count * (members - 1)
-                label = f"{name} {place}" if len(rings) > 1 else name
+                label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
                 self._flow(label, group, count, ready, seconds=0.0,
                            latency=self.costs.ring(members, group.hops),
                            die_words=(group.sent + group.received) * count + self.costs.added * added / members,
                            adds=float(added))
-                for die in group.dies.tolist():
-                    found[die] = [(Wait(label),)]
+                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found
 
 
-class PublishedStep(Step):
+class PublishedGroups(Groups):
     """Words as HyPar's Tables 1 and 2 count them: at each level each die exchanges its share with its partner in the
     other half, both ways at once, the lowest level first; what is summed is added by both. The first layer's error is
     computed, too, as HyPar counts three products of every layer."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.words = PublishedWords(self.graph, self.batch)
-        self.splits = self.plan.splits
+    def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
+        self.words = PublishedWords(step.graph, step.batch)
+        self.splits = step.splits
         self.words.total_bytes(self.splits)
+        super().__init__(step, array, costs, ways, overlap)
+
+    def _cost(self, operation: Operation, task: Task) -> Cost:
+        found = self.costs.task(task)
+        first = isinstance(operation, Products) and operation.direction == UPDATE and None in self.step.graph.feeds(
+            self.step.graph.nodes.index(operation.node))
+        # Of the paper's machine all products of a layer take the same.
+        return Cost(*(2 * one for one in found)) if first else found
 
     def _counts(self, number: int, level: int) -> tuple[int, int]:
         above = self.splits[number][:level]
         return above.count(DP), above.count(MP)
 
-    def _partners(self, name: str, elements: Callable[[int], float], ready: Ready, *, added: bool) -> Ready:
+    def _partners(self, name: str, elements: Callable[[int], float], ready: list[tuple[Wait, ...]], *,
+                  added: bool) -> dict[int, Wait]:
         """Exchanges at all levels; ``elements`` of the two halves of a group together, by level."""
-        found = list(ready)
-        for level in range(self.levels - 1, -1, -1):
-            words = elements(level) / (2 << (self.levels - 1 - level))
+        found: dict[int, Wait] = {}
+        for level in range(self.step.levels - 1, -1, -1):
+            words = elements(level) / (2 << (self.step.levels - 1 - level))
+            here = [(found[die],) if die in found else ready[die] for die in range(self.step.dies)]
             for place, group in enumerate(self.ways.partners(level) if words else ()):
                 label = f"{name} H{level + 1} {place}"
-                self._flow(label, group, words, found, seconds=0.0, latency=self.hop * group.hops * self.second,
+                self._flow(label, group, words, here, seconds=0.0, latency=self.hop * group.hops * self.second,
                            die_words=(group.sent + group.received * (1 + added * self.costs.added)) * words,
                            adds=added * float(group.received.sum()) * words)
-                for die in group.dies.tolist():
-                    found[die] = [(Wait(label),)]
+                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found
-
-    def _sums(self, sources: int, most: int, positions: int) -> tuple[list[Stage], int]:
-        return [], 1
-
-    def _input_error(self, number: int, parts: Sequence[Part], error: Ready) -> None:
-        if self.graph.inputs[number]:
-            super()._input_error(number, parts, error)
-        else:
-            self._matrix(self.graph.nodes[number], BPROP, parts, error)
 
     def _sum_elements(self, number: int, split: str) -> Callable[[int], float]:
         """Table 1, where a layer is split in one way."""
         return lambda level: (self.words.node_elements(number, split, *self._counts(number, level))
                               if self.splits[number][level] == split else 0.0)
 
-    def _to_home(self, number: int, name: str, ready: Ready) -> Ready:
-        return self._partners(name, self._sum_elements(number, MP), ready, added=True)
+    def _moved(self, operation: Exchange) -> Callable[[list[tuple[Wait, ...]]], dict[int, Wait]]:
+        name = operation.name
+        if operation.edge is not None:
+            number, one = operation.edge, self.step.graph.edges[operation.edge]
+            # Half of Table 2: the map, or its error.
+            return lambda ready: self._partners(name, lambda level: self.words.edge_elements(
+                number, self.splits[one.producer][level], self.splits[one.consumer][level],
+                self._counts(one.producer, level), self._counts(one.consumer, level)) / 2, ready, added=False)
+        if operation.own:
+            # The error of a layer is where it is needed.
+            return lambda ready: {}
+        return lambda ready: self._partners(name, self._sum_elements(operation.node, MP), ready, added=True)
 
-    def _edge(self, edge: int, name: str, ready: Ready) -> Ready:
-        """Half of Table 2: the map, or its error."""
-        one = self.graph.edges[edge]
-        return self._partners(name, lambda level: self.words.edge_elements(
-            edge, self.splits[one.producer][level], self.splits[one.consumer][level],
-            self._counts(one.producer, level), self._counts(one.consumer, level)) / 2, ready, added=False)
-
-    def _to_reader(self, edge: int, name: str, ready: Ready) -> Ready:
-        return self._edge(edge, name, ready)
-
-    def _from_reader(self, edge: int, name: str, ready: Ready) -> Ready:
-        return self._edge(edge, name, ready)
-
-    def _from_home(self, number: int, name: str, ready: Ready) -> Ready:
-        return ready
-
-    def _reduce(self, number: int, name: str, ready: Ready) -> Ready:
-        return self._partners(name, self._sum_elements(number, DP), ready, added=True)
-
-
-def _behind(one: Ready, two: Ready) -> Ready:
-    """Pieces of one thing, each with the whole of another."""
-    return [[tuple(dict.fromkeys(piece + theirs[-1])) for piece in mine] for mine, theirs in zip(one, two, strict=True)]
-
-
-def _both(one: Ready, two: Ready) -> Ready:
-    """When two things are there, as a whole."""
-    return [[tuple(dict.fromkeys(mine[-1] + theirs[-1]))] for mine, theirs in zip(one, two, strict=True)]
+    def _reduced(self, operation: Reduce, ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
+        number = self.step.graph.nodes.index(operation.node)
+        return self._partners(operation.name, self._sum_elements(number, DP), ready, added=True)

@@ -15,7 +15,7 @@ from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters
 from plinth.output import write_json
-from plinth.plan.graph import from_network
+from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan, load_plan
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint

@@ -4,9 +4,9 @@ from collections import defaultdict
 from typing import Any
 
 from plinth.driver.driver import Driver
-from plinth.lower.step import transfer_name
-from plinth.plan.graph import LOSS
+from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
+from plinth.step.step import transfer_name
 from plinth_hw.isa.tasks import Engine
 
 

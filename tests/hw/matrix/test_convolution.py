@@ -10,7 +10,7 @@ from tests.support.engine_bench import body_words
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth.lower.convolution import Body, ConvolutionShape
+from plinth.mapping.convolution import Body, ConvolutionShape
 from plinth_hw.isa.formats import FP16, Q4_11
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import preset

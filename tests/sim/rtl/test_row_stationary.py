@@ -4,12 +4,13 @@ import pytest
 from tests.support.compiled import compare
 from tests.support.row_stationary import TINY_FIXED, TINY_MIXED
 
+from plinth.buffers import Buffer
 from plinth.driver.driver import DieError, Driver
-from plinth.driver.program import Buffer, Program
+from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import ConvolutionShape, FeatureMap
 from plinth.lower.program import assemble, ring_setup
-from plinth.lower.row_stationary import RowStationary
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap
+from plinth.mapping.row_stationary import RowStationary
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_sim.rtl.cosim import CosimArray

@@ -23,8 +23,8 @@ from plinth.model.layers import (
     Tanh,
 )
 from plinth.model.network import Network
-from plinth.plan.cost.cuts import SPARE_ROWS
 from plinth.plan.plan import Plan
+from plinth.step.cuts import SPARE_ROWS
 from plinth_hw.isa.parameters import preset
 
 

@@ -15,7 +15,7 @@ from tests.support.onnx_models import every_operator, model, node
 from plinth.errors import UserError
 from plinth.model.onnx.operators import OPERATORS
 from plinth.model.onnx.reader import read_onnx
-from plinth.plan.graph import from_network
+from plinth.partition.graph import from_network
 
 Generator = np.random.Generator
 #: Numbers at the edges of what is asked for.

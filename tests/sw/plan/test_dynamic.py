@@ -5,9 +5,9 @@ from itertools import product
 
 import pytest
 
+from plinth.partition.graph import LOSS, Edge, Node, PlanGraph
 from plinth.plan import dynamic
 from plinth.plan.dynamic import INFEASIBLE, Problem, minimise
-from plinth.plan.graph import LOSS, Edge, Node, PlanGraph
 
 
 def _graph(nodes: int, edges: list[tuple[int, int]]) -> PlanGraph:

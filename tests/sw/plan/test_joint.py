@@ -10,7 +10,7 @@ from tests.support.plan_graphs import dense, random_chain, random_graph
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, ring
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import DP, SPLITS, chain, from_network
+from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.plan.planning import PLANNERS, plan_network, task
 

@@ -10,6 +10,7 @@ from plinth import backends
 from plinth.bench import calibrate
 from plinth.errors import UserError
 from plinth.model.files import dump_yaml
+from plinth.partition.graph import square
 from plinth.plan.cost.copies import Copy
 from plinth.plan.cost.machine import (
     CONTROL,
@@ -28,7 +29,6 @@ from plinth.plan.cost.machine import (
     vector_formula,
 )
 from plinth.plan.cost.products import DIRECTIONS, Product
-from plinth.plan.graph import square
 from plinth_hw.isa.parameters import PRESETS, SYSTOLIC, preset
 
 TINY = preset("ndp-tiny")

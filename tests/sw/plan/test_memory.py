@@ -5,7 +5,7 @@ import pytest
 
 from plinth.model.array import ARRAYS
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import from_network
+from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
 

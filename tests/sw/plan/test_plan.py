@@ -11,7 +11,7 @@ from tests.support.plan_graphs import random_graph, random_splits
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import SPLITS, from_network
+from plinth.partition.graph import SPLITS, from_network
 from plinth.plan.plan import Plan, load_plan, plan_from_data, plan_schema
 
 GRAPH = from_network(NETWORKS["digits-cnn"])

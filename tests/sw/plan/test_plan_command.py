@@ -6,7 +6,7 @@ import pytest
 
 from plinth import cli
 from plinth.model.zoo import NETWORKS
-from plinth.plan.graph import from_network
+from plinth.partition.graph import from_network
 from plinth.plan.plan import load_plan
 from plinth.plan.planning import PLANNERS
 

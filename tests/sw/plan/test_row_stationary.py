@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from tests.support.refusal import refused
 
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.lower.row_stationary import RowStationary
+from plinth.mapping import mappings
+from plinth.mapping.mappings import balanced, pieces, task_work, work
+from plinth.mapping.row_stationary import RowStationary
 from plinth.model.files import dump_yaml
-from plinth.plan.cost import row_stationary
+from plinth.partition.graph import square
 from plinth.plan.cost.machine import COPIES, PRODUCTS, PROGRAMS, Calibration, Machine, load_calibration
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
-from plinth.plan.cost.row_stationary import balanced, pieces, task_work, work
-from plinth.plan.graph import square
 from plinth_hw.isa.parameters import DieParameters, preset
 
 DEMO, MIXED, PAPER = (preset(f"hypar-{name}") for name in ("demo", "demo-mixed", "paper"))
@@ -112,12 +112,12 @@ CONNECTED = [Product(direction, *shape) for direction in DIRECTIONS
     *((die, product) for die in (DEMO, MIXED, PAPER) for product in CONNECTED)])
 def test_only_mappings_that_are_worse_are_left_out(die: DieParameters, product: Product,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = row_stationary._bound
+    bound = mappings._bound
     parts = row_stationary_parts(die, product)
-    monkeypatch.setattr(row_stationary, "_bound", lambda *given: np.zeros_like(bound(*given)))
+    monkeypatch.setattr(mappings, "_bound", lambda *given: np.zeros_like(bound(*given)))
     for loops, mapping in parts:
         # Nothing is left out where the bound is zero.
-        assert row_stationary._choose.__wrapped__(die, loops) == mapping
+        assert mappings._choose.__wrapped__(die, loops) == mapping
 
 
 @pytest.mark.parametrize("product", CONVOLUTIONS + CONNECTED)
@@ -126,9 +126,9 @@ def test_tasks_of_a_size_are_costed_once(product: Product) -> None:
     more, total = 0.0, np.zeros(3)
     for loops, mapping in parts:
         tasks = [(task.images, task.rows, task.windows, task.run) for task in pieces(loops, mapping)]
-        assert Counter(tasks) == {tuple(size): count for *size, count in row_stationary._sizes(loops, mapping)}
+        assert Counter(tasks) == {tuple(size): count for *size, count in mappings._sizes(loops, mapping)}
         for task in tasks:
-            row, around, *words = row_stationary._costs(PAPER, loops, mapping, *task)
+            row, around, *words = mappings._costs(PAPER, loops, mapping, *task)
             more, total = max(more, around), total + np.array([row, *words])
     found = work(PAPER, parts)
     assert (found.alone - found.row, found.row, found.read, found.written) == pytest.approx((more, *total))

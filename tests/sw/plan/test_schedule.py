@@ -10,13 +10,13 @@ from plinth.model.array import ring
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import PlanGraph, from_network
+from plinth.partition.regions import Region
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Machine, machine
-from plinth.plan.cost.schedule import Ready, Times
+from plinth.plan.cost.schedule import Times
 from plinth.plan.cost.time import StepTime
-from plinth.plan.graph import PlanGraph, from_network
-from plinth.plan.partition import Region
 from plinth.plan.planning import PLANNERS, task
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.landing import BLOCKS
@@ -31,14 +31,6 @@ def step_time(dies: int = 4, die: Machine | None = None, **settings: object) -> 
 
 def plan(levels: int, *splits: str) -> tuple[tuple[str, ...], ...]:
     return (*((split,) * levels for split in splits), ("dp",) * levels)
-
-
-def test_parts_of_a_tensor_are_there_one_after_the_other() -> None:
-    found = Ready()
-    found.add(0.5, 10)
-    found.add(1.0, 30)
-    assert [found.until(share) for share in (0.2, 0.5, 0.6, 1)] == [10, 10, 30, 30]
-    assert found.whole == 30 and Ready(4).until(0.1) == 4 and Ready().whole == 0
 
 
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:

@@ -7,10 +7,10 @@ import pytest
 from tests.support.plan_graphs import convolution, dense, random_chain, random_graph
 
 from plinth.errors import UserError
+from plinth.partition.graph import DP, MP, PlanGraph, chain
+from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS
 from plinth.plan.cost.published import VARIANTS, PublishedWords
-from plinth.plan.graph import DP, MP, PlanGraph, chain
-from plinth.plan.partition import Splits
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.simple import data, model, one_weird_trick

@@ -9,8 +9,7 @@ import yaml
 from plinth import backends, cli
 from plinth.bench.rows import BENCHES
 from plinth.model.array import ARRAYS
-from plinth.plan.cost.machine import Machine, machine
-from plinth.simulate import step
+from plinth.plan.cost.machine import machine
 from plinth.simulate.costs import COSTS
 from plinth_hw.isa.parameters import PRESETS
 
@@ -188,12 +187,11 @@ def test_a_table_of_another_verilog_is_refused(capsys, monkeypatch) -> None:
     assert "preset 'ndp-demo' was measured on another Verilog" in text
     assert "plinth calibrate --preset ndp-demo" in text
     monkeypatch.setattr(backends, "die_digest", lambda parameters: table.verilog_sha256)
-    step.check_calibration(machine(PRESETS["ndp-demo"]))
+    backends.check_calibration(table.preset, table.verilog_sha256)
     assert "tasks measured on the RTL" in run(capsys, "digits-mlp", "--array", "ring-4", "--batch", "64").replace(
         "\n", " ")
 
 
 def test_dies_without_a_table_are_said_to_be(capsys) -> None:
-    step.check_calibration(Machine(PRESETS["ndp-tiny"]))
     source = COSTS["calibrated"](ARRAYS["ring-4"]).source
     assert "tasks measured on the RTL of preset ndp-demo" in source

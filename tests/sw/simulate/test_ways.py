@@ -5,7 +5,7 @@ import pytest
 
 from plinth.model.array import ARRAYS, Array
 from plinth.model.routes import routes
-from plinth.plan.partition import Exchange, Region, words
+from plinth.partition.regions import Exchange, Region, words
 from plinth.simulate.ways import Ways, groups_of
 
 #: A line of four dies, joined one by one.

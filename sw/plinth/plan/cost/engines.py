@@ -46,39 +46,49 @@ class Die:
         #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
         self.reductions: list[tuple[float, float, float]] = []
         self._loaded = self._computed = 0.0
+        #: Words that memory moves a cycle.
+        self.rate = float(machine.parameters.memory_words_per_cycle)
         self._stored = [0.0, 0.0]
 
-    def _start(self, engine: str, ready: float, count: int) -> tuple[float, float]:
-        """When tasks may start, and how much longer memory takes for them."""
+    def _start(self, engine: str, ready: float) -> tuple[float, float]:
+        """When a task may start, and how much longer memory takes for it."""
         starts, ends = self.starts[engine], self.ends[engine]
         free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
         self.fetched = max(self.fetched, free) + self.period
         start = max(ready + self.issue, self.fetched + self.body[engine])
-        self.fetched += (count - 1) * self.period
-        starts.append(start)
         number = len(self.tasks)
         return start, 1 / (1 - self.shares[number]) if number < len(self.shares) else 1.0
 
-    def _end(self, engine: str, start: float, end: float, words: float) -> float:
-        self.tasks.append((engine, max(start, self.last[engine]), end, words))
-        self.ends[engine].append(end)
+    def _end(self, engine: str, start: float, end: float, words: float, count: int = 1) -> float:
+        """``count`` equal tasks went on from a start to an end; descriptors behind them wait for their places."""
+        begin = max(start, self.last[engine])
+        self.tasks.append((engine, begin, end, words))
+        starts, ends, each = self.starts[engine], self.ends[engine], (end - begin) / count
+        for place in range(max(0, count - BODIES), count):
+            starts.append(begin + place * each)
+        for place in range(max(0, count - HEADERS), count):
+            ends.append(begin + (place + 1) * each)
+        self.fetched = max(self.fetched + (count - 1) * self.period,
+                           begin + (count - 1 - BODIES) * each if count > BODIES else 0.0,
+                           begin + (count - HEADERS) * each if count > HEADERS else 0.0)
         self.last[engine] = end
         return end
 
     def task(self, engine: str, ready: float, cycles: Cycles, words: float, memory: float = 1.0,
-             count: int = 1) -> float:
-        """End of ``count`` equal tasks of some words, which memory takes a share of their time for."""
+             count: int = 1, parts: int = 1) -> float:
+        """End of ``count`` equal products or tiles of some words, which memory takes a share of their time for; each is
+        ``parts`` tasks."""
         alone, row = cycles
-        start, slower = self._start(engine, ready, count)
+        start, slower = self._start(engine, ready)
         more = max(0.0, memory * slower - 1)
         alone, row = (alone + row * more) / self.speed, row * (1 + more) / self.speed
         end = max(start + alone + (count - 1) * max(row, self.period), self.last[engine] + count * row)
-        return self._end(engine, start, end, count * words)
+        return self._end(engine, start, end, count * words, count * parts)
 
     def vector(self, ready: float, stages: tuple[float, float, float], words: float, count: int = 1) -> float:
         """End of ``count`` vector tasks."""
         load, compute, store = stages
-        start, slower = self._start("vector", ready, count)
+        start, slower = self._start("vector", ready)
         load, compute, store = load * slower / self.speed, compute / self.speed, store * slower / self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
@@ -86,12 +96,12 @@ class Die:
         self._computed = max(self._loaded, self._computed) + work
         end = max(self._computed, self.last["vector"]) + store
         self._stored = [self._stored[1], end]
-        return self._end("vector", start, end, count * words)
+        return self._end("vector", start, end, count * words, count)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: float, linked: bool = True) -> None:
-        """A reduction whose words take some cycles on the links, which it shares with others; or of a single die, which
-        takes none there."""
-        start, slower = self._start("collective", ready, 1)
+    def reduce(self, ready: float, cycles: float, latency: float, words: float, linked: bool = True) -> float:
+        """End of a reduction whose words take some cycles on the links, which it shares with others; or of a single
+        die, which takes none there."""
+        start, slower = self._start("collective", ready)
         begin = max(start, self.last["collective"])
         busy = begin + cycles * max(1.0, words / cycles / self.rate * slower)
         self._end("collective", start, busy, words)
@@ -102,6 +112,7 @@ class Die:
             self.reductions[-1] = first, busy, max(latency, last + tail - busy)
         else:
             self.reductions.append((begin if linked else busy, busy, latency))
+        return busy + latency
 
     def tiles(self, ready: float, cycles: Cycles, words: float, memory: float, count: int, link: float) -> float:
         """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them
@@ -125,9 +136,6 @@ class Die:
     def reduced(self) -> float:
         """End of the last reduction."""
         return max((last + tail for _, last, tail in self.reductions), default=0.0)
-
-    #: Words that memory moves a cycle.
-    rate = 1.0
 
     def met(self) -> list[float]:
         """For each task, the share of memory's rate that other engines took while it ran."""

@@ -1,4 +1,4 @@
-"""Words that the dies really move, in closed form: equal to :func:`plinth.plan.partition.total_words`.
+"""Words that the dies really move, in closed form: equal to :func:`plinth.partition.regions.total_words`.
 
 For a batch of B, a layer with raw output R, weights W and bias b, split at kd levels by batch, km by input and ko by
 output channels, and an edge that carries M elements:
@@ -7,15 +7,15 @@ output channels, and an edge that carries M elements:
            2 (2^kd - 1) (W + 2^km b)            ring reduction of the gradients
     edge   2 (B M 2^ko - overlap)               ko of the consumer; overlap = what homes need themselves
 
-The overlap is :func:`plinth.plan.partition.overlap`. What the rule of homes leaves is pairwise: an mp node has a home
-label, batch or channels, and its first consumer must agree.
+The overlap is :func:`plinth.partition.regions.overlap`. What the rule of homes leaves is pairwise: an mp node has a
+home label, batch or channels, and its first consumer must agree.
 """
 
 from collections.abc import Sequence
 
+from plinth.partition.graph import DP, MP, OP, PlanGraph
+from plinth.partition.regions import Layout, Region, Splits, layout, layouts, overlap
 from plinth.plan.dynamic import INFEASIBLE, Problem
-from plinth.plan.graph import DP, MP, OP, PlanGraph
-from plinth.plan.partition import Layout, Region, Splits, layout, layouts, overlap
 
 #: A choice at one level: the split, and of the first consumer mp, or dp for anything else.
 Label = tuple[str, str]

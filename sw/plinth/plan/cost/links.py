@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.plan.partition import KEPT_LEVELS, Exchange, Halvings, Region, bounds, exchange_words, pattern
+from plinth.partition.regions import KEPT_LEVELS, Exchange, Halvings, Region, bounds, exchange_words, pattern
 
 Floats = NDArray[np.float64]
 

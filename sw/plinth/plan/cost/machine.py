@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from plinth.errors import UserError
+from plinth.mapping.mappings import work
 from plinth.model.files import check_mapping, check_version, read_yaml
 from plinth.model.layers import described, is_integer
+from plinth.partition.graph import square
 from plinth.plan.cost import systolic
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, copy_formula
 from plinth.plan.cost.products import Product, row_stationary_parts
-from plinth.plan.cost.row_stationary import work
-from plinth.plan.graph import square
 from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS
 
@@ -270,6 +270,9 @@ class Machine:
     _cycles: dict[tuple[Any, ...], Cycles] = field(default_factory=dict, compare=False)
     _products: dict[Product, Multiplication] = field(default_factory=dict, compare=False)
     _stages: dict[tuple[Any, ...], tuple[float, float, float]] = field(default_factory=dict, compare=False)
+    #: What tasks of steps take, as :mod:`plinth.plan.cost.tasks` has asked.
+    known_products: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
+    known_vectors: dict[tuple[Any, ...], Any] = field(default_factory=dict, compare=False)
 
     @property
     def source(self) -> str:

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from plinth.partition.graph import PlanGraph
+from plinth.partition.regions import Splits
 from plinth.plan.cost.exact import ExactWords
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.dynamic import Problem
-from plinth.plan.graph import PlanGraph
-from plinth.plan.partition import Splits
 
 
 class Words(Protocol):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plinth.plan.cost.row_stationary import Loops, Mapping, choose, dense, dense_update
-from plinth.plan.graph import Node, Window
+from plinth.mapping.mappings import Loops, Mapping, choose, dense, dense_update
+from plinth.partition.graph import Node, Window
 from plinth_hw.isa.parameters import DieParameters
 
 FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")

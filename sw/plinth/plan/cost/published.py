@@ -25,9 +25,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from plinth.errors import UserError
+from plinth.partition.graph import DP, LOSS, MP, PlanGraph
+from plinth.partition.regions import Splits
 from plinth.plan.dynamic import Problem
-from plinth.plan.graph import DP, LOSS, MP, PlanGraph
-from plinth.plan.partition import Splits
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,12 +17,12 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
+from plinth.partition.graph import DP, MP, PlanGraph
+from plinth.partition.regions import Exchange, Layout, Splits, bounds, layout, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
-from plinth.plan.graph import DP, MP, PlanGraph
-from plinth.plan.partition import Exchange, Layout, Splits, bounds, layout, weight_words
 
 Vector = tuple[str, ...]
 

@@ -5,8 +5,8 @@ from itertools import product
 from math import prod
 
 from plinth.errors import UserError
-from plinth.plan.graph import DP, MP, PlanGraph
-from plinth.plan.partition import Splits
+from plinth.partition.graph import DP, MP, PlanGraph
+from plinth.partition.regions import Splits
 
 #: Most combinations that are tried: HyPar's own largest search (four layers, four levels).
 MAXIMUM_COMBINATIONS = 1 << 16

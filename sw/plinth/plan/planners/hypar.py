@@ -7,10 +7,10 @@ fixed; all halves of a level are alike.
 
 from collections.abc import Sequence
 
+from plinth.partition.graph import DP, MP
+from plinth.partition.regions import Splits
 from plinth.plan.cost.models import Words
 from plinth.plan.dynamic import minimise
-from plinth.plan.graph import DP, MP
-from plinth.plan.partition import Splits
 
 
 def hypar(words: Words, levels: int, splits: Sequence[str] = (DP, MP)) -> Splits:

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations, product
 from typing import Any
 
+from plinth.partition.graph import SPLITS, PlanGraph
+from plinth.partition.regions import Splits
 from plinth.plan.cost.time import StepTime, Vector
-from plinth.plan.graph import SPLITS, PlanGraph
-from plinth.plan.partition import Splits
 
 #: States that the beam keeps.
 WIDTH = 32

@@ -1,7 +1,7 @@
 """Planners without a search: everything one way, or one way for each kind of layer."""
 
-from plinth.plan.graph import DP, LOSS, MP, PlanGraph
-from plinth.plan.partition import Splits
+from plinth.partition.graph import DP, LOSS, MP, PlanGraph
+from plinth.partition.regions import Splits
 
 
 def data(graph: PlanGraph, levels: int) -> Splits:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from plinth.plan.graph import Node, Window, chain
+from plinth.partition.graph import Node, Window, chain
 from plinth.reproduce.hypar.cases import BATCH, CONSTANT, NAMES, Case, case, mean, with_mean
 from plinth.reproduce.hypar.simulated import (
     HALF_ROW_TORUS,

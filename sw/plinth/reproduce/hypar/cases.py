@@ -15,10 +15,10 @@ from functools import lru_cache
 from math import prod
 
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import DP, MP, PlanGraph, from_network
+from plinth.partition.regions import Splits
 from plinth.plan.cost.exact import ExactWords
 from plinth.plan.cost.published import PublishedWords
-from plinth.plan.graph import DP, MP, PlanGraph, from_network
-from plinth.plan.partition import Splits
 from plinth.plan.planners import simple
 from plinth.plan.planners.hypar import hypar
 from plinth.reproduce.paper import paper

@@ -2,8 +2,8 @@
 
 from itertools import combinations, product
 
+from plinth.partition.graph import DP, MP
 from plinth.plan.cost.published import PublishedWords
-from plinth.plan.graph import DP, MP
 from plinth.plan.planners.hypar import hypar
 from plinth.reproduce.hypar.cases import (
     BATCH,

@@ -20,8 +20,8 @@ from fractions import Fraction
 from functools import lru_cache
 
 from plinth.model.array import ARRAYS, Array
-from plinth.plan.graph import PlanGraph
-from plinth.plan.partition import Splits
+from plinth.partition.graph import PlanGraph
+from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
 from plinth.reproduce.hypar.cases import BATCH, NAMES, Case, case
 from plinth.simulate.step import simulated

@@ -4,10 +4,10 @@ from itertools import product
 
 from plinth.model.layers import Convolution, MaxPool
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import DP, MP, Node, chain
+from plinth.partition.regions import layouts
 from plinth.plan.cost.exact import edge_words, node_words
 from plinth.plan.cost.published import PublishedWords
-from plinth.plan.graph import DP, MP, Node, chain
-from plinth.plan.partition import layouts
 from plinth.plan.planners import simple
 from plinth.reproduce.hypar.arrays import layers
 from plinth.reproduce.hypar.cases import BATCH, HYPAR, NAMES, case, mean

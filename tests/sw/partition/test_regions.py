@@ -7,9 +7,9 @@ import pytest
 from tests.support.plan_graphs import dense, random_chain, random_graph, random_splits
 
 from plinth.errors import UserError
-from plinth.plan import partition
+from plinth.partition import regions
+from plinth.partition.graph import SPLITS, PlanGraph
 from plinth.plan.cost.exact import ExactWords
-from plinth.plan.graph import SPLITS, PlanGraph
 
 
 def owned(size: int, picks: list[int]) -> np.ndarray:
@@ -124,11 +124,11 @@ def cases():
 @pytest.mark.parametrize(("graph", "splits", "batch"), list(cases()))
 def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch) -> None:
     model = Model(graph, splits, batch)
-    regions = partition.layouts(graph, splits)
+    here = regions.layouts(graph, splits)
     found: dict = {}
-    for exchange in partition.exchanges(graph, regions):
-        words = partition.words(exchange, batch, model.levels)
-        assert words.sum() == partition.exchange_words(exchange, batch, model.levels)
+    for exchange in regions.exchanges(graph, here):
+        words = regions.words(exchange, batch, model.levels)
+        assert words.sum() == regions.exchange_words(exchange, batch, model.levels)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
             found[key] = found[key] + words if key in found else words
@@ -136,11 +136,11 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
     assert found.keys() == expected.keys()
     for key, words in expected.items():
         assert (found[key] == words).all(), key
-    rings = {(ring.layer, ring.members): ring.words for ring in partition.rings(graph, regions, model.levels)}
+    rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, model.levels)}
     assert rings == model.rings()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
         2 * (len(members) - 1) * words for (_, members), words in model.rings().items())
-    assert partition.total_words(graph, splits, batch) == total
+    assert regions.total_words(graph, splits, batch) == total
     assert ExactWords(graph, batch).total_bytes(splits) == 4 * total
 
 
@@ -166,7 +166,7 @@ def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
 
 
 def test_halves_differ_by_at_most_one_and_the_lower_is_the_larger() -> None:
-    low, high = partition.bounds(10, (0, 1), 2)
+    low, high = regions.bounds(10, (0, 1), 2)
     assert list(high - low) == [3, 2, 3, 2]
     assert list(low) == [0, 3, 5, 8]
 
@@ -175,6 +175,6 @@ def test_halves_differ_by_at_most_one_and_the_lower_is_the_larger() -> None:
     ((("dp",),), "2 nodes"), ((("xp",), ("dp",)), "'xp'"), ((("dp", "mp"), ("dp",)), "levels"),
     ((("dp",), ("mp",)), "'mp'"), ((("dp",) * 11, ("dp",) * 11), "at most 10")])
 def test_splits_that_do_not_fit_are_refused(splits, message) -> None:
-    from plinth.plan.graph import chain
+    from plinth.partition.graph import chain
     with pytest.raises(UserError, match=message):
-        partition.check_splits(chain("one", [dense("fc", 4, 4)]), splits)
+        regions.check_splits(chain("one", [dense("fc", 4, 4)]), splits)

@@ -17,9 +17,9 @@ from plinth.model.layers import (
 )
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import Edge, Node, PlanGraph, from_network
+from plinth.partition.regions import total_words
 from plinth.plan.cost.exact import ExactWords
-from plinth.plan.graph import Edge, Node, PlanGraph, from_network
-from plinth.plan.partition import total_words
 from plinth.plan.planners.simple import model
 
 

@@ -1,19 +1,19 @@
 """Pooling tasks on the golden model: bits of the documented order in NumPy, and values of a direct pool in float64."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.convolution import FeatureMap
-from plinth.lower.pooling import Pool, backward, forward
-from plinth.lower.vector import VectorProgram
+from plinth.mapping.convolution import FeatureMap
 from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.step.pooling import Pool, backward, forward
+from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, VectorOperation
 from plinth_sim.golden import vector
@@ -257,10 +257,10 @@ def test_tasks_keep_others_waiting_for_what_they_write_alone(kind: type[Pool], k
     assert claimed == stored
 
 
-def _place(move: dict[str, Any], program: VectorProgram) -> Buffer:
-    shape = list(program.regions.values())[move["region"]][0]
-    rows, columns = (1, 1) if shape == "element" else (program.rows, program.columns)
-    return Buffer("", move["pointer"]["offset"], rows, columns, move["stride"], 0, bool(move["packed"]))
+def _place(move: Move, program: VectorProgram) -> Buffer:
+    rows, columns = (1, 1) if program.regions[move.region] == "element" else (program.rows, program.columns)
+    assert isinstance(move.operand, Buffer)
+    return replace(move.operand, rows=rows, columns=columns)
 
 
 @pytest.mark.parametrize("kind", [MaxPool, MeanPool])

@@ -11,12 +11,12 @@ from tests.support.convolutions import PASSES, Placed, direct, random_layer
 from tests.support.refusal import refused
 
 from plinth import cli
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.builder import pack
-from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.lower.row_stationary import RowStationary
-from plinth.plan.cost.row_stationary import Loops, choose, pieces
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
+from plinth.mapping.mappings import Loops, choose, pieces
+from plinth.mapping.row_stationary import RowStationary
 from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation

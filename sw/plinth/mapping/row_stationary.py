@@ -22,10 +22,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap, phases, require
-from plinth.plan.cost.row_stationary import LONGEST, Loops, Mapping, Part, Piece, choose, dense, dense_update, pieces
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, phases, require
+from plinth.mapping.mappings import LONGEST, Loops, Mapping, Part, Piece, choose, dense, dense_update, pieces
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived
 from plinth_hw.isa.tasks import MatrixOperation
@@ -143,7 +143,7 @@ class RowStationary:
 
     def input_gradient(self, layer: ConvolutionShape, dz: FeatureMap, w: Buffer, dx: FeatureMap) -> list[list[Body]]:
         """The gradient of ``x``, phase by phase. Places that no tap meets become 0, as in
-        :func:`~plinth.lower.convolution.input_gradient`."""
+        :func:`~plinth.mapping.convolution.input_gradient`."""
         require(layer, dx, w, dz)
         place, (down, right) = layer.inputs * w.stride, layer.stride
         bodies: list[Body] = []

@@ -1,5 +1,8 @@
 """How tasks are cut: lowering cuts them so, and predictions walk through the same pieces."""
 
+from collections.abc import Iterator
+
+from plinth.errors import UserError
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 
 #: Strips that a die's part is cut into, unless the scratchpad asks for more or they get short.
@@ -54,3 +57,32 @@ def folding(parameters: DieParameters, positions: int, channels: int) -> int:
         if positions % fold == 0 and -(-fold * channels // parameters.beat_words) >= SUMMED_GROUPS:
             return fold
     return 1
+
+
+def image_strips(images: int, positions: int) -> Iterator[tuple[int, int]]:
+    """First image and number of images of the strips in which maps of so many positions are worked on."""
+    step = image_step(images, positions)
+    for start in range(0, images, step):
+        yield start, min(step, images - start)
+
+
+def pieces(parameters: DieParameters, rows: int, columns: int, regions: int, row_regions: int, count: int,
+           column_regions: int | None) -> tuple[int, int]:
+    """Rows and columns of the pieces in which a vector program does rows x columns: about ``count`` strips of rows, or
+    as many more as the scratchpad asks for its full, row and column regions. Where not even a row fits, columns are cut
+    as well; but not with ``column_regions``, which say that the program looks at whole rows.
+
+    Raises
+    ------
+    UserError
+        If a row that must be whole does not fit the scratchpad.
+    """
+    width = columns
+    step = row_step(parameters, rows, columns, regions, row_regions, count, column_regions or 0)
+    if step < 1:
+        if column_regions is not None:
+            raise UserError(f"a loss over {columns} values does not fit the vector scratchpad of preset "
+                            f"{parameters.name!r}; choose a larger preset or a narrower layer")
+        width = column_step(parameters, rows, columns, regions, row_regions)
+        step = row_step(parameters, rows, width, regions, row_regions, count)
+    return step, width

@@ -28,10 +28,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from plinth.driver.program import Buffer
-from plinth.lower.convolution import FeatureMap
-from plinth.lower.vector import VectorProgram, scratchpad_lines
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import FeatureMap
 from plinth.model.layers import MaxPool, MeanPool, Shape
+from plinth.step.vector import VectorProgram, scratchpad_lines
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES, VectorOp
 
@@ -185,7 +185,7 @@ def _phase(programs: list[VectorProgram], targets: Iterable[Buffer]) -> list[Vec
     engine start and finish in order, so whoever waits for those two has waited for all."""
     whole = list(targets)
     for number, program in enumerate(programs):
-        program.writes = whole if number in (0, len(programs) - 1) else []
+        program.written = whole if number in (0, len(programs) - 1) else []
     return programs
 
 

@@ -5,8 +5,8 @@ import pytest
 from tests.support.convolutions import PASSES, Placed, direct, random_layer
 from tests.support.refusal import refused
 
-from plinth.driver.program import Buffer
-from plinth.lower.convolution import ConvolutionShape, FeatureMap, Grid, forward, parts
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap, Grid, forward, parts
 from plinth.model.layers import Convolution, Shape
 from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.layout import pack, unpack

@@ -161,6 +161,11 @@ def _sizes(loops: Loops, mapping: Mapping) -> list[tuple[int, int, int, int, int
             for columns, strips in parts(loops.columns, mapping.columns)]
 
 
+def tasks(loops: Loops, mapping: Mapping) -> int:
+    """Tasks of a product."""
+    return sum(count for *_, count in _sizes(loops, mapping))
+
+
 def _up(one: Any, two: Any) -> Any:
     return -(-one // two)
 

@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
+from plinth.mapping.tiles import tile_shape
 from plinth.model.layers import Convolution, Shape
-from plinth.plan.cost.systolic import tile_shape
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK
 

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from plinth.driver.program import Buffer
-from plinth.lower import convolution
-from plinth.lower.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.plan.cost.systolic import interleave_m_log2
+from plinth.buffers import Buffer
+from plinth.mapping import convolution
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
+from plinth.mapping.tiles import interleave_m_log2
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import MatrixOperation
 

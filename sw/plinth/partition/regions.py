@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.errors import UserError
-from plinth.plan.graph import DP, MP, SPLITS, Node, PlanGraph
+from plinth.partition.graph import DP, MP, SPLITS, Node, PlanGraph
 
 #: For each node, for each level, "dp", "mp" or "op".
 Splits = tuple[tuple[str, ...], ...]

@@ -39,6 +39,10 @@ class Follower:
     stride: tuple[int, int] = (1, 1)
     padding: tuple[int, int] = (0, 0)
     output: tuple[int, int] = (1, 1)
+    #: Whether a last window may reach beyond the map.
+    ceil: bool = False
+    #: Of the layer, for names of tasks and maps.
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,18 @@ class Node:
     window: Window | None = None
     #: What is worked on at home behind its sum, in order.
     followers: tuple[Follower, ...] = ()
+    #: Places among its inputs at which it reads the network's input.
+    network_inputs: tuple[int, ...] = ()
+
+    @property
+    def unnamed(self) -> "Node":
+        """The same node, whatever its layers are called."""
+        return replace(self, name="", followers=tuple(replace(follower, name="") for follower in self.followers))
+
+    @property
+    def raw_positions(self) -> int:
+        """Elements of a channel before pools, however the layer came by them."""
+        return self.raw_elements // self.output_channels
 
     @property
     def weighted(self) -> bool:
@@ -177,6 +193,12 @@ class PlanGraph:
         """Numbers of the edges out of each node; the first is the one that its output's home goes by."""
         return self._ends(lambda edge: edge.producer)
 
+    def feeds(self, number: int) -> tuple[int | None, ...]:
+        """What a node reads, in the order of its inputs: numbers of edges, None where it is the network's input."""
+        edges, places = iter(self.inputs[number]), self.nodes[number].network_inputs
+        count = len(self.inputs[number]) + len(places)
+        return tuple(None if place in places else next(edges) for place in range(count)) or (None,)
+
     def _ends(self, end: object) -> tuple[tuple[int, ...], ...]:
         found: list[list[int]] = [[] for _ in self.nodes]
         for number, edge in enumerate(self.edges):
@@ -212,10 +234,11 @@ class _Flow:
 
 def _follower(layer: Layer, source: Shape, target: Shape) -> Follower:
     if not isinstance(layer, (MaxPool, MeanPool)):
-        return Follower(layer.kind)
+        return Follower(layer.kind, name=layer.name)
     _, *size = source
     _, *output = target
-    return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
+    return Follower(layer.kind, (size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]),
+                    layer.ceil, layer.name)
 
 
 def _window(layer: Convolution, source: Shape, target: Shape) -> Window:
@@ -267,9 +290,10 @@ def from_network(network: Network) -> PlanGraph:
             output_channels=channels, input_elements=first.elements, raw_elements=output, map_elements=output,
             macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
             output_positions=output // channels,
-            window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None))
+            window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
+            network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None)))
         if layer.is_loss:
-            followers[number] = [Follower(layer.kind)]
+            followers[number] = [Follower(layer.kind, name=layer.name)]
         edges += [Edge(flow.node, number, flow.elements, flow.channels) for flow in reads if flow.node is not None]
         flows[layer.name] = _Flow(number, output, channels)
     sized = []

@@ -1,0 +1,59 @@
+"""A piece of a die's memory, as tasks and the driver name it."""
+
+from dataclasses import dataclass
+
+#: Base register of everything whose address does not change from step to step.
+STATIC_BASE = 0
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A place in die memory, or a part of one: ``rows`` x ``columns`` elements, ``stride`` words between rows.
+
+    ``address`` counts words from the first one of its place in a step graph; in a lowered program, where places have
+    addresses, from base register ``base``. Elements are FP32, or of 16 bits two to a word where ``packed`` is set; a
+    row of those starts on a word.
+    """
+
+    name: str
+    address: int
+    rows: int
+    columns: int
+    stride: int
+    base: int = STATIC_BASE
+    packed: bool = False
+    #: The allocated place that it is a part of; empty: itself.
+    whole: str = ""
+
+    @property
+    def place(self) -> str:
+        """Name of the allocated place."""
+        return self.whole or self.name
+
+    @property
+    def row_words(self) -> int:
+        """Words of a row."""
+        return -(-self.columns // 2) if self.packed else self.columns
+
+    @property
+    def words(self) -> int:
+        """Words from the first to the last."""
+        return (self.rows - 1) * self.stride + self.row_words
+
+    @property
+    def pointer(self) -> dict[str, int]:
+        """As a descriptor names it."""
+        return {"offset": self.address, "base": self.base}
+
+    def part(self, name: str, offset: int, rows: int, columns: int, stride: int | None = None) -> "Buffer":
+        """A piece of this buffer that starts ``offset`` words into it."""
+        return Buffer(name, self.address + offset, rows, columns, columns if stride is None else stride,
+                      self.base, self.packed, self.place)
+
+    def lines(self, start: int, count: int) -> "Buffer":
+        """Some of its rows."""
+        return self.part(f"{self.name}[{start}]", start * self.stride, count, self.columns, self.stride)
+
+    def folded(self, fold: int) -> "Buffer":
+        """The same words, if rows follow each other, with ``fold`` rows in one."""
+        return self if fold == 1 else self.part(self.name, 0, self.rows // fold, fold * self.columns)

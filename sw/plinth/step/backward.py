@@ -1,0 +1,163 @@
+"""bprop and updateGrad of a training step; the order of operations stands in :mod:`plinth.step.step`."""
+
+from plinth.partition.graph import LOSS, Follower
+from plinth.step.activation import ACTIVATIONS
+from plinth.step.cuts import folding
+from plinth.step.forward import Forward, Made, column_sum, pool_of
+from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
+from plinth.step.step import Step
+from plinth.step.tasks import BPROP, UPDATE
+from plinth.step.tensors import Row, Tensor, View, folded
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.tasks import VectorOp
+
+
+class Backward:
+    """Builds bprop and updateGrad node by node, last one first."""
+
+    def __init__(self, step: Step, forward: Forward):
+        self.step, self.forward = step, forward
+        #: Error of what a node reads of an input, partial where its output channels are split.
+        self._errors: dict[tuple[int, int], Tensor] = {}
+
+    def run(self, made: Made) -> None:
+        """One node."""
+        if made.node.kind == LOSS:
+            assert made.error is not None
+            self._errors[made.number, 0] = made.error
+            return
+        if made.error is not None:
+            error = made.error
+        else:
+            error = self._map_error(made)
+            own = made.followed[1:] if made.activation is not None else made.followed
+            for follower, source, target in reversed(own):
+                error = self._follow(made, follower, source, target, error)
+            error = self._own(made, error)
+            self.step.release(f"{made.node.name}.backward")
+        if made.node.weighted:
+            self._weighted(made, error)
+        else:
+            self._junction(made, error)
+
+    def _map_error(self, made: Made) -> Tensor:
+        """Error of a node's last map, at home: sum over readers, and over those that split their outputs."""
+        step, home, name = self.step, made.map, made.node.name
+        sources: list[Tensor] = []
+        for reader, place in made.readers:
+            error = self._errors[reader.number, place]
+            here = step.layouts[reader.number]
+            if error.alike(home) and not here.op:
+                sources.append(error)
+                continue
+            places = [step.reserve(home.like(f"{name}.error.{reader.node.name}.{place}.{slot}"))
+                      for slot in range(1 << len(here.op))]
+            edge = step.graph.feeds(reader.number)[place]
+            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, places, here.op, own=True)
+            sources += places
+        if len(sources) == 1:
+            return sources[0]
+        total = step.reserve(home.like(f"{name}.error_sum"))
+        self.forward.summed(made.node, f"{name}.error_sum", [*sources], total, 1)
+        return total
+
+    def _follow(self, made: Made, follower: Follower, source: Tensor, target: Tensor, error: Tensor) -> Tensor:
+        """Back through a pool, or an activation that has its own program."""
+        step = self.step
+        found = step.reserve(source.like(f"{follower.name}.error"))
+        if follower.kind in ACTIVATIONS:
+            self._activate(follower.name, follower, error, target, found, made, bias=False)
+            return found
+        layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
+        middle = made.middles[follower.name]
+        middle_error = step.reserve(middle.like(f"{follower.name}.middle_error"))
+        rest = step.reserve(target.like(f"{follower.name}.rest"))
+        whole, between, small = (height, width), (down, width), (down, across)
+        step.hold(Pool(follower.name, made.node, step.parameters, layer, True, (
+            (source, whole), (middle, between), (target, small), (error, small), (middle_error, between),
+            (found, whole), (rest, small))))
+        return found
+
+    def _activate(self, name: str, follower: Follower | None, error: Tensor, output: Tensor, found: Tensor | None,
+                  made: Made, *, bias: bool) -> None:
+        """``found`` = error back through an activation, and, with ``bias``, its column sums.
+
+        Narrow maps are summed with several positions in a row; those sums are then added, positions ascending.
+        """
+        step, node = self.step, made.node
+        part = error.part(0)
+        fold = folding(step.parameters, part.positions, part.channels) if bias and not step.narrow else 1
+        gradient = step.gradients[node.name].bias_of(error) if bias else None
+        sums = step.reserve(Row(f"{name}.sums", error, fold)) if fold > 1 else None
+        target = sums or gradient
+        regions = 1 if follower is None else ACTIVATIONS[follower.kind].regions
+
+        def program(first: bool) -> VectorProgram:
+            made = VectorProgram(step.parameters)
+            made.load("d", folded(error, fold))
+            if follower is not None:
+                made.load("y", folded(output, fold))
+                ACTIVATIONS[follower.kind].backward(made, "d", "y")
+            if target is not None:
+                column_sum(made, target, first=first)
+            if found is not None:
+                made.store("d", folded(found, fold))
+            return made
+
+        step.hold(Sweep(name, node, step.parameters, program(True), program(False), error, regions, 2 * bias,
+                        fold=fold, images=made.pooled))
+        if sums is not None and gradient is not None:
+            last = VectorProgram(step.parameters)
+            last.load("d", View(sums, lambda _, buffer: buffer.part(buffer.name, 0, fold, buffer.columns // fold)))
+            column_sum(last, gradient, first=True)
+            step.hold(LastStrip(f"{name}.sum", node, last, error, fold))
+
+    def _own(self, made: Made, error: Tensor) -> Tensor:
+        """Error of a node's sum: back through its first activation; with it the bias gradient, if it can be told."""
+        step, node, output = self.step, made.node, made.output
+        assert output is not None
+        bias = node.bias > 0 and not step.layouts[made.number].mp
+        # What the matrix engine reads is narrow then.
+        narrow = step.narrow and node.weighted
+        if made.activation is None and not bias and not narrow:
+            return error
+        found = None
+        if made.activation is not None or narrow:
+            found = step.reserve(output.like(f"{node.name}.error", packed=narrow))
+        self._activate(f"{node.name}.backward", made.activation, error, output, found, made, bias=bias)
+        return error if found is None else found
+
+    def _junction(self, made: Made, error: Tensor) -> None:
+        """The error of a sum is that of each summand; of a mean, its share."""
+        step, node = self.step, made.node
+        if node.kind == "join":
+            share = step.reserve(error.like(f"{node.name}.share"))
+            program = VectorProgram(step.parameters)
+            program.load("d", error)
+            program.run(VectorOp.SCALE, "d", "d", immediate=1.0 / len(made.x))
+            program.store("d", share)
+            step.add(Sweep(f"{node.name}.share", node, step.parameters, program, program, error, 1))
+            error = share
+        for place in range(len(made.x)):
+            self._errors[made.number, place] = error
+
+    def _weighted(self, made: Made, error: Tensor) -> None:
+        """Error to all who computed the output; input error; weight gradient."""
+        step, node, z, x = self.step, made.node, made.z, made.x[0]
+        assert z is not None
+        if step.layouts[made.number].mp:
+            whole = step.reserve(z.like(f"{node.name}.whole_error"))
+            step.exchange(f"{node.name}.spread", made.number, None, error, [whole], (), own=True)
+            error = whole
+            if node.bias:
+                self._activate(f"{node.name}.bias", None, error, z, None, made, bias=True)
+                step.release(f"{node.name}.bias")
+        if step.graph.feeds(made.number)[0] is not None:
+            found = step.reserve(x.like(f"{node.name}.input_error"))
+            self._errors[made.number, 0] = found
+            step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node).buffer))
+            self.forward.empty(z, found)
+        if node.gathers:
+            step.add(Gather(node, x, error, step.gradients[node.name], True))
+        else:
+            step.add(Products(node, step.parameters, UPDATE, x, error, step.gradients[node.name].matrix))

@@ -1,0 +1,386 @@
+"""fprop of a training step, and its loss; the order of operations stands in :mod:`plinth.step.step`."""
+
+from dataclasses import dataclass, field
+
+from plinth.buffers import Buffer
+from plinth.model.layers import MaxPool, MeanPool
+from plinth.partition.graph import LOSS, Follower, Node
+from plinth.partition.regions import Region
+from plinth.step.activation import ACTIVATIONS
+from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
+from plinth.step.step import Step
+from plinth.step.tasks import FPROP
+from plinth.step.tensors import Part, Placed, Tensor, View, Weights, folded
+from plinth.step.vector import Operand, VectorProgram
+from plinth_hw.isa.tasks import VECTOR_LOADS, VectorFunction, VectorOp
+
+#: Kinds of layers.
+POOLS = {layer.kind: layer for layer in (MaxPool, MeanPool)}
+SOFTMAX = "softmax-cross-entropy"
+
+
+def has_classes(node: Node) -> bool:
+    """Whether the loss is one over classes."""
+    return not node.followers or node.followers[0].kind == SOFTMAX
+
+
+def loss_rows(node: Node) -> int:
+    """Rows of a sample in the loss's programs: one over all its classes, else one a position."""
+    return 1 if has_classes(node) else node.input_elements // node.input_channels
+
+
+def pool_of(follower: Follower) -> MaxPool | MeanPool:
+    """A pool as a layer."""
+    make = POOLS[follower.kind]
+    return make(name=follower.name or follower.kind, kernel=follower.kernel, stride=follower.stride,
+                padding=follower.padding, ceil=follower.ceil)
+
+
+@dataclass(frozen=True)
+class Operands:
+    """Weights as a matrix on each die: themselves, or a narrow copy."""
+
+    name: str
+    weights: Weights
+    packed: bool
+
+    def part(self, die: int) -> Part:
+        """Rows and columns of the matrix."""
+        piece = self.weights.slice(die)
+        return Part(0, piece.rows + piece.spare, 0, piece.outputs, 1)
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies."""
+        part = self.part(die)
+        width = -(-part.channels // 2) if self.packed else part.channels
+        return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)
+
+    def place_words(self) -> int:
+        """As :class:`~plinth.step.tensors.Reservable`."""
+        return max(buffer.rows * buffer.stride for buffer in map(self.buffer, range(1 << self.weights.levels)))
+
+
+@dataclass
+class Made:
+    """A node with its tensors."""
+
+    number: int
+    node: Node
+    #: What it reads of each of its inputs.
+    x: list[Tensor]
+    #: Its output (partial sums where input channels are split), and what it is at home behind bias and activation.
+    z: Tensor | None = None
+    output: Tensor | None = None
+    #: The activation that ``output`` has gone through.
+    activation: Follower | None = None
+    #: Activations and pools in order, each with what it reads and gives; the first activation reads nothing of its own.
+    followed: list[tuple[Follower, Tensor, Tensor]] = field(default_factory=list)
+    #: For each pool by its name, what lies between its directions.
+    middles: dict[str, Tensor] = field(default_factory=dict)
+    #: What the loss has already done: error of ``output`` and bias gradient.
+    error: Tensor | None = None
+    #: The readers of its last map: (node, number of its input).
+    readers: list[tuple["Made", int]] = field(default_factory=list)
+
+    @property
+    def map(self) -> Tensor:
+        """What readers read."""
+        found = self.followed[-1][2] if self.followed else self.output
+        assert found is not None
+        return found
+
+    @property
+    def pooled(self) -> bool:
+        """Whether pools follow, so that it goes in strips of images."""
+        return any(follower.kind in POOLS for follower in self.node.followers)
+
+
+class Forward:
+    """Builds fprop node by node."""
+
+    def __init__(self, step: Step):
+        self.step = step
+        self._made: dict[int, Made] = {}
+        self._operands: dict[str, Operands] = {}
+
+    def run(self) -> list[Made]:
+        """All nodes, in their order."""
+        step = self.step
+        for number in step.graph.weighted:
+            self._operand(step.graph.nodes[number])
+        for number, node in enumerate(step.graph.nodes):
+            feeds = step.graph.feeds(number)
+            made = Made(number, node, [self._input(number, place, edge) for place, edge in enumerate(feeds)])
+            for place, edge in enumerate(feeds):
+                if edge is not None:
+                    self._made[step.graph.edges[edge].producer].readers.append((made, place))
+            self._made[number] = made
+            if node.kind == LOSS:
+                self._loss(made)
+            else:
+                self._node(made)
+        return list(self._made.values())
+
+    def operand(self, node: Node) -> Operands:
+        """A layer's weights as the matrix engine reads them."""
+        return self._operands[node.name]
+
+    def _operand(self, node: Node) -> None:
+        """Weights, or their narrow copy, in pieces that fit the vector scratchpad."""
+        step, weights = self.step, self.step.weights[node.name]
+        plain = Operands(weights.name, weights, False)
+        self._operands[node.name] = plain
+        if not step.narrow:
+            return
+        copy = Operands(f"{node.name}.operand", weights, True)
+        step.reserve(copy)
+        program = VectorProgram(step.parameters)
+        program.load("w", plain)
+        program.store("w", copy)
+        step.add(Sweep(f"{node.name}.narrow", node, step.parameters, program, program, copy, 1, pieces=1))
+        self._operands[node.name] = copy
+
+    def _tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
+                moves: bool = False) -> Tensor:
+        step = self.step
+        return step.reserve(Tensor(name, step.batch, positions, channels, region, step.levels, packed), moves=moves)
+
+    def _input(self, number: int, place: int, edge: int | None) -> Tensor:
+        """What a node reads of an input: the network's input, the home of its producer, or a copy."""
+        step, node = self.step, self.step.graph.nodes[number]
+        region = step.layouts[number].input
+        if edge is None:
+            # Row numbers are no channels: each die has all of its samples.
+            region, channels = (Region(region.batch, ()), 1) if node.gathers else (region, node.input_channels)
+            name = "input" if not step.inputs else f"input.{node.name}.{place}"
+            found = self._tensor(name, region, channels, node.input_elements // channels, packed=step.narrow,
+                                 moves=True)
+            if node.gathers:
+                step.tables[len(step.inputs)] = step.weights[node.name]
+            step.inputs.append(found)
+            return found
+        one = step.graph.edges[edge]
+        producer = self._made[one.producer]
+        if node.kind == LOSS and self.fused(one.producer):
+            assert producer.z is not None
+            return producer.z
+        wanted = Tensor(f"{node.name}.input{place}", step.batch, one.elements // one.channels, one.channels, region,
+                        step.levels)
+        if wanted.alike(producer.map):
+            return producer.map
+        step.reserve(wanted)
+        step.exchange(f"{producer.node.name}.copy.{node.name}", one.producer, edge, producer.map, [wanted], (),
+                      own=True)
+        return wanted
+
+    def fused(self, number: int) -> bool:
+        """Whether the loss finishes a node: it reads its output, and each die's part is its own."""
+        graph = self.step.graph
+        node, here, outputs = graph.nodes[number], self.step.layouts[number], graph.outputs[number]
+        reader = graph.nodes[graph.edges[outputs[0]].consumer] if len(outputs) == 1 else None
+        return (reader is not None and reader.kind == LOSS and node.weighted and not node.followers and not here.mp
+                and not here.op and not (node.bias and loss_rows(reader) < node.output_positions))
+
+    def _node(self, made: Made) -> None:
+        """Output, bias and first activation at home, then pools and further activations."""
+        step, node, number = self.step, made.node, made.number
+        here, positions = step.layouts[number], node.raw_positions
+        followers = list(node.followers)
+        if followers and followers[0].kind in ACTIVATIONS:
+            made.activation = followers.pop(0)
+        sources: list[Placed]
+        if node.weighted:
+            made.z = self._tensor(f"{node.name}.product", here.output, node.output_channels, positions)
+            if node.gathers:
+                step.add(Gather(node, made.x[0], made.z, step.weights[node.name], False))
+                gradient = step.gradients[node.name]
+                step.add(Clear(f"{node.name}.zero", node, step.parameters, gradient.matrix, step.any))
+            else:
+                step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node).buffer))
+                self.empty(made.x[0], made.z)
+            sources = self._partials(made)
+        else:
+            sources = [*made.x]
+        if self.fused(number):
+            return
+        if made.z is not None and node.gathers and not here.mp and made.activation is None:
+            # Rows are at home as they are.
+            made.output = made.z
+        else:
+            made.output = self._tensor(f"{node.name}.output", here.home, node.output_channels, positions,
+                                       packed=step.narrow)
+            self._finish(made, sources)
+        if made.activation is not None:
+            made.followed.append((made.activation, made.output, made.output))
+        for follower in followers:
+            self._follow(made, follower)
+        step.release(f"{node.name}.forward")
+        for follower, source, target in made.followed:
+            if follower.kind == "relu":
+                step.maps[follower.name] = target
+            elif follower.kind == MaxPool.kind:
+                step.maps[follower.name] = source
+
+    def empty(self, source: Tensor, target: Tensor) -> None:
+        """A die without channels of what it reads has a partial sum of nothing."""
+        step = self.step
+        if source.spans.channels.all():
+            return
+
+        def place(die: int) -> Buffer:
+            empty = target.part(die).words and not source.part(die).words
+            return target.buffer(die) if empty else Buffer(target.name, 0, 0, 0, 1)
+
+        step.zeros.append(Clear(f"{target.name}.zero", None, step.parameters, place, step.any))
+
+    def _partials(self, made: Made) -> list[Placed]:
+        """The summands of a node's home, in die order."""
+        step, node, z = self.step, made.node, made.z
+        here = step.layouts[made.number]
+        assert z is not None
+        if not here.mp:
+            return [z]
+        count = 1 << len(here.mp)
+        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.levels)
+        places = [step.reserve(home.like(f"{node.name}.partial{slot}")) for slot in range(count)]
+        step.exchange(f"{node.name}.reduce", made.number, None, z, places, here.mp, own=False)
+
+        def summand(slot: int) -> Placed:
+            # A die's own summand stays where it is.
+            def find(die: int, buffer: Buffer) -> Buffer:
+                if slot != step.number(die, here.mp):
+                    return buffer
+                return z.part(die).view(z.buffer(die), home.part(die))
+            return View(places[slot], find)
+
+        sources: list[Placed] = [summand(slot) for slot in range(count)]
+        if count > 2:
+            total = step.reserve(home.like(f"{node.name}.sum"))
+            sources = self.summed(node, f"{node.name}.sum", sources, total, 3)
+        return sources
+
+    def summed(self, node: Node, name: str, sources: list[Placed], target: Tensor, keep: int) -> list[Placed]:
+        """Add sources in their order into ``target`` until ``keep`` are left; the sum comes first."""
+        step, rest = self.step, list(sources)
+        while len(rest) > keep:
+            first, rest = rest[:VECTOR_LOADS], rest[VECTOR_LOADS:]
+            program = VectorProgram(step.parameters)
+            add_sources(program, first)
+            program.store("z", target)
+            step.add(Sweep(name, node, step.parameters, program, program, target, len(first)))
+            rest.insert(0, target)
+        return rest
+
+    def _finish(self, made: Made, sources: list[Placed]) -> None:
+        """Sum, bias, first activation."""
+        step, node, output = self.step, made.node, made.output
+        assert output is not None
+        biased = node.bias > 0
+        if len(sources) > VECTOR_LOADS - biased:
+            total = step.reserve(output.like(f"{node.name}.sum"))
+            sources = self.summed(node, f"{node.name}.sum", sources, total, VECTOR_LOADS - biased)
+        program = VectorProgram(step.parameters)
+        add_sources(program, sources)
+        if biased:
+            program.load("b", step.weights[node.name].bias_of(output), "row")
+            program.run(VectorOp.ADD, "z", "z", "b")
+        if node.kind == "join":
+            program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(made.x))
+        if made.activation is not None:
+            ACTIVATIONS[made.activation.kind].forward(program, "z", "z")
+        program.store("z", output)
+        step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output, len(sources),
+                        int(biased), images=made.pooled))
+
+    def _follow(self, made: Made, follower: Follower) -> None:
+        """A pool, or an activation that has its own program."""
+        step, node, source = self.step, made.node, made.map
+        name = f"{follower.name}.output"
+        held: Chained
+        if follower.kind in ACTIVATIONS:
+            target = step.reserve(source.like(name, packed=step.narrow))
+            program = VectorProgram(step.parameters)
+            program.load("z", source)
+            ACTIVATIONS[follower.kind].forward(program, "z", "z")
+            program.store("z", target)
+            held = Sweep(f"{follower.name}.forward", node, step.parameters, program, program, source, 1,
+                         images=made.pooled)
+        else:
+            layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
+            # Sums of means stay FP32.
+            middle = step.reserve(source.like(f"{follower.name}.middle", positions=down * width,
+                                             packed=step.narrow and isinstance(layer, MaxPool)))
+            target = step.reserve(source.like(name, positions=down * across, packed=step.narrow))
+            made.middles[follower.name] = middle
+            held = Pool(follower.name, node, step.parameters, layer, False, (
+                (source, (height, width)), (middle, (down, width)), (target, (down, across))))
+        step.hold(held)
+        made.followed.append((follower, source, target))
+
+    def _loss(self, made: Made) -> None:
+        """Prediction and its error; with them bias and bias gradient of the node before, where that is fused."""
+        step, node = self.step, made.node
+        edge = step.graph.edges[step.graph.inputs[made.number][0]]
+        before = self._made[edge.producer]
+        fused, positions = self.fused(edge.producer), edge.elements // edge.channels
+        region, source = step.layouts[made.number].input, made.x[0]
+        step.predictions = self._tensor("predictions", region, edge.channels, positions)
+        step.targets = self._tensor("target", region, edge.channels, positions, moves=True)
+        error = self._tensor(f"{before.node.name}.error" if fused else f"{node.name}.error", region, edge.channels,
+                             positions, packed=step.narrow)
+        if fused:
+            before.error = before.output = error
+        made.error = error
+        classes, biased = has_classes(node), fused and before.node.bias > 0
+        factor = step.scale / step.batch * (1 if classes else 2 / node.input_elements)
+        fold = positions // loss_rows(node)
+
+        def program(first: bool) -> VectorProgram:
+            found = VectorProgram(step.parameters)
+            found.load("z", folded(source, fold))
+            found.load("t", folded(step.targets, fold))
+            if biased:
+                found.load("b", step.weights[before.node.name].bias_of(error), "row")
+                found.run(VectorOp.ADD, "z", "z", "b")
+            if classes:
+                softmax(found)
+            found.run(VectorOp.SUB, "d", "z", "t")
+            found.run(VectorOp.SCALE, "d", "d", immediate=factor)
+            found.store("z", folded(step.predictions, fold))
+            if biased:
+                column_sum(found, step.gradients[before.node.name].bias_of(error), first=first)
+            found.store("d", folded(error, fold))
+            return found
+
+        step.add(Sweep(node.name, node, step.parameters, program(True), program(False), error, 3, 3,
+                       1 if classes else None, fold))
+
+
+def add_sources(program: VectorProgram, sources: list[Placed]) -> None:
+    """Region "z": the sources added in their order."""
+    program.load("z", sources[0])
+    for number, source in enumerate(sources[1:], start=1):
+        program.load(f"p{number}", source)
+    for number in range(1, len(sources)):
+        program.run(VectorOp.ADD, "z", "z", f"p{number}")
+
+
+def softmax(program: VectorProgram) -> None:
+    """Region "z", row by row: ``exp(z - max) * (1 / sum)``."""
+    program.run(VectorOp.MAXIMUM, "m", "z", shape="column")
+    program.run(VectorOp.SUB, "z", "z", "m")
+    program.run(VectorOp.FUNCTION, "z", "z", VectorFunction.EXPONENTIAL)
+    program.run(VectorOp.SUM, "m", "z")
+    program.run(VectorOp.FUNCTION, "m", "m", VectorFunction.RECIPROCAL)
+    program.run(VectorOp.MUL, "z", "z", "m")
+
+
+def column_sum(program: VectorProgram, bias: Operand, *, first: bool) -> None:
+    """Sum region "d" over its rows into a bias gradient, onto what earlier strips left."""
+    if first:
+        program.run(VectorOp.SUM, "db", "d", shape="row")
+    else:
+        program.load("db", bias, "row")
+        program.run(VectorOp.SUM, "part", "d", shape="row")
+        program.run(VectorOp.ADD, "db", "db", "part")
+    program.store("db", bias)

@@ -1,0 +1,567 @@
+"""The operations of a step, each on all dies: what tasks a die has of it.
+
+An operation is made of pieces (strips of samples, tasks of a pool, tiles). ``most`` tells into how many groups of
+neighbouring pieces they go at most, each a task that stands for several; None: every piece is a task of its own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Protocol
+
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap, images_of
+from plinth.model.layers import MaxPool, MeanPool
+from plinth.partition.graph import Node
+from plinth.partition.regions import Halvings
+from plinth.step import cuts, pooling
+from plinth.step.tasks import (
+    BPROP,
+    FPROP,
+    UPDATE,
+    Arrivals,
+    Item,
+    Multiplication,
+    Reduction,
+    Rows,
+    Share,
+    Signal,
+    Task,
+    Tile,
+    Vector,
+)
+from plinth.step.tensors import Part, Tensor, Weights
+from plinth.step.vector import Piece, VectorProgram
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine
+
+
+class Operation(Protocol):
+    """What dies do at a place of a step."""
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        ...
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """The tasks of a die, and what arrives, in order."""
+        ...
+
+
+def _groups(count: int, most: int | None) -> Iterator[range]:
+    """Neighbouring pieces, in at most so many groups."""
+    size = 1 if most is None else max(1, -(-count // most))
+    for start in range(0, count, size):
+        yield range(start, min(start + size, count))
+
+
+# Vector programs.
+
+
+class Space(Protocol):
+    """What a program may sweep over."""
+
+    def part(self, die: int) -> Part:
+        """What a die has of it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Rows of a space that are worked on before the next ones, in pieces of ``step`` rows x ``width`` columns."""
+
+    number: int
+    row: int
+    rows: int
+    step: int
+    width: int
+
+
+class Chained(Protocol):
+    """Vector work that goes strip by strip with other work."""
+
+    def strips(self, die: int) -> int:
+        """Strips of a die's part."""
+        ...
+
+    def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
+        """Tasks of some neighbouring strips, in at most so many groups."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A vector program over what each die has of a tensor, ``fold`` positions as one row.
+
+    Parameters
+    ----------
+    first, program : VectorProgram
+        Of the piece that begins with the first row, and of all others; their operands are places of all dies.
+    regions, row_regions, column_regions : int
+        Full, row and column regions, which pieces must have room for. With ``column_regions`` rows are whole.
+    images : bool
+        It goes in strips of whole images.
+    last : bool
+        It is worked on with the last strip of others.
+
+    Raises
+    ------
+    UserError
+        From :meth:`tasks`, if a row that must be whole does not fit the scratchpad.
+    """
+
+    name: str
+    node: Node
+    parameters: DieParameters
+    first: VectorProgram
+    program: VectorProgram
+    space: Space
+    regions: int
+    row_regions: int = 0
+    column_regions: int | None = None
+    fold: int = 1
+    images: bool = False
+    #: Strips of rows, about, unless the scratchpad asks for more.
+    pieces: int = cuts.STRIPS
+
+    def _cut(self, die: int) -> list[Strip]:
+        part = self.space.part(die)
+        if not part.words:
+            return []
+        found, size = [], part.positions // self.fold
+        # Strips of images are as long as those of the map before pools.
+        blocks = (list(cuts.image_strips(part.samples, self.node.raw_positions)) if self.images else
+                  [(0, part.samples)])
+        pieces = 1 if len(blocks) > 1 else self.pieces
+        for number, (first, samples) in enumerate(blocks):
+            step, width = cuts.pieces(self.parameters, samples * size, self.fold * part.channels, self.regions,
+                                      self.row_regions, pieces, self.column_regions)
+            found.append(Strip(number, first * size, samples * size, step, width))
+        return found
+
+    def strips(self, die: int) -> int:
+        """As :class:`Chained`."""
+        return len(self._cut(die))
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        found = self._cut(die)
+        for strips in _groups(len(found), most):
+            yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
+
+    def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
+        """As :class:`Chained`."""
+        yield from self._strip_tasks(die, self._cut(die)[strips.start:strips.stop], most)
+
+    def _strip_tasks(self, die: int, strips: Sequence[Strip], most: int | None) -> Iterator[Task]:
+        columns = self.fold * self.space.part(die).channels
+        if len(strips) == 1:
+            (strip,) = strips
+            down, across = -(-strip.rows // strip.step), -(-columns // strip.width)
+            if across > 1 and most is None:
+                for row in range(down):
+                    for column in range(across):
+                        yield self._task(die, self._piece(strip, row, row + 1, columns, column))
+                return
+            for rows in _groups(down, most):
+                piece = self._piece(strip, rows.start, rows.stop, columns)
+                yield self._task(die, piece, min(strip.step, piece.rows), min(strip.width, columns),
+                                 len(rows) * across)
+        elif strips:
+            count = sum(-(-strip.rows // strip.step) * -(-columns // strip.width) for strip in strips)
+            end = strips[-1].row + strips[-1].rows
+            yield self._task(die, Piece(strips[0].row, end - strips[0].row, 0, columns), strips[0].step,
+                             strips[0].width, count)
+
+    @staticmethod
+    def _piece(strip: Strip, start: int, stop: int, columns: int, column: int | None = None) -> Piece:
+        row = strip.row + start * strip.step
+        rows = min(strip.row + strip.rows, strip.row + stop * strip.step) - row
+        if column is None:
+            return Piece(row, rows, 0, columns)
+        first = column * strip.width
+        return Piece(row, rows, first, min(strip.width, columns - first))
+
+    def _task(self, die: int, piece: Piece, rows: int = 0, columns: int = 0, count: int = 1) -> Task:
+        program = (self.program if piece.row else self.first).at(die, piece)
+        return Task(f"{self.name}{piece}", Engine.VECTOR, Vector(program, rows or piece.rows, columns or piece.columns),
+                    tuple(program.reads), tuple(program.writes), count, self.node)
+
+
+@dataclass(frozen=True)
+class LastStrip:
+    """Vector work that goes with the last strip of others: one task on each die that has a part of ``space``."""
+
+    name: str
+    node: Node
+    program: VectorProgram
+    space: Tensor
+    rows: int
+
+    def strips(self, die: int) -> int:
+        """As :class:`Chained`."""
+        return 0
+
+    def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
+        """As :class:`Chained`."""
+        part = self.space.part(die)
+        if part.words:
+            program = self.program.at(die, Piece(0, self.rows, 0, part.channels))
+            yield Task(self.name, Engine.VECTOR, Vector(program, self.rows, part.channels), tuple(program.reads),
+                       tuple(program.writes), 1, self.node)
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool forwards or backwards, strip by strip of images.
+
+    Parameters
+    ----------
+    maps : sequence of (Tensor, (height, width))
+        As :func:`plinth.step.pooling.forward` or :func:`plinth.step.pooling.backward` take them.
+    """
+
+    name: str
+    node: Node
+    parameters: DieParameters
+    layer: MaxPool | MeanPool
+    backward: bool
+    maps: tuple[tuple[Tensor, tuple[int, int]], ...]
+
+    def _cut(self, die: int) -> list[tuple[int, int]]:
+        part = self.maps[0][0].part(die)
+        return list(cuts.image_strips(part.samples, self.node.raw_positions)) if part.words else []
+
+    def strips(self, die: int) -> int:
+        """As :class:`Chained`."""
+        return len(self._cut(die))
+
+    def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
+        """As :class:`Chained`."""
+        cut = self._cut(die)[strips.start:strips.stop]
+        if most is None:
+            make = pooling.backward if self.backward else pooling.forward
+            for start, count in cut:
+                maps = [images_of(tensor.buffer(die), start, count, *size) for tensor, size in self.maps]
+                for suffix, program in make(self.layer, self.parameters, *maps):
+                    what = f"backward_{suffix}" if self.backward else suffix
+                    yield Task(f"{self.name}.{what}.{start}", Engine.VECTOR,
+                               Vector(program, program.rows, program.columns), tuple(program.reads),
+                               tuple(program.writes), 1, self.node)
+        elif cut:
+            first, count = cut[0]
+            images = cut[-1][0] + cut[-1][1] - first
+            wholes = [images_of(tensor.buffer(die), first, images, *size).buffer for tensor, size in self.maps]
+            sizes = tuple((buffer.columns, buffer.packed, size) for buffer, (_, size) in
+                          zip(wholes, self.maps, strict=True))
+            for number, (program, rows, columns, tasks, reads, writes) in enumerate(_pooled(
+                    self.parameters, replace(self.layer, name="pool"), self.backward, count, sizes)):
+                yield Task(f"{self.name}.{number}.{first}", Engine.VECTOR, Vector(program, rows, columns),
+                           tuple(wholes[place] for place in reads), tuple(wholes[place] for place in writes),
+                           tasks * len(cut), self.node)
+
+
+@lru_cache(maxsize=1 << 10)
+def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool, images: int,
+            sizes: tuple[tuple[int, bool, tuple[int, int]], ...],
+            ) -> list[tuple[VectorProgram, int, int, int, list[int], list[int]]]:
+    """Runs of equal tasks of a pool over some images: program, rows, columns, how many, and the maps read and
+    written."""
+    maps, packs = [], any(packed for _, packed, _ in sizes)
+    for number, (columns, packed, (height, width)) in enumerate(sizes):
+        # Positions are whole words; lowering refuses an odd number of channels, which may be planned for.
+        columns += columns % 2 if packs else 0
+        stride = -(-columns // 2) if packed else columns
+        maps.append(FeatureMap(Buffer(str(number), 0, images * height * width, columns, stride, packed=packed),
+                               height, width))
+    found: list[tuple[VectorProgram, int, int, int, list[int], list[int]]] = []
+    for _, program in (pooling.backward if backward else pooling.forward)(layer, parameters, *maps):
+        reads = sorted({int(buffer.place) for buffer in program.reads})
+        writes = sorted({int(move.operand.place) for move in program.stores})  # type: ignore[union-attr]
+        if found and found[-1][1:3] == (program.rows, program.columns) and found[-1][4:] == (reads, writes) and (
+                found[-1][0].instructions == program.instructions):
+            found[-1] = (*found[-1][:3], found[-1][3] + 1, reads, writes)
+        else:
+            found.append((program, program.rows, program.columns, 1, reads, writes))
+    return found
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Vector work of which a strip of images goes all its way before the next one starts."""
+
+    name: str
+    members: tuple[Sweep | Pool | LastStrip, ...]
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        count = max((member.strips(die) for member in self.members), default=0)
+        groups = list(_groups(count, most))
+        inner = None if most is None else max(1, most // max(1, len(groups)))
+        for strips in groups:
+            for member in self.members:
+                if not isinstance(member, LastStrip) or strips.stop == count:
+                    yield from member.strip_tasks(die, strips, inner)
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Vector tasks that fill a place with +0, whatever lies there."""
+
+    name: str
+    node: Node | None
+    parameters: DieParameters
+    place: Callable[[int], Buffer]
+    #: Any place that has been written before: a word of it is read.
+    any: Buffer
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        whole, size = self.place(die), cuts.zero_step(self.parameters)
+        words = whole.rows * whole.columns
+        for group in _groups(-(-words // size), most):
+            start = group.start * size
+            columns = min(words, group.stop * size) - start
+            program = VectorProgram(self.parameters, 1, columns)
+            program.clear("z", self.any)
+            program.store("z", whole.part(f"{whole.name}[{start}]", start, 1, columns))
+            yield Task(f"{self.name}[{start}]", Engine.VECTOR, Vector(program, 1, min(size, columns)),
+                       tuple(program.reads), tuple(program.writes), len(group), self.node)
+
+
+# Products.
+
+
+@dataclass(frozen=True)
+class Products:
+    """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; the gradient of
+    the weights as a whole. Nothing where a die's part or slice is empty."""
+
+    node: Node
+    parameters: DieParameters
+    direction: str
+    #: Input and output (or their errors), and the weights as the engine reads them, or their gradient.
+    x: Tensor
+    z: Tensor
+    weights: Callable[[int], Buffer]
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
+
+    def shape(self, die: int) -> ConvolutionShape | None:
+        """Of a convolution: that of the die's slice."""
+        window = self.node.window
+        if window is None:
+            return None
+        return ConvolutionShape(
+            height=window.size[0], width=window.size[1], inputs=self.x.part(die).channels,
+            outputs=self.z.part(die).channels, kernel=window.kernel, stride=window.stride, padding=window.padding)
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        x_part, z_part = self.x.part(die), self.z.part(die)
+        if not (x_part.words and z_part.words):
+            return
+        shape, x, z, w = self.shape(die), self.x.buffer(die), self.z.buffer(die), self.weights(die)
+        samples = z_part.samples
+
+        def share(some: int) -> Share:
+            return Share(some, samples, x_part.channels, z_part.channels)
+
+        if shape is None:
+            x, z = (_matrix(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
+        if self.direction == UPDATE:
+            yield self._task(self.name, shape, x, z, w, 0, share(samples))
+            return
+        step = (cuts.sample_step(self.parameters) if shape is None else
+                cuts.image_step(samples, shape.out_height * shape.out_width))
+        for group in _groups(-(-samples // step), most):
+            start = group.start * step
+            count = min(samples, group.stop * step) - start
+            yield self._task(f"{self.name}[{start}]", shape, x, z, w, start, share(count), min(step, count), len(group))
+
+    def _task(self, name: str, shape: ConvolutionShape | None, x: Buffer, z: Buffer, w: Buffer, start: int,
+              share: Share, each: int = 0, count: int = 1) -> Task:
+        """A task over some samples, that stands for ``count`` of ``each`` samples."""
+        samples = share.samples
+
+        def some(number: int) -> tuple[Buffer | FeatureMap, Buffer | FeatureMap]:
+            if shape is None:
+                return x.lines(start, number), z.lines(start, number)
+            return (images_of(x, start, number, shape.height, shape.width),
+                    images_of(z, start, number, shape.out_height, shape.out_width))
+
+        a, c = some(each or samples)
+        whole_a, whole_c = (one.buffer if isinstance(one, FeatureMap) else one for one in some(samples))
+        operands: tuple[Buffer | FeatureMap, Buffer | FeatureMap, Buffer | FeatureMap]
+        if self.direction == FPROP:
+            operands, reads, writes = (a, w, c), (whole_a, w), whole_c
+        elif self.direction == BPROP:
+            operands, reads, writes = (c, w, a), (whole_c, w), whole_a
+        else:
+            operands, reads, writes = (a, c, w), (whole_a, whole_c), w
+        return Task(name, Engine.MATRIX, Multiplication(self.node.name, self.direction, shape, *operands), reads,
+                    (writes,), count, self.node, share)
+
+
+def _matrix(buffer: Buffer, part: Part) -> Buffer:
+    """A part as a matrix: a row is a sample."""
+    if part.positions == 1:
+        return buffer
+    return buffer.part(buffer.name, 0, part.samples, part.positions * part.channels, part.positions * buffer.stride)
+
+
+@dataclass(frozen=True)
+class Gather:
+    """Rows of an embedding's table to its output, or those of the output's error added to the table's gradient. Nothing
+    where the die's part is empty.
+
+    Row numbers lie in die memory as the network's input. Where rows of the table are split over dies, the numbers of
+    what others hold are those of spare rows behind the slice: they hold zeros, so that the sum of the dies' outputs has
+    each row once, and take what has no place in the slice's gradient.
+    """
+
+    node: Node
+    numbers: Tensor
+    #: Output, or its error.
+    z: Tensor
+    table: Weights
+    added: bool
+
+    @property
+    def name(self) -> str:
+        """Of its task."""
+        return f"{self.node.name}.{'scatter' if self.added else 'gather'}"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        piece = self.table.slice(die)
+        if not self.z.part(die).words or (self.added and not piece.words):
+            return
+        numbers, table, rows = self.numbers.buffer(die), self.table.matrix(die), self.z.buffer(die)
+        work = Rows(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
+        reads, writes = ((numbers, rows, table), table) if self.added else ((numbers, table), rows)
+        yield Task(self.name, Engine.TRANSFER, work, reads, (writes,), 1, self.node)
+
+
+# Between dies.
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Every die sends what of its part of ``source`` lies in other dies' parts of a target, to the next die first.
+
+    Parameters
+    ----------
+    node : int
+        The node whose sums, map or errors move.
+    edge : int or None
+        The edge of the graph that they move along; None: to the node's homes, or from there.
+    targets : sequence of Tensor
+        Places, one a slot.
+    slot : callable
+        The slot that a die's words go to.
+    own : bool
+        Whether what a die keeps is copied as well.
+    """
+
+    name: str
+    node: int
+    edge: int | None
+    number: int
+    source: Tensor
+    targets: tuple[Tensor, ...]
+    slot: Callable[[int], int]
+    own: bool
+
+    @property
+    def dies(self) -> int:
+        """Dies of the array."""
+        return 1 << self.source.levels
+
+    def tile(self, die: int, other: int) -> Task | None:
+        """The tile from a die to another, or to itself."""
+        target = self.targets[self.slot(die)]
+        mine, theirs = self.source.part(die), target.part(other)
+        inner = mine.meet(theirs)
+        if inner is None:
+            return None
+        source, place = mine.view(self.source.buffer(die), inner), theirs.view(target.buffer(other), inner)
+        if die == other:
+            return Task(f"{self.name}.own", Engine.TRANSFER, Tile(source, place), (source,), (place,))
+        return Task(f"{self.name}[{other}]", Engine.TRANSFER, Tile(source, place, other, self.number), (source,))
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """As :class:`Operation`."""
+        for turn in range(0 if self.own else 1, self.dies):
+            tile = self.tile(die, (die + turn) % self.dies)
+            if tile is not None:
+                yield tile
+        arrivals = self.arrivals(die)
+        if arrivals is not None:
+            yield arrivals
+
+    def arrivals(self, die: int) -> Arrivals | None:
+        """What others send to a die."""
+        count = sum(self.targets[0].part(die).meet(self.source.part(other)) is not None
+                    for other in range(self.dies) if other != die)
+        if not count:
+            return None
+        return Arrivals(self.number, tuple(target.buffer(die) for target in self.targets if target.part(die).words),
+                        count)
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """Every die waits until all others have done their tasks of an engine. Sends no words."""
+
+    name: str
+    number: int
+    dies: int
+    engine: Engine
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """As :class:`Operation`."""
+        for other in range(self.dies):
+            if other != die:
+                yield Task(f"{self.name}.barrier[{other}]", Engine.TRANSFER, Signal(other, self.number, self.engine))
+        yield Arrivals(self.number, (), self.dies - 1)
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """Sum of a layer's gradients over rings, with the update of the weights; of a ring of one die the update alone.
+
+    Parameters
+    ----------
+    over : tuple of int
+        Levels that the dies of a ring differ in.
+    group : int
+        Number of the process group.
+    """
+
+    node: Node
+    over: Halvings
+    group: int
+    message: int
+    weights: Weights
+    gradients: Weights
+    ring: Callable[[int], tuple[int, ...]]
+    #: Exchange whose arrivals it waits for, if any.
+    after: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its task."""
+        return f"{self.node.name}.all_reduce"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`Operation`."""
+        if self.weights.slice(die).words:
+            source, target = self.gradients.buffer(die), self.weights.buffer(die)
+            yield Task(self.name, Engine.COLLECTIVE, Reduction(self.group, self.ring(die), self.message, source, target,
+                                                                     self.after),
+                       (source,), (target,), 1, self.node)

@@ -1,0 +1,202 @@
+"""A training step, said once: the operations of all dies in program order, and the places that they work on.
+
+A network's graph, the splits of a plan and the die of an array give one step. It knows no addresses, no descriptors and
+no cycles: lowering adds the first two (:mod:`plinth.lower`), predictions (:mod:`plinth.plan.cost.schedule`) and the
+simulator (:mod:`plinth.simulate`) the last. On each die, for its parts (see :mod:`plinth.partition.regions`), layer by
+layer::
+
+    fprop   Z = X W                                  matrix, a task a strip
+            Z = rows X of W                          transfer, of an embedding
+            P[k] = Z of the k-th member              transfer, where input channels are split
+            A = f(((P[0] + P[1]) + ...) + b)         vector, at home; f the first activation, if one follows
+            M = pools and further activations        vector, at home
+            X of the readers = M                     transfer, where they hold other parts
+    loss    d = (softmax(Z + b) - t) / batch, p      vector
+    bprop   E = sum over readers and their members   transfer, vector: errors of M, at home
+            dZ = back through pools and f; db = column sums of dZ
+            dZ to all dies that computed Z           transfer, where input channels are split
+            dX = dZ W^T                              matrix, a task a strip
+    update  dW = X^T dZ                              matrix, the whole part at once
+            W, b -= rate * sum over dies of dW, db   collective, one message a ring
+
+Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
+strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
+die has at home, nothing is copied. Nothing is written twice in a step, and a step starts once all dies have ended the
+one before; so a tile never meets what still is to be read.
+
+With operands of 16 bits the matrix engine reads X, M, dZ and a copy of W in FP16 or fixed point; weights and gradients
+stay FP32, and errors are scaled up, which the learning rate takes back::
+
+    copy    H = narrow(W)                            vector, before fprop
+
+Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TypeVar
+
+from plinth.buffers import Buffer
+from plinth.partition.graph import PlanGraph
+from plinth.partition.regions import Exchange, Halvings, Layout, Splits, layouts, members
+from plinth.step import operations
+from plinth.step.operations import Chain, Chained, Clear, Operation
+from plinth.step.tasks import Item
+from plinth.step.tensors import Place, Reservable, Tensor, Weights
+from plinth_hw.isa.formats import Fixed, Format
+from plinth_hw.isa.parameters import DieParameters
+
+#: Factor on errors in FP16; a power of two, so that it rounds nothing.
+LOSS_SCALE = 1024.0
+Reserved = TypeVar("Reserved", bound=Reservable)
+
+#: A place that every die has, of two words: what is in it does not matter.
+JOIN = Place("join", 2)
+
+
+@lru_cache(maxsize=1 << 10)
+def _rings(over: Halvings, levels: int) -> tuple[tuple[int, ...], ...]:
+    """For each die the ring of dies that differ from it in some levels."""
+    found: list[tuple[int, ...]] = [()] * (1 << levels)
+    for ring in members(over, levels).tolist():
+        for die in ring:
+            found[die] = tuple(ring)
+    return tuple(found)
+
+
+@dataclass
+class Step:
+    """A step of a plan, as :func:`plinth.step.build.step_of` builds it.
+
+    Parameters
+    ----------
+    graph, splits, batch, parameters
+        The network, how it is split, samples, and the die.
+    """
+
+    graph: PlanGraph
+    splits: Splits
+    batch: int
+    parameters: DieParameters
+    #: In the order in which they lie in memory.
+    places: list[Place] = field(default_factory=lambda: [JOIN])
+    operations: list[Operation] = field(default_factory=list)
+    #: Of operations: how many belong to fprop and loss; the others are backwards.
+    forward_operations: int = 0
+    #: Before the first step: what must hold zeros, which no task of a step writes.
+    zeros: list[Clear] = field(default_factory=list)
+    #: Levels that the dies of a ring differ in, by number of the process group.
+    groups: list[Halvings] = field(default_factory=list)
+    #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
+    #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
+    inputs: list[Tensor] = field(default_factory=list)
+    tables: dict[int, Weights] = field(default_factory=dict)
+    weights: dict[str, Weights] = field(default_factory=dict)
+    gradients: dict[str, Weights] = field(default_factory=dict)
+    #: Outputs of ReLUs and inputs of max-pools by layer name: maps that decide kinks.
+    maps: dict[str, Tensor] = field(default_factory=dict)
+    targets: Tensor = field(init=False)
+    predictions: Tensor = field(init=False)
+    #: Counts what other dies send.
+    exchanges: int = 0
+    _chain: list[Chained] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits)
+
+    @property
+    def levels(self) -> int:
+        """Levels of the array."""
+        return len(self.splits[0])
+
+    @property
+    def dies(self) -> int:
+        """Dies of the array."""
+        return 1 << self.levels
+
+    @property
+    def narrow(self) -> bool:
+        """Whether the matrix engine reads numbers of 16 bits."""
+        return self.parameters.packing > 1
+
+    @property
+    def scale(self) -> float:
+        """Factor on errors and gradients in memory."""
+        return loss_scale(self.parameters.multiply_format, self.batch) if self.narrow else 1.0
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """What a die does, in program order; pieces of an operation in at most so many groups."""
+        for operation in self.operations:
+            yield from operation.tasks(die, most)
+
+    def memory_words(self) -> int:
+        """Words of memory that places take on every die, for one step's inputs and targets."""
+        beat = self.parameters.beat_words
+        return sum(-(-max(1, place.words) // beat) * beat for place in self.places)
+
+    # Building.
+
+    def reserve(self, what: Reserved, *, moves: bool = False) -> Reserved:
+        """Reserve memory for a tensor or the like; with ``moves`` once for every step of an epoch."""
+        self.places.append(Place(what.name, what.place_words(), moves, what))
+        return what
+
+    def add(self, operation: Operation) -> None:
+        """Append an operation."""
+        self.operations.append(operation)
+
+    def hold(self, operation: Chained) -> None:
+        """Vector work for :meth:`release`."""
+        self._chain.append(operation)
+
+    def release(self, name: str) -> None:
+        """Append what was held: a strip of images goes all its way before the next one."""
+        if self._chain:
+            self.add(Chain(name, tuple(self._chain)))  # type: ignore[arg-type]
+            self._chain = []
+
+    def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
+                 levels: Halvings, *, own: bool) -> None:
+        """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
+        the sender's among dies that differ in some levels."""
+        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, tuple(targets),
+                          lambda die: self.number(die, levels), own))
+
+    def number(self, die: int, levels: Halvings) -> int:
+        """A die's number among those that differ in some levels."""
+        found = 0
+        for level in levels:
+            found = found << 1 | die >> (self.levels - 1 - level) & 1
+        return found
+
+    def next_exchange(self) -> int:
+        """The number of another exchange."""
+        self.exchanges += 1
+        return self.exchanges - 1
+
+    def ring(self, over: Halvings, die: int) -> tuple[int, ...]:
+        """The ring of a die among those that differ in some levels."""
+        return _rings(over, self.levels)[die]
+
+    @property
+    def any(self) -> Buffer:
+        """A place whose words do not matter."""
+        return Buffer(JOIN.name, 0, 1, JOIN.words, JOIN.words)
+
+
+def loss_scale(operands: Format, batch: int) -> float:
+    """Factor on errors where operands have 16 bits; a power of two, so that it rounds nothing: for fixed point so much
+    that errors of a softmax, at most 1 / batch, reach half of what the format holds."""
+    if isinstance(operands, Fixed):
+        return 2.0 ** (operands.integer_bits - 1 + batch.bit_length() - 1)
+    return LOSS_SCALE
+
+
+
+
+def transfer_name(exchange: Exchange) -> str:
+    """How the tasks of a plan's exchange are called, up to the receiver's number in brackets."""
+    what = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
+            ("bprop", "copy"): "spread"}[exchange.phase, exchange.kind]
+    return f"{exchange.layer}.{what}" + (f".{exchange.consumer}" if exchange.consumer else "")

@@ -1,0 +1,179 @@
+"""What dies do in a training step, as plain data: tasks with what they read and write, and tiles that others send.
+
+A task may stand for several equal ones that follow each other: whoever asks for a step says into how many groups the
+pieces of each operation go at most (docs/step.md).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap
+from plinth.partition.graph import Node
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.tasks import Engine
+
+FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")
+
+
+@dataclass(frozen=True)
+class Multiplication:
+    """A product of a weighted layer, or of a strip of its samples: ``z = x w``, ``dx = dz w^T`` or ``dw = x^T dz``.
+
+    ``a`` and ``b`` are multiplied into ``c``, in the order of those formulas. Of a convolution (``shape`` is that of
+    the die's slice) maps are feature maps, else matrices with a row a sample.
+    """
+
+    layer: str
+    direction: str
+    shape: ConvolutionShape | None
+    a: Buffer | FeatureMap
+    b: Buffer | FeatureMap
+    c: Buffer | FeatureMap
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A vector program over a region, in pieces of rows x columns elements."""
+
+    program: VectorProgram
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A copy of a tile; to another die, where it counts for an exchange."""
+
+    source: Buffer
+    target: Buffer
+    #: Receiver; None: the die itself.
+    die: int | None = None
+    exchange: int = -1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows by their numbers: copied from a table, or added to those of its gradient."""
+
+    numbers: Buffer
+    table: Buffer
+    rows: Buffer
+    added: bool
+    #: Rows of the whole table, and those of the die.
+    table_rows: int
+    own_rows: int
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A message of a ring reduction with the update of the weights."""
+
+    #: The process group, and the die's ring.
+    group: int
+    ring: tuple[int, ...]
+    message: int
+    gradient: Buffer
+    weights: Buffer
+    #: Exchange whose arrivals it waits for, if any.
+    after: int | None = None
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Tells another die that all tasks of an engine so far are done."""
+
+    die: int
+    exchange: int
+    engine: Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What products are of a layer: samples, of how many that the die has in all, input and output channels."""
+
+    samples: int
+    whole: int
+    inputs: int
+    outputs: int
+
+
+Work = Multiplication | Vector | Tile | Rows | Reduction | Signal
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Work of one engine of a die."""
+
+    name: str
+    engine: Engine
+    work: Work
+    reads: tuple[Buffer, ...] = ()
+    writes: tuple[Buffer, ...] = ()
+    #: Tasks that it stands for, one behind the other, each as large as ``work`` says of one.
+    count: int = 1
+    #: The node of the plan's graph that it belongs to, and what a product is of it.
+    node: Node | None = None
+    share: "Share | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Other dies send so many tiles, or signals, of an exchange; they lie in the buffers then."""
+
+    exchange: int
+    buffers: tuple[Buffer, ...]
+    count: int
+
+
+Item = Task | Arrivals
+
+When = TypeVar("When")
+
+
+@dataclass(frozen=True, slots=True)
+class _Access(Generic[When]):
+    """Words of a place that are touched until ``when``."""
+
+    low: int
+    high: int
+    when: When
+    writes: bool
+
+
+@dataclass
+class Accesses(Generic[When]):
+    """What tasks of a die wait for: read after write, write after read, write after write.
+
+    Places are told apart by their first and last word.
+    """
+
+    _found: dict[str, list[_Access[When]]] = field(default_factory=dict)
+
+    def needed(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> list[When]:
+        """When everything that a task with these places waits for is done."""
+        found = []
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                low, high = buffer.address, buffer.address + buffer.words
+                for other in self._found.get(buffer.place, ()):
+                    if (own or other.writes) and other.low < high and low < other.high:
+                        found.append(other.when)
+        return found
+
+    def touch(self, reads: Iterable[Buffer], writes: Iterable[Buffer], when: When) -> None:
+        """Note a task that has waited for those before; what its writes cover is behind it."""
+        for buffers, own in ((reads, False), (writes, True)):
+            for buffer in buffers:
+                low, high = buffer.address, buffer.address + buffer.words
+                found = self._found.setdefault(buffer.place, [])
+                if own:
+                    found[:] = [other for other in found if not (low <= other.low and other.high <= high)]
+                found.append(_Access(low, high, when, own))
+
+    def arrive(self, buffers: Iterable[Buffer], when: When) -> None:
+        """Note what others write, beside all that is known."""
+        for buffer in buffers:
+            self._found.setdefault(buffer.place, []).append(
+                _Access(buffer.address, buffer.address + buffer.words, when, True))

@@ -1,0 +1,201 @@
+"""The step graph: what dies do, whatever consumes it; and that a kind of layer is added in one place."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.buffers import Buffer
+from plinth.lower.training import lower_training
+from plinth.model.array import ARRAYS
+from plinth.model.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
+from plinth.model.network import Network
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import PlanGraph, from_network
+from plinth.plan.cost.machine import machine
+from plinth.plan.cost.tasks import matrix_cost, product_of
+from plinth.plan.cost.time import StepTime
+from plinth.plan.planners.simple import data, one_weird_trick
+from plinth.simulate.step import simulated
+from plinth.simulate.workload import classes
+from plinth.step.activation import ACTIVATIONS, Activation
+from plinth.step.build import step_of
+from plinth.step.operations import Chain, Exchange, Pool
+from plinth.step.step import Step
+from plinth.step.tasks import Accesses, Arrivals, Multiplication, Signal, Task, Tile
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import VectorOp
+from plinth_sim.golden import reference
+
+CASES = [(seed, dies) for seed in range(12) for dies in (1, 2, 4, 8)]
+
+
+def random_step(seed: int, dies: int) -> Step:
+    generator = np.random.default_rng([seed, dies])
+    network = trainable_network(generator)
+    batch = int(generator.integers(dies, 4 * dies + 3))
+    plan = random_plan(network, dies, batch, generator)
+    return step_of(plan.graph, plan.splits, batch, preset(("ndp-tiny", "hypar-tiny")[seed % 2]))
+
+
+@pytest.mark.parametrize(("seed", "dies"), CASES)
+def test_what_is_sent_is_awaited_and_lies_where_it_has_room(seed: int, dies: int) -> None:
+    step = random_step(seed, dies)
+    room = {place.name: place.words for place in step.places}
+    sent: dict[tuple[int, int], int] = {}
+    expected: dict[tuple[int, int], int] = {}
+
+    def check(buffer: Buffer) -> None:
+        assert buffer.rows == 0 or 0 <= buffer.address <= buffer.address + buffer.words <= max(1, room[buffer.place])
+
+    for die in range(dies):
+        for item in step.tasks(die):
+            if isinstance(item, Arrivals):
+                expected[die, item.exchange] = expected.get((die, item.exchange), 0) + item.count
+                continue
+            for buffer in (*item.reads, *item.writes):
+                check(buffer)
+            if isinstance(item.work, (Tile, Signal)) and item.work.die is not None:
+                key = item.work.die, item.work.exchange
+                sent[key] = sent.get(key, 0) + 1
+                if isinstance(item.work, Tile):
+                    check(item.work.target)
+    assert sent == expected
+
+
+@pytest.mark.parametrize(("seed", "dies"), CASES)
+def test_tiles_carry_the_plans_words(seed: int, dies: int) -> None:
+    generator = np.random.default_rng([seed, dies])
+    network = trainable_network(generator)
+    plan = random_plan(network, dies, int(generator.integers(dies, 4 * dies + 3)), generator)
+    step = step_of(plan.graph, plan.splits, plan.batch, preset("ndp-tiny"))
+    words = sum(item.work.source.rows * item.work.source.columns for die in range(dies) for item in step.tasks(die)
+                if isinstance(item, Task) and isinstance(item.work, Tile) and item.work.die is not None)
+    assert words == sum(one.words for one in plan.transfers)
+
+
+@pytest.mark.parametrize("most", [1, 3, 32])
+@pytest.mark.parametrize(("seed", "dies"), CASES[::5])
+def test_groups_stand_for_their_tasks(seed: int, dies: int, most: int) -> None:
+    """As many as there are, over the same words; a pool's strips may differ in their tasks."""
+    step = random_step(seed, dies)
+    for operation in step.operations:
+        if isinstance(operation, Exchange):
+            continue
+        pooled = isinstance(operation, Chain) and any(isinstance(one, Pool) for one in operation.members)
+        for die in range(dies):
+            fine, coarse = ([item for item in operation.tasks(die, some) if isinstance(item, Task)]
+                            for some in (None, most))
+            if not pooled:
+                assert sum(task.count for task in coarse) == len(fine)
+                assert len(coarse) <= len(fine)
+            for written in (False, True):
+                places: list[dict[str, tuple[int, int]]] = []
+                for tasks in (fine, coarse):
+                    spans: dict[str, tuple[int, int]] = {}
+                    for buffer in (one for task in tasks for one in (task.writes if written else task.reads)
+                                   if one.rows and one.columns):
+                        low, high = spans.get(buffer.place, (buffer.address, buffer.address + buffer.words))
+                        spans[buffer.place] = min(low, buffer.address), max(high, buffer.address + buffer.words)
+                    places.append(spans)
+                for place, (low, high) in places[0].items():
+                    if not written and any(one.place == place for task in fine for one in task.writes):
+                        # Strips add to what earlier ones of their group have left.
+                        continue
+                    assert places[1][place][0] <= low and high <= places[1][place][1]
+            shares = [sum(task.share.samples for task in tasks if task.share) for tasks in (fine, coarse)]
+            assert shares[0] == shares[1]
+
+
+def test_tasks_wait_for_what_they_touch() -> None:
+    found: Accesses[int] = Accesses()
+    place = Buffer("place", 0, 8, 4, 4)
+    found.touch([], [place.lines(0, 4)], 1)
+    found.touch([], [place.lines(4, 4)], 2)
+    assert found.needed([place.lines(2, 4)], []) == [1, 2]
+    found.touch([place.lines(2, 4)], [], 3)
+    # Reads do not wait for reads; writes wait for both, and then stand for what they cover.
+    assert found.needed([place.lines(5, 1)], []) == [2]
+    assert sorted(found.needed([], [place])) == [1, 2, 3]
+    found.touch([], [place], 4)
+    assert found.needed([place], []) == [4] and found.needed([Buffer("other", 0, 8, 4, 4)], []) == []
+    found.arrive([place.lines(0, 1)], 5)
+    assert found.needed([place.lines(0, 1)], []) == [4, 5]
+
+
+def test_equal_dies_are_one_class() -> None:
+    graph = from_network(NETWORKS["lenet-c"])
+    assert [list(one) for one in classes(step_of(graph, data(graph, 3), 64, preset("ndp-demo")))] == [list(range(8))]
+    # 50 samples on 8 dies: two have 7.
+    assert sorted(map(len, classes(step_of(graph, data(graph, 3), 50, preset("ndp-demo"))))) == [2, 6]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halved(Tanh):
+    """``x / 2 where x > 0, else x``: a toy."""
+
+    kind = "halved"
+
+
+def _halved(program: VectorProgram, target: str, source: str) -> None:
+    program.run(VectorOp.RELU, "positive", source)
+    program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
+    program.run(VectorOp.ADD, target, source, "positive")
+
+
+def _halved_back(program: VectorProgram, error: str, output: str) -> None:
+    program.run(VectorOp.RELU_MASK, "positive", error, output)
+    program.run(VectorOp.SCALE, "positive", "positive", immediate=-0.5)
+    program.run(VectorOp.ADD, error, error, "positive")
+
+
+def _toy(layer: type[Layer]) -> Network:
+    return Network(name="toy", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3), padding=(1, 1)), layer(name="one"),
+        Flatten(name="flat"), Dense(name="fc", outputs=12), layer(name="two"),
+        Dense(name="out", outputs=5), SoftmaxCrossEntropy(name="loss")))
+
+
+@pytest.mark.parametrize("dies", [1, 4])
+def test_a_kind_of_layer_is_added_to_the_step_and_the_golden_model_only(dies: int,
+                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it is lowered, predicted and simulated, and its gradients are right."""
+    monkeypatch.setitem(ACTIVATIONS, "halved", Activation(_halved, _halved_back, 3))
+
+    def model(call):  # type: ignore[no-untyped-def]
+        slope = np.where(call.x > 0, 0.5, 1.0)
+        return reference._Output(call.x * slope, lambda: call.inputs[0].scale, lambda error: ([error * slope], None))
+
+    monkeypatch.setitem(reference._KINDS, "halved", model)
+    network, generator = _toy(Halved), np.random.default_rng(dies)
+    plan = random_plan(network, dies, 16, generator)
+    program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 16, generator), program)
+    next(iter(made.epoch(0)))
+    assert made.gradient_error < 1e-5
+    array = ARRAYS[f"ring-{dies}"]
+    assert StepTime(plan.graph, 16, array).cycles(plan.splits) > 0
+    names = [one.name for one in simulated(plan, array).work.activities]
+    # The first activation behind a sum goes with it; both ways are vector tasks.
+    assert any(name.startswith("conv.output") for name in names) and any("conv.backward" in name for name in names)
+
+
+@pytest.mark.parametrize("name", ["ndp-demo", "hypar-demo", "ndp-paper", "hypar-paper", "hypar-demo-mixed"])
+@pytest.mark.parametrize("network", ["vgg-a", "alexnet", "lenet-c", "digits-cnn", "sfc"])
+def test_no_product_is_faster_than_its_pes_or_its_memory(network: str, name: str) -> None:
+    graph: PlanGraph = from_network(NETWORKS[network])
+    die = machine(preset(name))
+    pes = die.parameters.rows * die.parameters.columns
+    for splits in (data(graph, 2), one_weird_trick(graph, 2)):
+        step = step_of(graph, splits, 256, die.parameters)
+        for task in step.tasks(0, 1):
+            if isinstance(task, Task) and isinstance(task.work, Multiplication):
+                found, product = matrix_cost(die, task.work), product_of(task.work)
+                least = product.samples * product.weights * (product.window.positions if product.window else 1)
+                if task.work.direction != "bprop":
+                    assert found.macs >= least
+                assert found.row >= found.macs / pes and found.alone >= found.row
+                assert found.row >= found.words / float(die.parameters.memory_words_per_cycle)
