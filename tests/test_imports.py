@@ -45,7 +45,7 @@ MAY: dict[str, set[str]] = {
     "plinth.backends": {*_BASE, ISA, "plinth.model", "plinth.driver", "plinth_sim.golden", "plinth_sim.rtl"},
     "plinth.bench": {*_RUN, *_SIMULATED},
     "plinth.reproduce": {*_SIMULATED, "plinth.report"},
-    "plinth.doctor": {*_BASE, "plinth_sim.rtl"},
+    "plinth.doctor": {*_BASE, "plinth_sim.rtl", "plinth.training"},
     "plinth.cli": {*_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce", "plinth.doctor"},
 }
 #: Imports that break the rule, (module, room), and are to go.

@@ -28,7 +28,7 @@ from plinth.step.tasks import Accesses, Arrivals, Multiplication, Signal, Task, 
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import VectorOp
-from plinth_sim.golden import reference
+from plinth_sim.golden import reference_layers
 
 CASES = [(seed, dies) for seed in range(12) for dies in (1, 2, 4, 8)]
 
@@ -167,9 +167,10 @@ def test_a_kind_of_layer_is_added_to_the_step_and_the_golden_model_only(dies: in
 
     def model(call):  # type: ignore[no-untyped-def]
         slope = np.where(call.x > 0, 0.5, 1.0)
-        return reference._Output(call.x * slope, lambda: call.inputs[0].scale, lambda error: ([error * slope], None))
+        return reference_layers.Output(call.x * slope, lambda: call.inputs[0].scale,
+                                       lambda error: ([error * slope], None))
 
-    monkeypatch.setitem(reference._KINDS, "halved", model)
+    monkeypatch.setitem(reference_layers.KINDS, "halved", model)
     network, generator = _toy(Halved), np.random.default_rng(dies)
     plan = random_plan(network, dies, 16, generator)
     program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)

@@ -3,12 +3,17 @@
 import numpy as np
 import pytest
 
-from plinth.driver.program import Buffer
+from plinth.buffers import Buffer
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.step import StepBuilder
-from plinth.lower.vector import VectorProgram
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.planners.simple import data
+from plinth.step.build import step_of
+from plinth.step.operations import Clear
+from plinth.step.tasks import Vector
+from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp
+from plinth_hw.isa.tasks import Engine, TransferOperation, VectorOp, VectorOperation
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
@@ -23,7 +28,7 @@ def test_lanes_run_where_fewer_groups_are_needed(rows: int, columns: int, dst: s
     program = VectorProgram(TINY, rows, columns)
     program.load("a", Buffer("a", 0, rows, columns, columns), a)
     program.run(VectorOp.COPY, "dst", "a", shape=dst)
-    assert program.instructions[-1]["lanes_along_rows"] == along_rows
+    assert program.body()["program"][-1]["lanes_along_rows"] == along_rows
 
 
 @pytest.mark.parametrize("dst", ["row", "column"])
@@ -32,19 +37,26 @@ def test_lanes_of_a_reduction_lie_along_what_is_left(dst: str) -> None:
         program = VectorProgram(TINY, 8, 8)
         program.load("a", Buffer("a", 0, 8, 8, 8))
         program.run(op, "dst", "a", shape=dst)
-        assert program.instructions[-1]["lanes_along_rows"] == (dst == "column")
+        assert program.body()["program"][-1]["lanes_along_rows"] == (dst == "column")
 
 
-def _step() -> tuple[StepBuilder, GraphBuilder, list[Buffer]]:
-    step = StepBuilder(TINY, 1, False)
-    before, place, after = (step.place(name, [(3, 700)])[0] for name in ("before", "place", "after"))
-    return step, step.builders[0], [before, place, after]
+def _places() -> tuple[GraphBuilder, list[Buffer]]:
+    builder = GraphBuilder(TINY)
+    return builder, [builder.allocate(name, 3, 700, dense=True) for name in ("before", "place", "after")]
+
+
+def _clear(builder: GraphBuilder, place: Buffer) -> None:
+    join = builder.buffers.get("join") or builder.allocate("join", 1, 2)
+    for task in Clear("clear", None, TINY, lambda die: place, join).tasks(0):
+        assert isinstance(task.work, Vector)
+        builder.add(task.name, task.engine, VectorOperation.PROGRAM, task.work.program.body(), reads=task.reads,
+                    writes=task.writes)
 
 
 def test_a_place_is_cleared_whatever_lies_there_and_nothing_beside_it() -> None:
-    step, builder, (before, place, after) = _step()
-    step.zero(builder, "clear", place)
-    memory = np.full(after.address + after.words + 8, 0x7FC12345, dtype=np.uint32)
+    builder, (before, place, after) = _places()
+    _clear(builder, place)
+    memory = np.full(builder.end + 8, 0x7FC12345, dtype=np.uint32)
     for task in builder.finish(record=False):
         vector.execute(memory, task.words[8:], [0] * 16, beat_words=TINY.beat_words,
                        buffer_words=TINY.vector_buffer_words)
@@ -56,19 +68,17 @@ def test_a_place_is_cleared_whatever_lies_there_and_nothing_beside_it() -> None:
 
 def test_clearing_waits_for_readers_of_what_it_clears() -> None:
     """A copy reads the last word: of the tasks that clear the place the last one waits for it."""
-    step, builder, (before, place, _) = _step()
+    builder, (before, place, _) = _places()
     for buffer in (before, place.part("end", place.words - 1, 1, 1)):
         builder.add("copy", Engine.TRANSFER, TransferOperation.COPY, {}, reads=[buffer], writes=[])
     first = len(builder._pending)
-    step.zero(builder, "clear", place)
+    _clear(builder, place)
     waits = [header["wait_enable"] for _, _, header, _ in builder._pending[first:]]
     assert len(waits) > 2 and waits == [0] * (len(waits) - 1) + [1]
 
 
 def test_the_place_that_tasks_join_in_is_their_own() -> None:
-    step = StepBuilder(TINY, 2, False)
-    for builder in step.builders:
-        join = builder.buffers["join"]
-        assert join.words == 2
-        other = builder.allocate("other", 1, 5)
-        assert other.address >= join.address + join.words
+    graph = from_network(NETWORKS["digits-mlp"])
+    step = step_of(graph, data(graph, 1), 8, TINY)
+    assert step.places[0].name == step.any.place == "join" and step.places[0].words == 2
+    assert all(place.name != "join" for place in step.places[1:])
