@@ -45,8 +45,6 @@ PAPERS = ("hypar",)
 #: Machines of a training run, and their presets; number formats, and what they add to a preset's name.
 MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
 FORMATS = {"fp32": "", "mixed": "-mixed", "fixed": "-fixed"}
-#: Arrays that a training run can use.
-DIES = (1, 2, 4, 8)
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
@@ -114,14 +112,16 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
     """The array of a training run, with the preset that was asked for."""
     from dataclasses import replace
 
-    from plinth.model.array import ARRAYS
+    from plinth.model.array import ring
     from plinth.model.array_file import load_array
 
     if name is None:
         dies = 4 if dies is None else dies
-        if dies not in DIES:
-            raise UserError(f"--dies must be one of {', '.join(map(str, DIES))}, not {dies}")
-        return replace(ARRAYS[f"ring-{dies}"], preset=_preset(machine, number_format))
+        wanted = _preset(machine, number_format)
+        try:
+            return ring(dies, preset=wanted)
+        except ValueError as error:
+            raise UserError(f"--dies {dies} cannot be: {error}") from None
     array = load_array(name)
     if dies is not None and dies != array.dies:
         raise UserError(f"--dies {dies} does not fit array {array.name!r}, which has {array.dies}; leave --dies out")
@@ -134,7 +134,7 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 
 @cli.command()
 @click.argument("network", default="digits-mlp")
-@click.option("--dies", type=int, help="dies of a ring: 1, 2, 4 or 8; default: 4")
+@click.option("--dies", type=int, help="dies of a ring, any number; default: 4")
 @click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),

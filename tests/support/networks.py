@@ -5,6 +5,7 @@ from numpy.random import Generator
 
 from plinth.errors import UserError
 from plinth.lower.stages import check_network
+from plinth.model.array import prime_factors
 from plinth.model.layers import (
     Add,
     Convolution,
@@ -93,10 +94,10 @@ def trainable_network(generator: Generator, *, layers: int = 6) -> Network:
 def random_plan(network: Network, dies: int, batch: int, generator: Generator) -> Plan:
     """Any split of every layer at every level."""
     graph = from_network(network)
-    levels = dies.bit_length() - 1
+    factors = prime_factors(dies)
     return Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
-                splits=tuple(tuple(str(generator.choice(graph.choices(number))) for _ in range(levels))
-                             for number in range(len(graph.nodes))))
+                splits=tuple(tuple(str(generator.choice(graph.choices(number))) for _ in factors)
+                             for number in range(len(graph.nodes))), factors=factors)
 
 
 def random_data(network: Network, samples: int, generator: Generator) -> Dataset:

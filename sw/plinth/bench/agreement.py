@@ -90,7 +90,8 @@ def simulated_cycles(step: Step) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
     plan = Plan(graph=from_network(NETWORKS[step.network]), planner="given", model="exact", array=array.name,
-                batch=BATCH, chunk_words=array.die_parameters().chunk_words, splits=step.splits)
+                batch=BATCH, chunk_words=array.die_parameters().chunk_words, splits=step.splits,
+                factors=array.factors)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 

@@ -33,7 +33,7 @@ def lowered_step(name: str, array: Array, splits: Splits) -> TrainingProgram:
     """The task graphs of a step of a network of the zoo."""
     network, parameters = NETWORKS[name], array.die_parameters()
     plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=BATCH,
-                chunk_words=parameters.chunk_words, splits=splits)
+                chunk_words=parameters.chunk_words, splits=splits, factors=array.factors)
     return lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
 
 

@@ -22,8 +22,8 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.partition.cuts import groups
 from plinth.partition.graph import DP, LOSS
-from plinth.partition.regions import members
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
 from plinth.step import tensors
@@ -88,7 +88,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
-    step = step_of(plan.graph, plan.splits, plan.batch, parameters)
+    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors)
     return _Lowering(step, rate, steps).program(memory_words)
 
 
@@ -171,7 +171,7 @@ class _Lowering:
         """The whole."""
         step = self.step
         for group, over in enumerate(step.groups):
-            for ring in members(over, step.levels).tolist():
+            for ring in groups(over, step.factors).tolist():
                 for die in ring:
                     ring_setup(self.parameters, ring, die, group, self.setup[die])
         for die in range(step.dies):
@@ -211,7 +211,7 @@ class _Lowering:
         dies = range(step.dies)
         return LayerWeights(weights.shape, [weights.slice(die) for die in dies],
                             [self.at(weights.buffer(die)) for die in dies],
-                            [tuple(ring) for ring in members(over, step.levels).tolist()])
+                            [tuple(ring) for ring in groups(over, step.factors).tolist()])
 
     # Addresses.
 

@@ -32,6 +32,17 @@ MAXIMUM_RATE = 1 << 20
 TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links")
 
 
+def prime_factors(number: int) -> tuple[int, ...]:
+    """Of a number of dies, the largest first."""
+    found, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            found.append(factor)
+            number //= factor
+        factor = factor + 1 if factor * factor <= number else number
+    return tuple(reversed(found))
+
+
 @dataclass(frozen=True)
 class Link:
     """A link between two nodes, carrying ``rate`` words a cycle each way after ``latency`` cycles.
@@ -194,18 +205,16 @@ class Array:
         """Router links that a die needs."""
         return max((port + 1 for die in range(self.dies) for port in self.peers[die]), default=0)
 
+    @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """In how many parts each level cuts the dies, the highest first: the prime factors of the rows of a torus, then
+        of its columns; else of the dies."""
+        return tuple(factor for size in self.dimensions or (self.dies,) for factor in prime_factors(size))
+
     @property
     def levels(self) -> int:
-        """Halvings of the array down to one die.
-
-        Raises
-        ------
-        ValueError
-            If the number of dies is not a power of two.
-        """
-        if self.dies & (self.dies - 1):
-            raise ValueError(f"array {self.name!r} has {self.dies} dies; halving them needs a power of two")
-        return self.dies.bit_length() - 1
+        """Levels down to one die."""
+        return len(self.factors)
 
     def level_rate(self, level: int) -> Fraction:
         """Words a cycle and direction of each link at a level of an H-tree: from the dies (level H) up it doubles.
@@ -283,11 +292,13 @@ def ring(dies: int, **settings: object) -> Array:
                     **settings})  # type: ignore[arg-type]
 
 
-def _full(dies: int) -> Array:
+def full(dies: int) -> Array:
+    """Dies of preset ``ndp-demo``, each joined with all others."""
     return Array(name=f"full-{dies}", topology="full", dies=dies, preset="ndp-demo")
 
 
-def _torus(rows: int, columns: int) -> Array:
+def torus(rows: int, columns: int) -> Array:
+    """Rows and columns of dies of preset ``ndp-demo``."""
     return Array(name=f"torus-{rows}x{columns}", topology="torus", dies=rows * columns, dimensions=(rows, columns),
                  preset="ndp-demo")
 
@@ -296,12 +307,12 @@ def _torus(rows: int, columns: int) -> Array:
 #: 250 MHz.
 _HYPAR = {"dies": 16, "preset": "hypar-paper", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
 
-#: Arrays by name.
+#: Arrays by name; rings, full arrays and tori of other sizes have names alike (:func:`sized`).
 ARRAYS: dict[str, Array] = {
     array.name: array for array in (
         ring(1), ring(2), ring(4), ring(8),
-        _full(2), _full(4), _full(8),
-        _torus(2, 2), _torus(2, 4), _torus(4, 4),
+        full(2), full(4), full(8),
+        torus(2, 2), torus(2, 4), torus(4, 4),
         # HyPar, section 5: a binary tree, 25.6 Gb/s at each level.
         Array(name="hypar-16", topology="h-tree", **_HYPAR),  # type: ignore[arg-type]
         # The same with as many dies as there can be.
@@ -310,3 +321,20 @@ ARRAYS: dict[str, Array] = {
         Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
     )
 }
+
+
+def sized(name: str) -> Array | None:
+    """The array of a name such as ring-3, full-6 or torus-3x4; None if it has none of these forms.
+
+    Raises
+    ------
+    ValueError
+        If there cannot be an array of this size.
+    """
+    match = re.fullmatch(r"(ring|full)-([1-9]\d{0,3})|torus-([1-9]\d{0,3})x([1-9]\d{0,3})", name)
+    if match is None:
+        return None
+    topology, dies, rows, columns = match.groups()
+    if topology is None:
+        return torus(int(rows), int(columns))
+    return {"ring": ring, "full": full}[topology](int(dies))

@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError, quoted
-from plinth.model.array import ARRAYS, MAXIMUM_DIES, MAXIMUM_LATENCY, MAXIMUM_MEMORY, MAXIMUM_PORTS, TOPOLOGIES, Array
+from plinth.model.array import (
+    ARRAYS,
+    MAXIMUM_DIES,
+    MAXIMUM_LATENCY,
+    MAXIMUM_MEMORY,
+    MAXIMUM_PORTS,
+    TOPOLOGIES,
+    Array,
+    sized,
+)
 from plinth.model.files import check_choice, check_mapping, check_version, dump_yaml, nearest, read_yaml
 from plinth.model.layers import NAME_PATTERN, described
 from plinth_hw.isa.parameters import PRESETS
@@ -151,8 +160,14 @@ def load_array(name_or_path: str) -> Array:
     """
     if name_or_path in ARRAYS:
         return ARRAYS[name_or_path]
+    try:
+        array = sized(name_or_path)
+    except ValueError as error:
+        raise UserError(f"array {quoted(name_or_path)} cannot be: {error}") from None
+    if array is not None:
+        return array
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"array {quoted(name_or_path)} is unknown; {nearest(name_or_path, ARRAYS)}, "
-                        "or give a .yaml file")
+                        "a ring-N, full-N or torus-RxC of another size, or give a .yaml file")
     return array_from_data(read_yaml(path), str(path))

@@ -1,18 +1,17 @@
 """What a split means: which die holds, computes and sends what. Exact for every size, also where nothing divides.
 
-An array has 2^H dies; level 1 splits on the highest bit of a die's number, level H on the lowest. Ranges of the
-batch and of channels are halved level by level, the lower half one larger if the length is odd; a region of a die
-is a range of the batch times a range of channels, at all positions of the map. With dp, mp, op the levels at which a
-layer is split that way:
+An array's dies have levels (see :mod:`plinth.partition.cuts`): of 2^H dies each halves, of 12 dies the first cuts in
+three. Ranges of the batch and of channels are cut level by level; a region of a die is a range of the batch times a
+range of channels, at all positions of the map. With dp, mp, op the levels at which a layer is split that way:
 
-    input    X = batch halved at dp, input channels halved at mp; the same on dies that differ in op bits
-    weights  W = input channels halved at mp, output channels at op; the same on dies that differ in dp bits
-    output   Z = batch halved at dp, output channels halved at op; a partial sum on dies that differ in mp bits
+    input    X = batch cut at dp, input channels cut at mp; the same on dies that differ at op
+    weights  W = input channels cut at mp, output channels at op; the same on dies that differ at dp
+    output   Z = batch cut at dp, output channels cut at op; a partial sum on dies that differ at mp
 
 Every element of the output has one *home*, which adds the partial sums in ascending die order, adds the bias, and
-applies activation and pooling, forwards and backwards: the batch halved at dp and at those mp levels where the first
-consumer is not mp, the channels halved at op and at those mp levels where it is. A home lies in its die's own Z.
-A junction is at home where it is computed: batch halved at dp, channels at mp. The loss halves the batch.
+applies activation and pooling, forwards and backwards: the batch cut at dp and at those mp levels where the first
+consumer is not mp, the channels cut at op and at those mp levels where it is. A home lies in its die's own Z.
+A junction is at home where it is computed: batch cut at dp, channels at mp. The loss cuts the batch.
 
 In a training step move, for a layer and each layer that reads it,
 
@@ -21,38 +20,36 @@ In a training step move, for a layer and each layer that reads it,
     bprop reduce   dX of the consumer   to the home, where it is added
     bprop copy     dZ (raw)             from the home to the Z of the layer
 
-and dW and db, partial sums over dies that differ in dp bits, go round a ring of those dies with the update at each
+and dW and db, partial sums over dies that differ at dp, go round a ring of those dies with the update at each
 chunk's owner: 2 (N - 1) times the words of the slice, weights then bias.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from plinth.errors import UserError
+from plinth.partition.cuts import Factors, Integers, Levels, bounds, groups, halves, parts
 from plinth.partition.graph import DP, MP, SPLITS, Node, PlanGraph
 
 #: For each node, for each level, "dp", "mp" or "op".
 Splits = tuple[tuple[str, ...], ...]
-Integers = NDArray[np.int64]
-#: Levels, from 0, at which a range is halved, in this order.
-Halvings = tuple[int, ...]
 
 #: Most levels: a die number has 10 bits.
 MAXIMUM_LEVELS = 10
-#: Arrays of up to so many levels keep who sends how much to whom from call to call.
-KEPT_LEVELS = 6
+#: Arrays of up to so many dies keep who sends how much to whom from call to call.
+KEPT_DIES = 64
 
 
 @dataclass(frozen=True)
 class Region:
-    """Levels at which the batch and the channels are halved."""
+    """Levels at which the batch and the channels are cut."""
 
-    batch: Halvings
-    channels: Halvings
+    batch: Levels
+    channels: Levels
 
 
 @dataclass(frozen=True)
@@ -63,9 +60,9 @@ class Layout:
     output: Region
     home: Region
     #: Levels of each kind of split.
-    dp: Halvings
-    mp: Halvings
-    op: Halvings
+    dp: Levels
+    mp: Levels
+    op: Levels
 
 
 @dataclass(frozen=True)
@@ -146,96 +143,82 @@ def layouts(graph: PlanGraph, splits: Splits) -> tuple[Layout, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
-def bounds(size: int, halvings: Halvings, levels: int) -> tuple[Integers, Integers]:
-    """First and one past the last element of every die's range."""
-    dies = np.arange(1 << levels, dtype=np.int64)
-    if halvings:
-        *before, level = halvings
-        low, high = bounds(size, tuple(before), levels)
-        upper = (dies >> (levels - 1 - level) & 1).astype(bool)
-        middle = low + (high - low + 1) // 2
-        low, high = np.where(upper, middle, low), np.where(upper, high, middle)
-    else:
-        low, high = np.zeros_like(dies), np.full_like(dies, size)
-    low.flags.writeable = high.flags.writeable = False
-    return low, high
-
-
-def _meeting(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
+def _meeting(size: int, one: Levels, two: Levels, factors: Factors) -> Integers:
     """Elements that the range of die s (row) and of die t (column) have in common."""
-    low, high = bounds(size, one, levels)
-    other_low, other_high = bounds(size, two, levels)
+    low, high = bounds(size, one, factors)
+    other_low, other_high = bounds(size, two, factors)
     return np.maximum(np.minimum(high[:, None], other_high) - np.maximum(low[:, None], other_low), 0)
 
 
 @lru_cache(maxsize=512)
-def _pattern(source: Region, target: Region, batch: int, channels: int, levels: int) -> Integers:
-    words = (_meeting(batch, source.batch, target.batch, levels)
-             * _meeting(channels, source.channels, target.channels, levels))
+def _pattern(source: Region, target: Region, batch: int, channels: int, factors: Factors) -> Integers:
+    words = (_meeting(batch, source.batch, target.batch, factors)
+             * _meeting(channels, source.channels, target.channels, factors))
     np.fill_diagonal(words, 0)
     words.flags.writeable = False
     return words
 
 
-def pattern(source: Region, target: Region, batch: int, channels: int, levels: int) -> Integers:
+def pattern(source: Region, target: Region, batch: int, channels: int, factors: Factors) -> Integers:
     """Samples times channels that die s (row) sends to die t (column)."""
-    kept = _pattern if levels <= KEPT_LEVELS else _pattern.__wrapped__
-    return kept(source, target, batch, channels, levels)
+    kept = _pattern if prod(factors) <= KEPT_DIES else _pattern.__wrapped__
+    return kept(source, target, batch, channels, factors)
 
 
 @lru_cache(maxsize=1 << 16)
-def _common(size: int, one: Halvings, two: Halvings, levels: int) -> Integers:
+def _common(size: int, one: Levels, two: Levels, factors: Factors) -> Integers:
     """Elements that two ranges of each die have in common."""
-    low, high = bounds(size, one, levels)
-    other_low, other_high = bounds(size, two, levels)
+    low, high = bounds(size, one, factors)
+    other_low, other_high = bounds(size, two, factors)
     return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
 
 
 @lru_cache(maxsize=1 << 16)
-def _rank(pairs: tuple[tuple[int, int], ...]) -> int:
-    """Independent equalities among those of die bits."""
+def _equalities(pairs: tuple[tuple[int, int], ...]) -> Levels:
+    """Levels whose digits follow from others' where the digits of each pair of levels are equal."""
     parent: dict[int, int] = {}
 
-    def root(bit: int) -> int:
-        while parent.get(bit, bit) != bit:
-            bit = parent[bit]
-        return bit
+    def root(level: int) -> int:
+        while parent.get(level, level) != level:
+            level = parent[level]
+        return level
 
-    rank = 0
+    found = []
     for one, two in pairs:
         one, two = root(one), root(two)
         if one != two:
             parent[one] = two
-            rank += 1
-    return rank
+            found.append(one)
+    return tuple(found)
 
 
-def _nested(one: Halvings, two: Halvings) -> bool:
+def _nested(one: Levels, two: Levels) -> bool:
     """Whether a range of the one is always a part of that of the other."""
     shorter = min(len(one), len(two))
     return one[:shorter] == two[:shorter]
 
 
 @lru_cache(maxsize=1 << 18)
-def overlap(home: Region, need: Region, batch: int, channels: int, levels: int) -> int:
+def overlap(home: Region, need: Region, batch: int, channels: int, factors: Factors) -> int:
     """Samples times channels that dies need and are home of, over all dies.
 
-    Where sizes divide, each die has either none or batch x channels / 2^(batch halvings + channel halvings), of the
-    deeper region each; it has some if its bits fulfil the equalities that the i-th halvings of home and need imply.
-    Parts that are nested fill the axis, divided or not. Anything else is summed over the dies.
+    Where sizes divide and the i-th cuts of home and need are in as many parts, each die has either none or batch x
+    channels / (batch parts x channel parts), of the deeper region each; it has some if its digits fulfil the
+    equalities that the i-th cuts of home and need imply. Parts that are nested fill the axis, divided or not. Anything
+    else is summed over the dies.
     """
-    depth = max(len(home.batch), len(need.batch))
-    width = max(len(home.channels), len(need.channels))
-    divides = batch % (1 << depth) == 0, channels % (1 << width) == 0
+    deeper = max(home.batch, need.batch, key=len), max(home.channels, need.channels, key=len)
+    depth, width = (parts(cuts, factors) for cuts in deeper)
+    dies = prod(factors)
+    divides = batch % depth == 0, channels % width == 0
     if _nested(home.batch, need.batch) and _nested(home.channels, need.channels) and (
             any(divides) or not {*home.batch, *need.batch} & {*home.channels, *need.channels}):
-        return ((batch * channels) << levels) >> (depth + width)
-    if all(divides):
-        pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
-        return ((batch >> depth) * (channels >> width)) << (levels - _rank(pairs))
-    return int(_common(batch, home.batch, need.batch, levels)
-               @ _common(channels, home.channels, need.channels, levels))
+        return batch * channels * dies // (depth * width)
+    pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
+    if all(divides) and all(factors[one] == factors[two] for one, two in pairs):
+        return (batch // depth) * (channels // width) * (dies // parts(_equalities(pairs), factors))
+    return int(_common(batch, home.batch, need.batch, factors)
+               @ _common(channels, home.channels, need.channels, factors))
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]:
@@ -258,68 +241,58 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]
                            node.raw_elements // node.output_channels)
 
 
-def words(exchange: Exchange, batch: int, levels: int) -> Integers:
+def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
-    return exchange.positions * pattern(exchange.source, exchange.target, batch, exchange.channels, levels)
+    return exchange.positions * pattern(exchange.source, exchange.target, batch, exchange.channels, factors)
 
 
-def exchange_words(exchange: Exchange, batch: int, levels: int) -> int:
+def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     """Words of an exchange over all dies.
 
     One side is the homes, each element once; every copy that the other side has of an element moves, but for those
     that lie at home.
     """
     def held(region: Region) -> int:
-        return ((batch * exchange.channels) << levels) >> (len(region.batch) + len(region.channels))
+        return batch * exchange.channels * prod(factors) // parts(region.batch + region.channels, factors)
 
     source, target = exchange.source, exchange.target
     return exchange.positions * (max(held(source), held(target))
-                                 - overlap(source, target, batch, exchange.channels, levels))
+                                 - overlap(source, target, batch, exchange.channels, factors))
 
 
-def weight_words(node: Node, regions: Layout, levels: int) -> tuple[Integers, Integers]:
+def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
     """Weights and bias elements of a node on every die."""
-    low, high = bounds(node.input_channels, regions.mp, levels)
-    first, last = bounds(node.output_channels, regions.op, levels)
+    low, high = bounds(node.input_channels, regions.mp, factors)
+    first, last = bounds(node.output_channels, regions.op, factors)
     each = node.weights // (node.input_channels * node.output_channels)
     return each * (high - low) * (last - first), node.bias // node.output_channels * (last - first)
 
 
-def members(over: Halvings, levels: int) -> Integers:
-    """Rings, [rings, members], ascending, of dies that differ in the bits of some levels only."""
-    dies = np.arange(1 << levels)
-    mask = sum(1 << (levels - 1 - level) for level in over)
-    heads = dies[dies & mask == 0]
-    offsets = dies[dies & ~mask == 0]
-    return heads[:, None] | offsets
-
-
-def node_rings(node: Node, here: Layout, levels: int) -> Iterator[Ring]:
+def node_rings(node: Node, here: Layout, factors: Factors) -> Iterator[Ring]:
     """The weight reductions of one node; rings of one member where the batch is whole."""
-    weights, bias = weight_words(node, here, levels)
-    for group in members(here.dp, levels):
+    weights, bias = weight_words(node, here, factors)
+    for group in groups(here.dp, factors):
         yield Ring(node.name, tuple(map(int, group)), int(weights[group[0]] + bias[group[0]]))
 
 
-def rings(graph: PlanGraph, regions: Sequence[Layout], levels: int) -> Iterator[Ring]:
+def rings(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Ring]:
     """All weight reductions of a training step, in the order of bprop."""
     for node, here in reversed(list(zip(graph.nodes, regions, strict=True))):
         if node.weighted:
-            yield from node_rings(node, here, levels)
+            yield from node_rings(node, here, factors)
 
 
-def ring_words(node: Node, here: Layout, levels: int) -> int:
+def ring_words(node: Node, here: Layout, factors: Factors) -> int:
     """Words that all rings of a node send together."""
-    weights, bias = weight_words(node, here, levels)
-    size = 1 << len(here.dp)
+    weights, bias = weight_words(node, here, factors)
+    size = parts(here.dp, factors)
     return 2 * (size - 1) * int((weights + bias).sum()) // size
 
 
-def total_words(graph: PlanGraph, splits: Splits, batch: int) -> int:
-    """Words that all dies send in a training step, counted."""
-    levels = check_splits(graph, splits)
+def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = ()) -> int:
+    """Words that all dies send in a training step, counted; without factors all levels halve."""
+    factors = factors or halves(check_splits(graph, splits))
     regions = layouts(graph, splits)
-    between = sum(exchange_words(exchange, batch, levels) for exchange in exchanges(graph, regions))
-    return between + sum(ring_words(node, here, levels) for node, here in zip(graph.nodes, regions, strict=True)
+    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions))
+    return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
                          if node.weighted)
-

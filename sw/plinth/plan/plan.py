@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from plinth.model.files import check_mapping, check_version, dump_yaml, nearest,
 from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth.output import json_text, write_whole
 from plinth.partition import regions
+from plinth.partition.cuts import Factors, Levels, bounds, halves
 from plinth.partition.graph import LOSS, SPLITS, PlanGraph
-from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Halvings, Layout, Region, Ring, Splits
+from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Region, Ring, Splits
 
 #: Version of the plan format.
 PLAN_VERSION = 2
@@ -54,9 +56,9 @@ class Reduction:
     """
 
     layer: str
-    over: Halvings
-    #: Levels at which the weights' input and output channels are halved.
-    weights: tuple[Halvings, Halvings]
+    over: Levels
+    #: Levels at which the weights' input and output channels are cut.
+    weights: tuple[Levels, Levels]
     #: Words that all members of all rings send together.
     words: int
 
@@ -80,11 +82,18 @@ class Plan:
     chunk_words: int
     #: For each node of the graph, for each level.
     splits: Splits
+    #: Of the array; left out: every level halves.
+    factors: Factors = ()
     #: Predicted time of a training step, if a prediction was made.
     predicted_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        regions.check_splits(self.graph, self.splits)
+        levels = regions.check_splits(self.graph, self.splits)
+        object.__setattr__(self, "factors", self.factors or halves(levels))
+        if len(self.factors) != levels or not all(is_integer(factor, 2, MAXIMUM_DIES) for factor in self.factors) or (
+                self.dies > MAXIMUM_DIES):
+            raise UserError(f"an array of {levels} levels needs as many factors from 2 on, of at most {MAXIMUM_DIES} "
+                            f"dies together, not {described(list(self.factors))}")
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
 
@@ -101,7 +110,7 @@ class Plan:
     @property
     def dies(self) -> int:
         """Dies of the array."""
-        return 1 << self.levels
+        return prod(self.factors)
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -111,21 +120,21 @@ class Plan:
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        found = ((one, regions.exchange_words(one, self.batch, self.levels))
+        found = ((one, regions.exchange_words(one, self.batch, self.factors))
                  for one in regions.exchanges(self.graph, self.layouts))
         return tuple(Transfer(one, words) for one, words in found if words)
 
     @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(Reduction(node.name, here.dp, (here.mp, here.op), regions.ring_words(node, here, self.levels))
+        return tuple(Reduction(node.name, here.dp, (here.mp, here.op), regions.ring_words(node, here, self.factors))
                      for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
                      if node.weighted)
 
     def rings(self, reduction: Reduction) -> tuple[Ring, ...]:
         """The rings of a reduction: members and words of the message."""
         number = next(number for number, node in enumerate(self.graph.nodes) if node.name == reduction.layer)
-        return tuple(regions.node_rings(self.graph.nodes[number], self.layouts[number], self.levels))
+        return tuple(regions.node_rings(self.graph.nodes[number], self.layouts[number], self.factors))
 
     @cached_property
     def words(self) -> int:
@@ -139,18 +148,18 @@ class Plan:
         words = np.zeros(self.dies, dtype=np.int64)
         for node, here in zip(self.graph.nodes, self.layouts, strict=True):
             if node.weighted:
-                words += 2 * sum(regions.weight_words(node, here, self.levels))
+                words += 2 * sum(regions.weight_words(node, here, self.factors))
             read = (Region(here.input.batch, ()), 1) if node.gathers else (here.input, node.input_channels)
             for region, channels, elements in ((*read, node.input_elements),
                                                (here.output, node.output_channels, node.raw_elements)):
-                (low, high), (first, last) = (regions.bounds(self.batch, region.batch, self.levels),
-                                              regions.bounds(channels, region.channels, self.levels))
+                (low, high), (first, last) = (bounds(self.batch, region.batch, self.factors),
+                                              bounds(channels, region.channels, self.factors))
                 words += 2 * (high - low) * (last - first) * (elements // channels)
         return 4 * int(words.max())
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
-        words = regions.words(transfer.exchange, self.batch, self.levels)
+        words = regions.words(transfer.exchange, self.batch, self.factors)
         for sender, receiver in zip(*np.nonzero(words), strict=True):
             yield int(sender), int(receiver), int(words[sender, receiver])
 
@@ -195,8 +204,8 @@ def fingerprint(graph: PlanGraph) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _levels(halvings: Halvings) -> list[int]:
-    return [level + 1 for level in halvings]
+def _levels(cuts: Levels) -> list[int]:
+    return [level + 1 for level in cuts]
 
 
 def _region(region: Region) -> dict[str, list[int]]:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from plinth.errors import UserError
-from plinth.model.array import Array
+from plinth.model.array import Array, prime_factors
+from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
+from plinth.partition.cuts import Factors
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS, Words
@@ -37,6 +39,11 @@ class Task:
         """Levels of the array."""
         return self.time.levels
 
+    @property
+    def factors(self) -> Factors:
+        """In how many parts each level cuts the dies."""
+        return self.time.factors
+
 
 def task(graph: PlanGraph, array: Array, model: str, batch: int) -> Task:
     """Set up what planners need.
@@ -44,10 +51,9 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int) -> Task:
     Raises
     ------
     UserError
-        If the dies are no power of two.
+        If the model does not know the levels of the array.
     """
-    levels_of(array.dies)
-    return Task(MODELS[model](graph, batch), StepTime(graph, batch, array))
+    return Task(MODELS[model](graph, batch, factors=array.factors), StepTime(graph, batch, array))
 
 
 def _joint(given: Task) -> Splits:
@@ -55,8 +61,8 @@ def _joint(given: Task) -> Splits:
     graph, levels, words = given.graph, given.levels, given.words
     seeds = [planner(given) for name, planner in PLANNERS.items() if name not in ("exhaustive", "joint")]
     for name, make in MODELS.items():
-        other = make(graph, words.batch)
-        seeds += [hypar(other, levels)] if name != words.name else []
+        if name != words.name and (name != "published" or set(given.factors) <= {2}):
+            seeds.append(hypar(make(graph, words.batch, factors=given.factors), levels))
     seeds.append(hypar(words, levels, words.splits))
     if combinations(graph, levels) <= SEEDED_COMBINATIONS:
         seeds.append(exhaustive(graph, levels, words.total_bytes))
@@ -114,29 +120,16 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     Raises
     ------
     UserError
-        If the dies are no power of two, or the planner refuses.
+        If the planner or the model refuses the array.
     """
     given = task(from_network(network), array, model, batch)
     splits = PLANNERS[planner](given)
     found = outcome(given, splits)
     plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits,
+                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors,
                 predicted_seconds=found.predicted_seconds)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source, plan.memory_bytes, array.memory_bytes)
-
-
-def levels_of(dies: int) -> int:
-    """Levels of an array.
-
-    Raises
-    ------
-    UserError
-        If the dies are not a power of two, or too many.
-    """
-    if not 1 <= dies <= MAXIMUM_DIES or dies & (dies - 1):
-        raise UserError(f"a plan is for 1, 2, 4, ... or {MAXIMUM_DIES} dies, not {dies}; choose a power of two")
-    return dies.bit_length() - 1
 
 
 def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int = CHUNK_WORDS) -> Plan:
@@ -145,8 +138,10 @@ def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int =
     Raises
     ------
     UserError
-        If the dies are no power of two, or a size is out of range.
+        If there are too many dies, or a size is out of range.
     """
-    graph = from_network(network)
+    if not is_integer(dies, 1, MAXIMUM_DIES):
+        raise UserError(f"a plan is for 1 to {MAXIMUM_DIES} dies, not {described(dies)}")
+    graph, factors = from_network(network), prime_factors(dies)
     return Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch,
-                chunk_words=chunk_words, splits=simple.data(graph, levels_of(dies)))
+                chunk_words=chunk_words, splits=simple.data(graph, len(factors)), factors=factors)

@@ -65,11 +65,11 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     Raises
     ------
     UserError
-        If the dies are no power of two, or the planner refuses.
+        If the planner or the model refuses the array.
     """
     given = task(from_network(network), array, model, batch)
     return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given))
+                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given), factors=given.factors)
 
 
 def load(path: Path, network: str | None) -> Plan:

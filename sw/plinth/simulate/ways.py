@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.regions import Halvings, Integers, Region, members, pattern
+from plinth.partition.cuts import Integers, Levels, groups
+from plinth.partition.regions import Region, pattern
 
 Floats = NDArray[np.float64]
 #: Group of a die that neither sends nor receives.
@@ -148,26 +149,26 @@ class Ways:
         return self._exchange(source, target, batch, channels)
 
     def _exchanged(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
-        words = pattern(source, target, batch, channels, self.array.levels)
+        words = pattern(source, target, batch, channels, self.array.factors)
         return self.loads(words, groups_of(words))
 
     def _partnered(self, level: int) -> list[Group]:
         """Pairs of dies that differ in one level, for a word each way."""
-        dies = np.arange(self.dies)
+        pairs = groups((level,), self.array.factors)
         words = np.zeros((self.dies, self.dies))
-        words[dies, dies ^ (1 << (self.array.levels - 1 - level))] = 1.0
+        words[pairs, pairs[:, ::-1]] = 1.0
         return self.loads(words, groups_of(words))
 
-    def ring(self, over: Halvings) -> list[Group]:
+    def ring(self, over: Levels) -> list[Group]:
         """The rings of a reduction over the dies that differ in some levels, for messages of one word."""
         return self._ring(over)
 
-    def _ringed(self, over: Halvings) -> list[Group]:
-        rings = members(over, self.array.levels)
+    def _ringed(self, over: Levels) -> list[Group]:
+        rings = groups(over, self.array.factors)
         size = rings.shape[1]
         words = np.zeros((self.dies, self.dies))
         words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
-        groups = np.full(self.dies, NOBODY, dtype=np.int64)
+        heads = np.full(self.dies, NOBODY, dtype=np.int64)
         if size > 1:
-            groups[rings] = rings[:, :1]
-        return self.loads(words, groups)
+            heads[rings] = rings[:, :1]
+        return self.loads(words, heads)

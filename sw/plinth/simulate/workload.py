@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.array import Array
+from plinth.partition.cuts import Integers, parts
 from plinth.partition.graph import DP, MP
-from plinth.partition.regions import Integers
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.plan import Plan
@@ -83,7 +83,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters)
+    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, Calibrated) and overlap and form == "exact" and not array.switches
             and few(step, MOST_TASKS)):
@@ -281,7 +281,7 @@ class Groups:
                         sram_words=cost.sram_words))
                     found[die] = Wait(label, 1, self.costs.issue)
             return found
-        members = 1 << len(operation.over)
+        members = parts(operation.over, self.step.factors)
         for place, group in enumerate(rings := self.ways.ring(operation.over)):
             count = operation.weights.slice(int(group.dies[0])).words
             if count:
@@ -301,7 +301,7 @@ class PublishedGroups(Groups):
     computed, too, as HyPar counts three products of every layer."""
 
     def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
-        self.words = PublishedWords(step.graph, step.batch)
+        self.words = PublishedWords(step.graph, step.batch, factors=step.factors)
         self.splits = step.splits
         self.words.total_bytes(self.splits)
         super().__init__(step, array, costs, ways, overlap)

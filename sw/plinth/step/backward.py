@@ -1,5 +1,6 @@
 """bprop and updateGrad of a training step; the order of operations stands in :mod:`plinth.step.step`."""
 
+from plinth.partition.cuts import parts
 from plinth.partition.graph import LOSS, Follower
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.cuts import folding
@@ -51,7 +52,7 @@ class Backward:
                 sources.append(error)
                 continue
             places = [step.reserve(home.like(f"{name}.error.{reader.node.name}.{place}.{slot}"))
-                      for slot in range(1 << len(here.op))]
+                      for slot in range(parts(here.op, step.factors))]
             edge = step.graph.feeds(reader.number)[place]
             step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, places, here.op, own=True)
             sources += places

@@ -1,7 +1,8 @@
 """Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
 
+from plinth.partition.cuts import Factors, Levels
 from plinth.partition.graph import PlanGraph
-from plinth.partition.regions import Halvings, Region, Splits
+from plinth.partition.regions import Region, Splits
 from plinth.step import cuts
 from plinth.step.backward import Backward
 from plinth.step.forward import Forward
@@ -12,9 +13,11 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine
 
 
-def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters) -> Step:
-    """The step of a network's graph under the given splits, on dies of some parameters."""
-    step = Step(graph, splits, batch, parameters)
+def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
+            factors: Factors = ()) -> Step:
+    """The step of a network's graph under the given splits, on dies of some parameters; without factors of the array
+    every level halves."""
+    step = Step(graph, splits, batch, parameters, factors)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -44,7 +47,7 @@ def _weights(step: Step, number: int, kind: str) -> Weights:
     taps = node.weights // (node.input_channels * node.output_channels)
     return step.reserve(Weights(
         f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), Region(here.mp, here.op),
-        step.levels, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
+        step.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
 
 
 class _Reductions:
@@ -60,7 +63,7 @@ class _Reductions:
         blocks = step.parameters.reduce_blocks
         sets = [over for over in step.groups if over]
         self._blocks = {over: range(number % blocks, blocks, len(sets)) for number, over in enumerate(sets)}
-        self._last: dict[int, Halvings] = {}
+        self._last: dict[int, Levels] = {}
 
     def add(self, number: int) -> None:
         """The reduction of one layer."""

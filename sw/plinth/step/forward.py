@@ -1,9 +1,11 @@
 """fprop of a training step, and its loss; the order of operations stands in :mod:`plinth.step.step`."""
 
 from dataclasses import dataclass, field
+from math import prod
 
 from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
+from plinth.partition.cuts import parts
 from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.regions import Region
 from plinth.step.activation import ACTIVATIONS
@@ -57,7 +59,7 @@ class Operands:
 
     def place_words(self) -> int:
         """As :class:`~plinth.step.tensors.Reservable`."""
-        return max(buffer.rows * buffer.stride for buffer in map(self.buffer, range(1 << self.weights.levels)))
+        return max(buffer.rows * buffer.stride for buffer in map(self.buffer, range(prod(self.weights.factors))))
 
 
 @dataclass
@@ -143,7 +145,7 @@ class Forward:
     def _tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
                 moves: bool = False) -> Tensor:
         step = self.step
-        return step.reserve(Tensor(name, step.batch, positions, channels, region, step.levels, packed), moves=moves)
+        return step.reserve(Tensor(name, step.batch, positions, channels, region, step.factors, packed), moves=moves)
 
     def _input(self, number: int, place: int, edge: int | None) -> Tensor:
         """What a node reads of an input: the network's input, the home of its producer, or a copy."""
@@ -165,7 +167,7 @@ class Forward:
             assert producer.z is not None
             return producer.z
         wanted = Tensor(f"{node.name}.input{place}", step.batch, one.elements // one.channels, one.channels, region,
-                        step.levels)
+                        step.factors)
         if wanted.alike(producer.map):
             return producer.map
         step.reserve(wanted)
@@ -240,8 +242,8 @@ class Forward:
         assert z is not None
         if not here.mp:
             return [z]
-        count = 1 << len(here.mp)
-        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.levels)
+        count = parts(here.mp, step.factors)
+        home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.factors)
         places = [step.reserve(home.like(f"{node.name}.partial{slot}")) for slot in range(count)]
         step.exchange(f"{node.name}.reduce", made.number, None, z, places, here.mp, own=False)
 

@@ -7,13 +7,14 @@ neighbouring pieces they go at most, each a task that stands for several; None: 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import prod
 from typing import Protocol
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, images_of
 from plinth.model.layers import MaxPool, MeanPool
+from plinth.partition.cuts import Levels
 from plinth.partition.graph import Node
-from plinth.partition.regions import Halvings
 from plinth.step import cuts, pooling
 from plinth.step.tasks import (
     BPROP,
@@ -480,7 +481,7 @@ class Exchange:
     @property
     def dies(self) -> int:
         """Dies of the array."""
-        return 1 << self.source.levels
+        return prod(self.source.factors)
 
     def tile(self, die: int, other: int) -> Task | None:
         """The tile from a die to another, or to itself."""
@@ -544,7 +545,7 @@ class Reduce:
     """
 
     node: Node
-    over: Halvings
+    over: Levels
     group: int
     message: int
     weights: Weights

@@ -35,11 +35,13 @@ Weights of a layer are followed by its bias in memory, and gradients alike, so t
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 from typing import TypeVar
 
 from plinth.buffers import Buffer
+from plinth.partition.cuts import Factors, Levels, groups, halves, places
 from plinth.partition.graph import PlanGraph
-from plinth.partition.regions import Exchange, Halvings, Layout, Splits, layouts, members
+from plinth.partition.regions import Exchange, Layout, Splits, layouts
 from plinth.step import operations
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.tasks import Item
@@ -56,10 +58,10 @@ JOIN = Place("join", 2)
 
 
 @lru_cache(maxsize=1 << 10)
-def _rings(over: Halvings, levels: int) -> tuple[tuple[int, ...], ...]:
+def _rings(over: Levels, factors: Factors) -> tuple[tuple[int, ...], ...]:
     """For each die the ring of dies that differ from it in some levels."""
-    found: list[tuple[int, ...]] = [()] * (1 << levels)
-    for ring in members(over, levels).tolist():
+    found: list[tuple[int, ...]] = [()] * prod(factors)
+    for ring in groups(over, factors).tolist():
         for die in ring:
             found[die] = tuple(ring)
     return tuple(found)
@@ -79,6 +81,8 @@ class Step:
     splits: Splits
     batch: int
     parameters: DieParameters
+    #: Of the array; left out: every level halves.
+    factors: Factors = ()
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
@@ -87,7 +91,7 @@ class Step:
     #: Before the first step: what must hold zeros, which no task of a step writes.
     zeros: list[Clear] = field(default_factory=list)
     #: Levels that the dies of a ring differ in, by number of the process group.
-    groups: list[Halvings] = field(default_factory=list)
+    groups: list[Levels] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
     #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
     inputs: list[Tensor] = field(default_factory=list)
@@ -103,17 +107,18 @@ class Step:
     _chain: list[Chained] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self.factors = self.factors or halves(len(self.splits[0]))
         self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits)
 
     @property
     def levels(self) -> int:
         """Levels of the array."""
-        return len(self.splits[0])
+        return len(self.factors)
 
     @property
     def dies(self) -> int:
         """Dies of the array."""
-        return 1 << self.levels
+        return prod(self.factors)
 
     @property
     def narrow(self) -> bool:
@@ -157,27 +162,24 @@ class Step:
             self._chain = []
 
     def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
-                 levels: Halvings, *, own: bool) -> None:
+                 levels: Levels, *, own: bool) -> None:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
         the sender's among dies that differ in some levels."""
         self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, tuple(targets),
                           lambda die: self.number(die, levels), own))
 
-    def number(self, die: int, levels: Halvings) -> int:
+    def number(self, die: int, levels: Levels) -> int:
         """A die's number among those that differ in some levels."""
-        found = 0
-        for level in levels:
-            found = found << 1 | die >> (self.levels - 1 - level) & 1
-        return found
+        return int(places(levels, self.factors)[die])
 
     def next_exchange(self) -> int:
         """The number of another exchange."""
         self.exchanges += 1
         return self.exchanges - 1
 
-    def ring(self, over: Halvings, die: int) -> tuple[int, ...]:
+    def ring(self, over: Levels, die: int) -> tuple[int, ...]:
         """The ring of a die among those that differ in some levels."""
-        return _rings(over, self.levels)[die]
+        return _rings(over, self.factors)[die]
 
     @property
     def any(self) -> Buffer:

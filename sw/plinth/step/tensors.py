@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from plinth.buffers import Buffer
-from plinth.partition.regions import Integers, Region, bounds
+from plinth.partition.cuts import Factors, Integers, bounds
+from plinth.partition.regions import Region
 
 
 @dataclass(frozen=True)
@@ -80,14 +81,14 @@ class Spans(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 14)
-def spans(region: Region, batch: int, channels: int, levels: int) -> Spans:
+def spans(region: Region, batch: int, channels: int, factors: Factors) -> Spans:
     """What every die has of a region."""
-    return Spans(*bounds(batch, region.batch, levels), *bounds(channels, region.channels, levels))
+    return Spans(*bounds(batch, region.batch, factors), *bounds(channels, region.channels, factors))
 
 
 @lru_cache(maxsize=1 << 14)
-def _alike(one: Region, two: Region, batch: int, channels: int, levels: int) -> bool:
-    return all(map(np.array_equal, spans(one, batch, channels, levels), spans(two, batch, channels, levels)))
+def _alike(one: Region, two: Region, batch: int, channels: int, factors: Factors) -> bool:
+    return all(map(np.array_equal, spans(one, batch, channels, factors), spans(two, batch, channels, factors)))
 
 
 class Placed(Protocol):
@@ -145,13 +146,13 @@ class Tensor:
     positions: int
     channels: int
     region: Region
-    levels: int
+    factors: Factors
     packed: bool = False
 
     @property
     def spans(self) -> Spans:
         """What every die has."""
-        return spans(self.region, self.samples, self.channels, self.levels)
+        return spans(self.region, self.samples, self.channels, self.factors)
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""
@@ -174,12 +175,12 @@ class Tensor:
     def like(self, name: str, *, packed: bool = False, positions: int | None = None) -> "Tensor":
         """Another tensor of which each die has the same samples and channels."""
         return Tensor(name, self.samples, self.positions if positions is None else positions, self.channels,
-                      self.region, self.levels, packed)
+                      self.region, self.factors, packed)
 
     def alike(self, other: "Tensor") -> bool:
         """Whether each die has the same of both."""
         return self.region == other.region or _alike(self.region, other.region, self.samples, self.channels,
-                                                     self.levels)
+                                                     self.factors)
 
 
 @dataclass(frozen=True)
@@ -270,7 +271,7 @@ class Weights:
     shape: tuple[int, int, int]
     #: Input and output channels that dies have.
     region: Region
-    levels: int
+    factors: Factors
     bias: bool
     spare: int = 0
     packed: bool = False
@@ -279,7 +280,7 @@ class Weights:
     def _spans(self) -> Spans:
         # Rows of the matrix are cut as samples are.
         _, inputs, outputs = self.shape
-        return spans(self.region, inputs, outputs, self.levels)
+        return spans(self.region, inputs, outputs, self.factors)
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""

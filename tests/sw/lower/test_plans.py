@@ -35,9 +35,13 @@ def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, Tr
     return network, plan, random_data(network, batch, generator), program
 
 
-@pytest.mark.parametrize("dies", [1, 2, 4, 8])
-@pytest.mark.parametrize(("name", "seed"), [*(("ndp-demo", seed) for seed in range(12)),
-                                            *(("hypar-tiny", seed) for seed in range(12, 20))])
+CASES = [*(("ndp-demo", seed) for seed in range(12)), *(("hypar-tiny", seed) for seed in range(12, 20))]
+
+
+@pytest.mark.parametrize(("name", "seed", "dies"), [
+    *((*case, dies) for dies in (1, 2, 4, 8) for case in CASES),
+    *((*case, dies) for dies, some in ((3, CASES[::2]), (5, CASES[1::4]), (6, CASES[::2]), (12, CASES[::5]))
+      for case in some)])
 def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies: int) -> None:
     """Predictions, loss, gradients, and every die's new weights."""
     network, plan, data, program = lowered(seed, dies, name)
@@ -100,8 +104,9 @@ def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
 
 
 @pytest.mark.xdist_group("tiny-dies")
-@pytest.mark.parametrize("dies", [2, 4])
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 4))])
+@pytest.mark.parametrize(("seed", "dies"), [
+    (0, 2), (0, 4), *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in (
+        (1, 2), (1, 4), (2, 2), (2, 4), (3, 2), (3, 4), (0, 3), (1, 3), (0, 6)))])
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data, program = lowered(100 + seed, dies, "ndp-tiny")
     made = session(network, plan, data, program, rtl=True)

@@ -1,5 +1,6 @@
 """Arrays: links that follow from the topology, files, and what is said of an array that cannot be."""
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -99,8 +100,15 @@ memory_bytes: 4000000
     assert [(link.a, link.b, link.rate, link.latency) for link in array.links] == [
         (0, 1, Fraction(1, 8), 9), (1, 2, Fraction(1, 8), 9)]
     assert array_from_data(parse_yaml(array_to_yaml(array), "x"), "x") == array
-    with pytest.raises(ValueError, match="needs a power of two"):
-        _ = array.levels
+    assert array.factors == (3,) and array.levels == 1
+
+
+@pytest.mark.parametrize(("name", "factors"), [
+    ("ring-1", ()), ("ring-8", (2, 2, 2)), ("ring-12", (3, 2, 2)), ("full-10", (5, 2)), ("ring-1021", (1021,)),
+    ("torus-2x4", (2, 2, 2)), ("torus-4x3", (2, 2, 3)), ("torus-3x4", (3, 2, 2))])
+def test_levels_are_the_factors_of_the_dies_and_of_a_torus_by_its_sides(name: str, factors: tuple[int, ...]) -> None:
+    array = load_array(name)
+    assert array.factors == factors and math.prod(factors) == array.dies
 
 
 GOOD = {"version": 1, "name": "a", "topology": "ring", "dies": 4, "preset": "ndp-demo"}

@@ -1,5 +1,6 @@
 """Who sends how many words to whom, against element-by-element ownership; the closed form against both."""
 
+import math
 import random
 
 import numpy as np
@@ -8,16 +9,18 @@ from tests.support.plan_graphs import dense, random_chain, random_graph, random_
 
 from plinth.errors import UserError
 from plinth.partition import regions
+from plinth.partition.cuts import bounds, groups, places
 from plinth.partition.graph import SPLITS, PlanGraph
 from plinth.plan.cost.exact import ExactWords
 
 
-def owned(size: int, picks: list[int]) -> np.ndarray:
-    """Elements of a range that is halved again and again: pick 0 takes the lower half, which may be one larger."""
+def owned(size: int, picks: list[tuple[int, int]]) -> np.ndarray:
+    """Elements of a range that is cut again and again: of each cut the part taken, and of how many; the first parts may
+    be one larger."""
     part = list(range(size))
-    for pick in picks:
-        half = len(part) - len(part) // 2
-        part = part[half:] if pick else part[:half]
+    for pick, factor in picks:
+        lengths = [len(part) // factor + (number < len(part) % factor) for number in range(factor)]
+        part = part[sum(lengths[:pick]):][:lengths[pick]]
     mask = np.zeros(size, dtype=bool)
     mask[part] = True
     return mask
@@ -26,17 +29,22 @@ def owned(size: int, picks: list[int]) -> np.ndarray:
 class Model:
     """Which die has which (sample, channel) of what, as boolean arrays."""
 
-    def __init__(self, graph: PlanGraph, splits, batch: int) -> None:
+    def __init__(self, graph: PlanGraph, splits, batch: int, factors) -> None:
         self.graph, self.splits, self.batch = graph, splits, batch
-        self.levels = len(splits[0])
-        self.dies = 1 << self.levels
+        self.factors, self.levels = factors, len(factors)
+        self.dies = math.prod(factors)
 
-    def bits(self, die: int) -> list[int]:
-        return [int(bit) for bit in format(die, f"0{self.levels}b")] if self.levels else []
+    def digits(self, die: int) -> list[int]:
+        found = []
+        for factor in reversed(self.factors):
+            die, digit = divmod(die, factor)
+            found.append(digit)
+        return found[::-1]
 
-    def picks(self, die: int, node: int, *which: str) -> list[int]:
-        bits = self.bits(die)
-        return [bits[level] for want in which for level in range(self.levels) if self.splits[node][level] == want]
+    def picks(self, die: int, node: int, *which: str) -> list[tuple[int, int]]:
+        digits = self.digits(die)
+        return [(digits[level], self.factors[level]) for want in which for level in range(self.levels)
+                if self.splits[node][level] == want]
 
     def input(self, die: int, node: int) -> np.ndarray:
         return np.outer(owned(self.batch, self.picks(die, node, "dp")),
@@ -52,11 +60,12 @@ class Model:
         if not self.graph.nodes[node].weighted:
             return self.input(die, node)
         readers = [edge.consumer for edge in self.graph.edges if edge.producer == node]
-        bits = self.bits(die)
+        digits = self.digits(die)
         samples, channels = self.picks(die, node, "dp"), self.picks(die, node, "op")
         for level in range(self.levels):
             if self.splits[node][level] == "mp":
-                (channels if readers and self.splits[readers[0]][level] == "mp" else samples).append(bits[level])
+                (channels if readers and self.splits[readers[0]][level] == "mp" else samples).append(
+                    (digits[level], self.factors[level]))
         return np.outer(owned(self.batch, samples), owned(self.graph.nodes[node].output_channels, channels))
 
     def sent(self, source: list[np.ndarray], target: list[np.ndarray], positions: int) -> np.ndarray:
@@ -101,7 +110,7 @@ class Model:
             for die in range(self.dies):
                 rows = owned(node.input_channels, self.picks(die, number, "mp"))
                 columns = owned(node.output_channels, self.picks(die, number, "op"))
-                other = tuple(bit for bit, split in zip(self.bits(die), self.splits[number], strict=True)
+                other = tuple(digit for digit, split in zip(self.digits(die), self.splits[number], strict=True)
                               if split != "dp")
                 each = node.weights // (node.input_channels * node.output_channels)
                 words = each * int(np.outer(rows, columns).sum()) + int(columns.sum()) * bool(node.bias)
@@ -113,22 +122,22 @@ class Model:
 
 def cases():
     rng = random.Random(7)
-    for number in range(60):
+    for number in range(120):
         sizes = ((4, 8, 16), (3, 5, 7, 10), (1, 2, 9))[number % 3]
         graph = (random_chain(rng, rng.randint(1, 4), sizes) if number % 2 else
                  random_graph(rng, rng.randint(1, 2), sizes))
-        levels = rng.choice((0, 1, 2, 2, 3))
-        yield graph, random_splits(rng, graph, levels, SPLITS), rng.choice((8, 16, 6, 5, 3))
+        factors = rng.choice(((), (2,), (2, 2), (3,), (2, 2, 2), (3, 2), (2, 3), (5,), (3, 2, 2), (2, 3, 2), (3, 3)))
+        yield graph, random_splits(rng, graph, len(factors), SPLITS), rng.choice((8, 16, 6, 5, 3, 12)), factors
 
 
-@pytest.mark.parametrize(("graph", "splits", "batch"), list(cases()))
-def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch) -> None:
-    model = Model(graph, splits, batch)
+@pytest.mark.parametrize(("graph", "splits", "batch", "factors"), list(cases()))
+def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch, factors) -> None:
+    model = Model(graph, splits, batch, factors)
     here = regions.layouts(graph, splits)
     found: dict = {}
     for exchange in regions.exchanges(graph, here):
-        words = regions.words(exchange, batch, model.levels)
-        assert words.sum() == regions.exchange_words(exchange, batch, model.levels)
+        words = regions.words(exchange, batch, factors)
+        assert words.sum() == regions.exchange_words(exchange, batch, factors)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
             found[key] = found[key] + words if key in found else words
@@ -136,12 +145,12 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
     assert found.keys() == expected.keys()
     for key, words in expected.items():
         assert (found[key] == words).all(), key
-    rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, model.levels)}
+    rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, factors)}
     assert rings == model.rings()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
         2 * (len(members) - 1) * words for (_, members), words in model.rings().items())
-    assert regions.total_words(graph, splits, batch) == total
-    assert ExactWords(graph, batch).total_bytes(splits) == 4 * total
+    assert regions.total_words(graph, splits, batch, factors) == total
+    assert ExactWords(graph, batch, factors).total_bytes(splits) == 4 * total
 
 
 def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
@@ -149,7 +158,7 @@ def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
     for _ in range(20):
         graph = random_graph(rng, 2, (6, 8))
         splits = random_splits(rng, graph, 3, SPLITS)
-        words = ExactWords(graph, 12)
+        words = ExactWords(graph, 12, rng.choice(((2, 2, 2), (3, 2, 2), (2, 2, 3), (5, 2, 3))))
         above = tuple(vector[:2] for vector in splits)
         problem = words.level(above, SPLITS)
         homes = [splits[graph.edges[graph.outputs[number][0]].consumer][2] if graph.outputs[number] else "dp"
@@ -166,9 +175,40 @@ def test_level_costs_add_up_to_the_total_of_that_many_levels() -> None:
 
 
 def test_halves_differ_by_at_most_one_and_the_lower_is_the_larger() -> None:
-    low, high = regions.bounds(10, (0, 1), 2)
+    low, high = bounds(10, (0, 1), (2, 2))
     assert list(high - low) == [3, 2, 3, 2]
     assert list(low) == [0, 3, 5, 8]
+
+
+def test_groups_differ_in_their_levels_only_and_are_a_partition() -> None:
+    assert groups((1,), (3, 2)).tolist() == [[0, 1], [2, 3], [4, 5]]
+    assert groups((0,), (3, 2)).tolist() == [[0, 2, 4], [1, 3, 5]]
+    assert groups((0, 2), (2, 3, 2)).tolist() == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
+    assert groups((), (3, 2)).tolist() == [[die] for die in range(6)] and groups((), ()).tolist() == [[0]]
+    assert places((1, 0), (3, 2)).tolist() == [0, 3, 1, 4, 2, 5]
+
+
+def random_region(rng: random.Random, levels: int) -> regions.Region:
+    """Some levels cut the batch, some the channels, in any order."""
+    order = rng.sample(range(levels), levels)
+    some = rng.randint(0, levels)
+    return regions.Region(tuple(order[:some]), tuple(order[some:rng.randint(some, levels)]))
+
+
+def test_words_of_many_dies_are_counted_in_closed_form_as_by_the_dies() -> None:
+    """With mixed radices and sizes that divide, do not, and are smaller than the parts."""
+    rng = random.Random(11)
+    for _ in range(300):
+        factors = rng.choice(((3, 2, 2), (2, 3, 2), (3, 3), (5, 2), (2, 2, 2, 2), (3, 2, 5)))
+        one, two = random_region(rng, len(factors)), random_region(rng, len(factors))
+        batch, channels = rng.choice((1, 12, 60, 7)), rng.choice((2, 30, 36, 13))
+        marks = [[np.outer((np.arange(batch) >= low) & (np.arange(batch) < high),
+                           (np.arange(channels) >= first) & (np.arange(channels) < last))
+                  for low, high, first, last in zip(*bounds(batch, region.batch, factors),
+                                                    *bounds(channels, region.channels, factors), strict=True)]
+                 for region in (one, two)]
+        assert regions.overlap(one, two, batch, channels, factors) == sum(
+            int((mine & theirs).sum()) for mine, theirs in zip(*marks, strict=True)), (one, two, factors)
 
 
 @pytest.mark.parametrize(("splits", "message"), [

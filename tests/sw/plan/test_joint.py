@@ -8,7 +8,7 @@ import pytest
 from tests.support.plan_graphs import dense, random_chain, random_graph
 
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array, ring
+from plinth.model.array import ARRAYS, Array, prime_factors, ring
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.plan.planners.exhaustive import exhaustive
@@ -94,9 +94,19 @@ def test_large_arrays_are_planned(name: str) -> None:
         PLANNERS["data"](given))
 
 
-def test_dies_that_cannot_be_halved_are_refused() -> None:
-    with pytest.raises(UserError, match="not 3"):
-        plan_network(NETWORKS["digits-mlp"], ring(3))
+@pytest.mark.parametrize("planner", sorted(PLANNERS))
+@pytest.mark.parametrize("dies", [3, 5, 6, 12])
+def test_dies_that_are_no_power_of_two_are_planned_by_the_levels_of_their_factors(planner: str, dies: int) -> None:
+    found = plan_network(NETWORKS["digits-mlp"], ring(dies), planner=planner, batch=60)
+    assert found.plan.factors == prime_factors(dies) and found.plan.dies == dies
+    assert found.plan.words * 4 == found.outcome.total_bytes
+    if planner in ("joint", "exhaustive"):
+        assert found.outcome.total_bytes < found.baselines["data"].total_bytes
+
+
+def test_the_published_model_knows_halves_only() -> None:
+    with pytest.raises(UserError, match="6 dies have levels of 3, 2 parts; choose --model exact"):
+        plan_network(NETWORKS["digits-mlp"], ring(6), planner="hypar", model="published")
 
 
 def test_a_planned_network_states_its_baselines() -> None:

@@ -56,7 +56,7 @@ def test_groups_are_dies_that_have_to_do_with_each_other() -> None:
 def test_an_exchange_is_the_plans(batch: int) -> None:
     array = ARRAYS["hypar-16"]
     source, target = Region((0, 2), (1, 3)), Region((0, 1, 2, 3), ())
-    moved = words(Exchange("x", "fprop", "copy", None, source, target, 24, 1), batch, array.levels)
+    moved = words(Exchange("x", "fprop", "copy", None, source, target, 24, 1), batch, array.factors)
     ways = Ways(array)
     groups = ways.exchange(source, target, batch, 24)
     assert np.array_equal(total(ways, groups), walked(array, moved))

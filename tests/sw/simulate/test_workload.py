@@ -29,7 +29,7 @@ HYPAR = ARRAYS["hypar-16"]
 
 def plan_of(graph, splits, batch: int, array: Array) -> Plan:
     return Plan(graph=graph, planner="test", model="exact", array=array.name, batch=batch, chunk_words=64,
-                splits=splits)
+                splits=splits, factors=array.factors)
 
 
 def data_plan(name: str, array: Array, batch: int = 256) -> Plan:

@@ -1,11 +1,11 @@
 """Words that the dies really move, in closed form: equal to :func:`plinth.partition.regions.total_words`.
 
-For a batch of B, a layer with raw output R, weights W and bias b, split at kd levels by batch, km by input and ko by
-output channels, and an edge that carries M elements:
+For a batch of B, a layer with raw output R, weights W and bias b, cut in nd parts by batch, nm by input and no by
+output channels (the products of the factors of its dp, mp and op levels), and an edge that carries M elements:
 
-    node   2 B R (2^km - 1)                     partial sums to the home, errors from it
-           2 (2^kd - 1) (W + 2^km b)            ring reduction of the gradients
-    edge   2 (B M 2^ko - overlap)               ko of the consumer; overlap = what homes need themselves
+    node   2 B R (nm - 1)                       partial sums to the home, errors from it
+           2 (nd - 1) (W + nm b)                ring reduction of the gradients
+    edge   2 (B M no - overlap)                 no of the consumer; overlap = what homes need themselves
 
 The overlap is :func:`plinth.partition.regions.overlap`. What the rule of homes leaves is pairwise: an mp node has a
 home label, batch or channels, and its first consumer must agree.
@@ -13,6 +13,7 @@ home label, batch or channels, and its first consumer must agree.
 
 from collections.abc import Sequence
 
+from plinth.partition.cuts import Factors, halves, parts
 from plinth.partition.graph import DP, MP, OP, PlanGraph
 from plinth.partition.regions import Layout, Region, Splits, layout, layouts, overlap
 from plinth.plan.dynamic import INFEASIBLE, Problem
@@ -21,22 +22,22 @@ from plinth.plan.dynamic import INFEASIBLE, Problem
 Label = tuple[str, str]
 
 
-def node_words(graph: PlanGraph, number: int, here: Layout, batch: int) -> int:
+def node_words(graph: PlanGraph, number: int, here: Layout, batch: int, factors: Factors) -> int:
     """Words of a node's own partial sums, errors and gradients."""
     node = graph.nodes[number]
     if not node.weighted:
         return 0
-    copies = 1 << len(here.mp)
+    copies = parts(here.mp, factors)
     return (2 * batch * node.raw_elements * (copies - 1)
-            + 2 * ((1 << len(here.dp)) - 1) * (node.weights + copies * node.bias))
+            + 2 * (parts(here.dp, factors) - 1) * (node.weights + copies * node.bias))
 
 
-def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, levels: int) -> int:
+def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, factors: Factors) -> int:
     """Words between a home and a consumer, forwards and backwards."""
     edge = graph.edges[number]
-    copies = 1 << len(need.op)
+    copies = parts(need.op, factors)
     return 2 * (edge.elements // edge.channels) * (
-        batch * edge.channels * copies - overlap(home, need.input, batch, edge.channels, levels))
+        batch * edge.channels * copies - overlap(home, need.input, batch, edge.channels, factors))
 
 
 class ExactWords:
@@ -46,21 +47,25 @@ class ExactWords:
     #: Splits that the model knows.
     splits: tuple[str, ...] = (DP, MP, OP)
 
-    def __init__(self, graph: PlanGraph, batch: int) -> None:
-        self.graph, self.batch = graph, batch
+    def __init__(self, graph: PlanGraph, batch: int, factors: Factors | None = None) -> None:
+        self.graph, self.batch, self.factors = graph, batch, factors
+
+    def _factors(self, levels: int) -> Factors:
+        """Of the highest levels."""
+        return halves(levels) if self.factors is None else self.factors[:levels]
 
     def total_bytes(self, splits: Splits) -> int:
         """Bytes that all dies send in a training step."""
-        levels = len(splits[0])
+        factors = self._factors(len(splits[0]))
         regions = layouts(self.graph, splits)
-        words = sum(node_words(self.graph, number, here, self.batch) for number, here in enumerate(regions))
+        words = sum(node_words(self.graph, number, here, self.batch, factors) for number, here in enumerate(regions))
         return 4 * (words + sum(
-            edge_words(self.graph, number, regions[edge.producer].home, regions[edge.consumer], self.batch, levels)
+            edge_words(self.graph, number, regions[edge.producer].home, regions[edge.consumer], self.batch, factors)
             for number, edge in enumerate(self.graph.edges)))
 
     def level(self, above: Splits, splits: Sequence[str]) -> Problem:
         """What choices at the next level cost, given those above it: the words of an array of that many levels."""
-        graph, levels = self.graph, len(above[0]) + 1
+        graph, factors = self.graph, self._factors(len(above[0]) + 1)
         labels: list[list[Label]] = []
         regions: list[list[Layout]] = []
         for number in range(len(graph.nodes)):
@@ -73,14 +78,14 @@ class ExactWords:
                 mine += [(split, DP), (split, MP)] if split == MP and weighted else [(split, DP)]
             labels.append(mine)
             regions.append([layout(weighted, (*vector, split), (*first, reader)) for split, reader in mine])
-        nodes = [[node_words(graph, number, here, self.batch) for here in regions[number]]
+        nodes = [[node_words(graph, number, here, self.batch, factors) for here in regions[number]]
                  for number in range(len(graph.nodes))]
         pairs: list[list[list[float]]] = []
         for number, edge in enumerate(graph.edges):
             decides = graph.nodes[edge.producer].weighted and graph.outputs[edge.producer][0] == number
             pairs.append([[
                 INFEASIBLE if decides and label[0] == MP and (label[1] == MP) != (other[0] == MP) else
-                edge_words(graph, number, here.home, need, self.batch, levels)
+                edge_words(graph, number, here.home, need, self.batch, factors)
                 for other, need in zip(labels[edge.consumer], regions[edge.consumer], strict=True)]
                 for label, here in zip(labels[edge.producer], regions[edge.producer], strict=True)])
         return Problem([[label[0] for label in mine] for mine in labels], nodes, pairs)

@@ -7,13 +7,15 @@ walked pair by pair: their words are taken to load all links evenly, each at the
 
 from collections import deque
 from functools import cached_property, lru_cache
+from math import lcm
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.regions import KEPT_LEVELS, Exchange, Halvings, Region, bounds, exchange_words, pattern
+from plinth.partition.cuts import Levels, bounds, groups, parts
+from plinth.partition.regions import KEPT_DIES, Exchange, Region, exchange_words, pattern
 
 Floats = NDArray[np.float64]
 
@@ -34,12 +36,12 @@ class Tile(NamedTuple):
 
 
 class Links:
-    """The links of an array of 2^levels dies."""
+    """The links of an array."""
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.levels = array.levels
-        self.walked = self.levels <= KEPT_LEVELS
+        self.factors = array.factors
+        self.walked = array.dies <= KEPT_DIES
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
         self._tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
@@ -99,18 +101,18 @@ class Links:
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
 
     def _pattern_cycles(self, source: Region, target: Region, batch: int, channels: int) -> tuple[float, int]:
-        return self._cycles(pattern(source, target, batch, channels, self.levels).astype(np.float64))
+        return self._cycles(pattern(source, target, batch, channels, self.factors).astype(np.float64))
 
     def exchange(self, exchange: Exchange, batch: int) -> float:
         """Cycles of a transfer between layers."""
         latency = self.array.link_latency
         if not self.walked:
             each, longest = self._even
-            words = exchange_words(exchange, batch, self.levels)
+            words = exchange_words(exchange, batch, self.factors)
             return words * each + longest * latency if words else 0.0
         source, target = exchange.source, exchange.target
-        depth = 1 << max(len(source.batch), len(target.batch))
-        width = 1 << max(len(source.channels), len(target.channels))
+        depth = lcm(parts(source.batch, self.factors), parts(target.batch, self.factors))
+        width = lcm(parts(source.channels, self.factors), parts(target.channels, self.factors))
         if batch % depth or exchange.channels % width:
             cycles, hops = self._unit(source, target, batch, exchange.channels)
             return cycles * exchange.positions + hops * latency
@@ -126,11 +128,11 @@ class Links:
 
     def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int
                      ) -> tuple[Tile, ...]:
-        levels, dies = self.levels, self.array.dies
-        low, high = bounds(batch, source.batch, levels)
-        first, last = bounds(channels, source.channels, levels)
-        to_low, to_high = bounds(batch, target.batch, levels)
-        to_first, to_last = bounds(channels, target.channels, levels)
+        factors, dies = self.factors, self.array.dies
+        low, high = bounds(batch, source.batch, factors)
+        first, last = bounds(channels, source.channels, factors)
+        to_low, to_high = bounds(batch, target.batch, factors)
+        to_first, to_last = bounds(channels, target.channels, factors)
         samples = np.maximum(np.minimum(high[0], to_high) - np.maximum(low[0], to_low), 0)
         width = np.maximum(np.minimum(last[0], to_last) - np.maximum(first[0], to_first), 0)
         own = Tile(int(samples[0]), int(width[0]), 0.0, 0, 1)
@@ -142,7 +144,7 @@ class Links:
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
                              self.exchange(exchange, batch) / len(met), 1, len(met))
         found = [own]
-        words = pattern(source, target, batch, channels, levels).astype(np.float64)
+        words = pattern(source, target, batch, channels, factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
             sent = np.zeros_like(words)
@@ -151,33 +153,31 @@ class Links:
             found.append(Tile(int(samples[turn]), int(width[turn]), cycles * positions, max(1, hops), 1))
         return tuple(found)
 
-    def ring_words(self, over: Halvings, words: int) -> float:
+    def ring_words(self, over: Levels, words: int) -> float:
         """Cycles of the words of a reduction in all rings of the dies that differ in the levels, without latencies."""
         if not self.walked:
-            return self.ring(over, words) - 2 * ((1 << len(over)) - 1) * self.array.link_latency
+            return self.ring(over, words) - 2 * (parts(over, self.factors) - 1) * self.array.link_latency
         return words * self._rings(over)[0]
 
-    def ring_hops(self, over: Halvings) -> int:
+    def ring_hops(self, over: Levels) -> int:
         """Hops from a member of a reduction's rings to the next, at most."""
         return self._rings(over)[1] if self.walked else 1
 
-    def _ring_cycles(self, over: Halvings) -> tuple[float, int]:
+    def _ring_cycles(self, over: Levels) -> tuple[float, int]:
         """Of a message of one word in all rings over the levels: most loaded link, and hops from member to member."""
-        dies = np.arange(1 << self.levels)
-        mask = sum(1 << (self.levels - 1 - level) for level in over)
-        heads, offsets = dies[dies & mask == 0], dies[dies & ~mask == 0]
-        groups = heads[:, None] | offsets
-        words = np.zeros((len(dies), len(dies)))
-        words[groups.reshape(-1), np.roll(groups, -1, axis=1).reshape(-1)] = 2 * (len(offsets) - 1) / len(offsets)
+        rings = groups(over, self.factors)
+        dies, size = self.array.dies, rings.shape[1]
+        words = np.zeros((dies, dies))
+        words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
         return self._cycles(words)
 
-    def ring(self, over: Halvings, words: int) -> float:
+    def ring(self, over: Levels, words: int) -> float:
         """Cycles of the reduction of messages of ``words`` in all rings of the dies that differ in the levels."""
         if not over:
             return 0.0
-        latency, size = self.array.link_latency, 1 << len(over)
+        latency, size = self.array.link_latency, parts(over, self.factors)
         if not self.walked:
             each, _ = self._even
-            return 2 * (size - 1) * words * (1 << (self.levels - len(over))) * each + 2 * (size - 1) * latency
+            return 2 * (size - 1) * words * (self.array.dies // size) * each + 2 * (size - 1) * latency
         cycles, hops = self._rings(over)
         return words * cycles + 2 * (size - 1) * hops * latency

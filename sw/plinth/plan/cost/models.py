@@ -29,4 +29,4 @@ class Words(Protocol):
 
 
 #: Models by the name that --model takes.
-MODELS: dict[str, Callable[[PlanGraph, int], Words]] = {"exact": ExactWords, "published": PublishedWords}
+MODELS: dict[str, Callable[..., Words]] = {"exact": ExactWords, "published": PublishedWords}

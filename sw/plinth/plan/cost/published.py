@@ -23,8 +23,10 @@ the loss reads costs nothing.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 from plinth.errors import UserError
+from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, LOSS, MP, PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.dynamic import Problem
@@ -52,13 +54,23 @@ VARIANTS = {variant.name: variant for variant in (
 
 
 class PublishedWords:
-    """The published model, for planners that decide level by level."""
+    """The published model, for planners that decide level by level.
+
+    Raises
+    ------
+    UserError
+        If a level of the array has another number of parts than two.
+    """
 
     name = "published"
     #: Splits that the model knows.
     splits: tuple[str, ...] = (DP, MP)
 
-    def __init__(self, graph: PlanGraph, batch: int, variant: str = "figure-8") -> None:
+    def __init__(self, graph: PlanGraph, batch: int, variant: str = "figure-8",
+                 factors: Factors | None = None) -> None:
+        if factors and set(factors) != {2}:
+            raise UserError(f"the published model knows halves of an array, but {prod(factors)} dies have levels of "
+                            f"{', '.join(map(str, factors))} parts; choose --model exact")
         self.graph, self.batch, self.variant = graph, batch, VARIANTS[variant]
 
     def node_elements(self, number: int, split: str, kd: int, km: int) -> float:

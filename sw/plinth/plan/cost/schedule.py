@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from plinth.model.array import Array
 from plinth.partition import regions
+from plinth.partition.cuts import parts
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.cost.copies import Copy, lookups
@@ -57,7 +58,8 @@ class Schedule:
 
     def step(self, splits: Splits) -> Times:
         """A step under the given splits: walked through alone first, then with what engines take from each other."""
-        walk = _Walk(self, step_of(self.graph, splits, self.batch, self.machine.parameters))
+        walk = _Walk(self, step_of(self.graph, splits, self.batch, self.machine.parameters,
+                                   self.links.factors))
         shares: list[float] = []
         for _ in range(PASSES):
             die = Die(self.machine, shares, self.speed)
@@ -128,7 +130,7 @@ class _Walk:
 
     def _reduce(self, operation: Reduce) -> Run:
         """A reduction: its words on the links, its latency."""
-        given, size = self.given, 1 << len(operation.over)
+        given, size = self.given, parts(operation.over, self.given.links.factors)
         words = operation.weights.slice(0).words
         control = self.machine.control
         if size == 1:

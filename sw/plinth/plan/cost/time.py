@@ -69,7 +69,7 @@ class StepTime:
         self.graph, self.batch, self.array = graph, batch, array
         self.machine = die or machine(array.die_parameters())
         self.links = Links(array)
-        self.levels = array.levels
+        self.levels, self.factors = array.levels, array.factors
         self.schedule = Schedule(graph, batch, array, self.machine, self.links)
         self._steps: dict[Splits, Step] = {}
         self._speeds = tuple(map(float, array.relative_speeds))
@@ -105,14 +105,14 @@ class StepTime:
         return found
 
     def _compute(self, number: int, vector: Vector) -> Compute:
-        node, levels, die = self.graph.nodes[number], self.levels, self.machine
+        node, factors, die = self.graph.nodes[number], self.factors, self.machine
         here = self._layout(number, vector, self._whole)
-        low, high = bounds(self.batch, here.dp, levels)
-        first, last = bounds(node.input_channels, here.mp, levels)
-        start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, levels)
-        home_low, home_high = bounds(self.batch, here.home.batch, levels)
+        low, high = bounds(self.batch, here.dp, factors)
+        first, last = bounds(node.input_channels, here.mp, factors)
+        start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
+        home_low, home_high = bounds(self.batch, here.home.batch, factors)
         sizes: dict[tuple[int, ...], float] = {}
-        # Lower halves are the larger: of equally fast dies the first has most.
+        # First parts are the larger: of equally fast dies the first has most.
         dies = slice(None) if self._uneven else slice(1)
         for size, speed in zip(zip(*((two - one)[dies].tolist() for one, two in (
                 (low, high), (first, last), (start, stop), (home_low, home_high))), strict=True), self._speeds[dies],
@@ -146,7 +146,7 @@ class StepTime:
             node, here = self.graph.nodes[number], self._layout(number, vector, self._whole)
             found = 0.0
             if node.weighted:
-                weights, bias = weight_words(node, here, self.levels)
+                weights, bias = weight_words(node, here, self.factors)
                 found = self.links.ring(here.dp, int((weights + bias).max()))
             self._rings[key] = found
         return found

@@ -4,6 +4,7 @@ from itertools import product
 
 from plinth.model.layers import Convolution, MaxPool
 from plinth.model.zoo import NETWORKS
+from plinth.partition.cuts import halves
 from plinth.partition.graph import DP, MP, Node, chain
 from plinth.partition.regions import layouts
 from plinth.plan.cost.exact import edge_words, node_words
@@ -78,7 +79,8 @@ def _model(batch: int = 16, channels: int = 64) -> dict[str, tuple[float, float]
     def moved(one: str, two: str) -> tuple[float, float]:
         """Words that our dies move for the first layer itself, and between the two."""
         regions = layouts(graph, ((one,), (two,), (DP,)))
-        return node_words(graph, 0, regions[0], batch), edge_words(graph, 0, regions[0].home, regions[1], batch, 1)
+        return (node_words(graph, 0, regions[0], batch, halves(1)),
+                edge_words(graph, 0, regions[0].home, regions[1], batch, halves(1)))
 
     found = {"dp, of A(dW)": (words.node_elements(0, DP, 0, 0) / weights, moved(DP, DP)[0] / weights),
              # Our dies count the errors to those that hold partial sums with the sums: half of the words each.
