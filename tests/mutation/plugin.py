@@ -26,6 +26,8 @@ _REACH = os.environ.get("MUTATION_REACH")
 _TESTS = os.environ.get("MUTATION_TESTS")
 
 _entered: set[str] = set()
+#: What runs when modules are imported, before the first test.
+_imported: set[str] = set()
 _tests: dict[str, tuple[float, list[str]]] = {}
 
 
@@ -79,6 +81,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if not _REACH:
         yield
         return
+    if not _tests:
+        _imported.update(_entered)
     _entered.clear()
     start = sum(os.times()[:4])
     yield
@@ -101,5 +105,5 @@ def pytest_sessionfinish() -> None:
     if not _REACH:
         return
     files = {_relative(file) for module in list(sys.modules.values()) if (file := getattr(module, "__file__", None))}
-    Path(_REACH).write_text(json.dumps({"tests": _tests, "files": sorted(file for file in files if file)}),
-                            encoding="utf-8")
+    found = {"tests": _tests, "imported": sorted(_imported), "files": sorted(file for file in files if file)}
+    Path(_REACH).write_text(json.dumps(found), encoding="utf-8")

@@ -99,8 +99,8 @@ class Reach:
                          for folder in ("hw", "sim", "sw", "tests") for path in (sandbox.root / folder).rglob("*.py")}
         self._imports = _Imports(sandbox.root, self._digests)
 
-    def _measured(self, file: str, source: str) -> tuple[list[Test], bool]:
-        """Tests of a file, and whether it loads a source.
+    def _measured(self, file: str, source: str) -> tuple[list[Test], set[str]]:
+        """Tests of a file, and what runs, or is there to run, when it is loaded: functions, files.
 
         Raises
         ------
@@ -108,7 +108,8 @@ class Reach:
             If one fails on the tree as it is.
         """
         known = self._kept.get(file, {}).get("digests", {})
-        if any(known.get(one) != self._digests[one] for one in (file, source)):
+        if "imported" not in self._kept.get(file, {}) or any(
+                known.get(one) != self._digests[one] for one in (file, source)):
             self._say(f"measuring {file}")
             result = self._sandbox.folder / "reach.json"
             result.unlink(missing_ok=True)
@@ -119,12 +120,13 @@ class Reach:
             write_whole(self._cache, lambda part: part.write_text(json.dumps(self._kept), encoding="utf-8"))
         kept = self._kept[file]
         tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()]
-        return tests, source in kept["files"]
+        return tests, {*kept["imported"], *kept["files"]}
 
     def tests(self, mutant: Mutant, files: Iterable[str]) -> list[Test]:
         """The tests of some files that may notice a mutant, nearest first: those that enter its function, then those
-        that share a file with one (a fixture or a cache may enter it once for all); outside of functions, those that
-        enter any function of its file, then those of every file that loads it. The cheapest come first in each class.
+        that share a file with one (a fixture, a cache or an import may enter it once for all); outside of functions,
+        those that enter any function of its file, then those of every file that loads it. The cheapest come first in
+        each class.
         """
         function, prefix = f"{mutant.file}:{mutant.function}", f"{mutant.file}:"
 
@@ -138,7 +140,7 @@ class Reach:
                 if mutant.file not in self._imports(file):
                     continue
                 tests, loaded = self._measured(file, mutant.file)
-            if any(map(near, tests)) or (loaded and not mutant.function):
+            if any(map(near, tests)) or (function if mutant.function else mutant.file) in loaded:
                 found += tests
         return sorted(found, key=lambda test: (not near(test), seconds(test, mutant), test.name))
 

@@ -17,13 +17,18 @@ _CODE = """
 LIMIT = 3
 
 def count():
-    number = 0
+    number = START
     while number < LIMIT:
         number += 1
     return number
 
 def idle():
     return 5
+
+def begin():
+    return 0
+
+START = begin()
 """
 _TESTS = """
 import counting
@@ -78,6 +83,8 @@ def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox
     # Outside of functions, and of the same length within a second.
     assert judged(sandbox, "constant", "LIMIT = 4") == ("killed", "tests/hw/test_counting.py::test_count")
     assert judged(sandbox, "constant", "return 6") == ("survived", "")
+    # No test enters what runs when the module is imported.
+    assert judged(sandbox, "constant", "return 1") == ("killed", "tests/hw/test_counting.py::test_count")
 
 
 def test_a_mutant_without_end_is_killed(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -277,6 +277,16 @@ def test_regular_windows_take_few_tasks(kind: type[Pool]) -> None:
     assert len(names) <= forward_tasks + (backward_tasks if kind is MaxPool else forward_tasks) + 2
 
 
+@pytest.mark.parametrize("kernel, stride, gaps", [((1, 1), (1, 4), 4), ((1, 1), (4, 1), 4), ((2, 2), (5, 5), 3 + 3)])
+def test_neighbours_in_no_window_are_cleared_at_once(kernel: tuple[int, int], stride: tuple[int, int],
+                                                     gaps: int) -> None:
+    """16 places, a window at every fourth, or two of five: a task for the places between two windows."""
+    layer = MaxPool(name="pool", inputs=("input",), kernel=kernel, stride=stride)
+    placed = Placed(layer, 2, Shape((3, 16, 16)), dict.fromkeys(
+        [prefix + name for prefix in ("", "d", "rest_") for name in ("x", "middle", "y")], False), 0)
+    assert len([name for name, program in placed.programs(DEMO) if "zero" in program.regions]) == gaps
+
+
 def test_first_largest_wins_and_odd_values() -> None:
     """Equal maxima, infinities, zeros of both signs; a NaN takes the error of its window if it comes first."""
     layer = MaxPool(name="pool", inputs=("input",), kernel=(1, 4), stride=(1, 4))
