@@ -20,7 +20,7 @@ def count():
     number = START
     while number < LIMIT:
         number += 1
-    return number
+    return number - START
 
 def idle():
     return 5

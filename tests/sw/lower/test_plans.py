@@ -16,7 +16,9 @@ from plinth.model.layers import (
     Dense,
     Flatten,
     Layer,
+    MaxPool,
     MeanSquaredError,
+    Relu,
     Shape,
     SoftmaxCrossEntropy,
 )
@@ -49,6 +51,18 @@ def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies
     next(iter(made.epoch(0)))
     assert made.checks is not None and made.checks.failure is None
     assert max(made.checks.largest.values()) < 1e-5
+
+
+def test_every_map_that_decides_a_kink_can_be_read() -> None:
+    """What a step is checked with: relu's output, the input of a maximum."""
+    network = Network(name="kinks", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3)), Relu(name="relu"), MaxPool(name="pool", kernel=(2, 2)),
+        Flatten(name="flatten"), Dense(name="hidden", outputs=6), Relu(name="last"), Dense(name="classifier", outputs=3),
+        SoftmaxCrossEntropy(name="loss")))
+    plan = random_plan(network, 2, 8, np.random.default_rng(1))
+    program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    assert {name: (tensor.positions, tensor.channels) for name, tensor in program.maps.items()} == {
+        "relu": (16, 4), "pool": (16, 4), "last": (1, 6)}
 
 
 @pytest.mark.parametrize("dies", [1, 2, 4])
