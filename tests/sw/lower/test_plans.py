@@ -56,9 +56,9 @@ def test_a_step_is_that_of_the_network_under_any_plan(name: str, seed: int, dies
 def test_every_map_that_decides_a_kink_can_be_read() -> None:
     """What a step is checked with: relu's output, the input of a maximum."""
     network = Network(name="kinks", input=Shape((2, 6, 6)), layers=(
-        Convolution(name="conv", channels=4, kernel=(3, 3)), Relu(name="relu"), MaxPool(name="pool", kernel=(2, 2)),
-        Flatten(name="flatten"), Dense(name="hidden", outputs=6), Relu(name="last"), Dense(name="classifier", outputs=3),
-        SoftmaxCrossEntropy(name="loss")))
+        Convolution(name="conv", channels=4, kernel=(3, 3)), Relu(name="relu"),
+        MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)), Flatten(name="flatten"), Dense(name="hidden", outputs=6),
+        Relu(name="last"), Dense(name="classifier", outputs=3), SoftmaxCrossEntropy(name="loss")))
     plan = random_plan(network, 2, 8, np.random.default_rng(1))
     program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
     assert {name: (tensor.positions, tensor.channels) for name, tensor in program.maps.items()} == {
