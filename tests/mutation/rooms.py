@@ -26,9 +26,9 @@ class Room:
         return [path.relative_to(root).as_posix() for path in paths]
 
     def near(self, root: Path, file: str) -> list[str]:
-        """The test files where a source's own tests should be: the first place of tests mirrors the sources."""
+        """The test files where a source's own tests should be: the first places of tests mirror the sources."""
         folder = next(folder for folder in self.sources if file.startswith(folder + "/"))
-        mirror = Path(self.tests[0]) / Path(file).relative_to(folder).parent
+        mirror = Path(self.tests[self.sources.index(folder)]) / Path(file).relative_to(folder).parent
         return [test for test in self.test_files(root) if Path(test).is_relative_to(mirror)]
 
 
