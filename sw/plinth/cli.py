@@ -132,8 +132,20 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
         raise UserError(f"array {array.name!r} cannot be of preset {wanted!r}: {error}") from None
 
 
+def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None, Path | None]:
+    """Whether NETWORK is a network or the file of a plan, which names its own."""
+    from plinth.plan.plan_file import is_plan
+
+    if network is not None and network.endswith((".yaml", ".yml", ".json")) and Path(network).is_file() and is_plan(
+            Path(network)):
+        if plan is not None:
+            raise UserError(f"{network} and --plan {plan} are both plans; leave one of them out")
+        return None, Path(network)
+    return network, plan
+
+
 @cli.command()
-@click.argument("network", default="digits-mlp")
+@click.argument("network", required=False)
 @click.option("--dies", type=int, help="dies of a ring, any number; default: 4")
 @click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
@@ -143,11 +155,11 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
               help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist")
 @click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
-@click.option("--batch", type=click.IntRange(1, 65_536), default=BATCH, show_default=True)
+@click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help=f"learning rate; default: {RATE}, or as --epochs")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--format", "number_format", type=click.Choice(list(FORMATS)), default="fp32", show_default=True,
-              help="FP32; FP16 products with FP32 sums; or 16-bit fixed-point products with exact sums")
+@click.option("--format", "number_format", type=click.Choice(list(FORMATS)),
+              help="FP32, the default; FP16 products with FP32 sums; or 16-bit fixed-point products with exact sums")
 @click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
 @click.option("--machine", "--preset", "machine",
               help="ndp, hypar, or a die preset in full; default: the array's, or ndp-demo")
@@ -159,13 +171,17 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
-def train(network: str, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
-          epochs: int | None, rate: float | None, machine: str | None, number_format: str, memory_mib: int,
-          waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
-    """Train NETWORK (a name or a file); every weight is compared with the golden model after every step."""
+def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
+          epochs: int | None, batch: int | None, rate: float | None, machine: str | None, number_format: str | None,
+          memory_mib: int, waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
+    """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
+    from dataclasses import replace
+
     from plinth.backends import build_root
     from plinth.model.network_file import load_network
+    from plinth.model.zoo import NETWORKS
     from plinth.output import write_json
+    from plinth.plan.plan_file import load_plan
     from plinth.report.picture import draw
     from plinth.report.progress import training_progress
     from plinth.report.table import training_table
@@ -173,7 +189,21 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
 
     if planner is not None and plan_file is not None:
         raise UserError("--planner and --plan both say how layers are split; leave one of them out")
-    array = _array(array_name, dies, machine, number_format)
+    network, plan_file = _network_or_plan(network, plan_file)
+    if planner is not None and plan_file is not None:
+        raise UserError("--planner and a plan both say how layers are split; leave one of them out")
+    array: Array | None = None
+    given = load_network(network) if network else None
+    if plan_file is not None:
+        made = load_plan(plan_file, given)
+        batch, given = batch or made.batch, given or made.definition or NETWORKS[made.network]
+        if array_name is None and dies is None and made.hardware is not None:
+            array = made.hardware
+            if machine is not None or number_format is not None:
+                array = replace(array, preset=_preset(machine or array.preset, number_format or "fp32"))
+    given, batch = given or load_network("digits-mlp"), batch or BATCH
+    network = network or given.name
+    array = array or _array(array_name, dies, machine, number_format or "fp32")
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
     rate = usual_rate if rate is None else rate
     if not math.isfinite(rate):
@@ -181,7 +211,7 @@ def train(network: str, dies: int | None, array_name: str | None, planner: str |
     if waves is not None and options["device"] == "golden":
         raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
     out = out or build_root() / "train"
-    job = JobOptions(network=load_network(network), array=array, planner=planner or "data", plan=plan_file,
+    job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
                      epochs=epochs or usual_epochs, rate=rate, memory_words=memory_mib << 18,
                      window=_window(waves, out, array.dies), out=out, **options)
     console = _console(stderr=as_json)
@@ -332,7 +362,7 @@ def schema(what: str) -> None:
     """JSON Schema of the files that describe WHAT."""
     from plinth.model.array_file import array_schema
     from plinth.model.network_file import network_schema
-    from plinth.plan.plan import plan_schema
+    from plinth.plan.plan_file import plan_schema
 
     made = {"network": network_schema, "array": array_schema, "plan": plan_schema}[what]()
     _print_json(made, indent=2)
@@ -353,7 +383,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
-    from plinth.plan.plan import save_plan
+    from plinth.plan.plan_file import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
 
@@ -405,10 +435,11 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
              model: str | None, batch: int | None, cost: str, slow: tuple[str, ...], trace_file: Path | None,
              picture: Path | None, as_json: bool) -> None:
-    """Simulate a training step of NETWORK (a name or a file) or of a plan on an array: time, energy, where they go."""
+    """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
     from plinth.plan.cost.machine import machine
+    from plinth.plan.plan_file import check_use
     from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
@@ -417,12 +448,15 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         if path is not None and path.suffix != suffix:
             raise UserError(f"{option} {path} must end in {suffix}")
     factors = _slow(slow)
+    network, plan_file = _network_or_plan(network, plan_file)
     if plan_file is not None:
         for option, value in (("--planner", planner), ("--model", model), ("--batch", batch)):
             if value is not None:
                 raise UserError(f"{option} and --plan both say how the network is split; leave one of them out")
         plan_ = step.load(plan_file, network)
-        array = load_array(array_name or plan_.array)
+        assert plan_.hardware is not None
+        array = load_array(array_name) if array_name else plan_.hardware
+        check_use(plan_, str(plan_file), array=array)
     else:
         if network is None:
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")

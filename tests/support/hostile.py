@@ -38,7 +38,7 @@ from plinth.model.onnx.reader import read_onnx
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.cost.machine import load_calibration
-from plinth.plan.plan import load_plan, plan_from_data
+from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
 from plinth.training.data import load_data
@@ -156,9 +156,10 @@ def _used(array: Array) -> object:
 def _plans(suffix: str) -> Door:
     data = tuple(plan_network(NETWORKS[name], ARRAYS["ring-2"], planner="hypar", batch=8).plan.to_data()
                  for name in ("digits-mlp",))
-    graph = from_network(NETWORKS["digits-mlp"])
+    network = NETWORKS["digits-mlp"]
+    graph = from_network(network)
     texts = tuple((dump_yaml(one) if suffix == ".yaml" else json.dumps(one)).encode() for one in data)
-    return Door(suffix, texts, lambda path: load_plan(path, graph), wrong(data),
+    return Door(suffix, texts, lambda path: load_plan(path, network), wrong(data),
                 lambda found: plan_from_data(found, graph, "file"), text=True)
 
 

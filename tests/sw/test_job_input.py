@@ -57,10 +57,14 @@ def test_a_plan_for_another_array_or_batch(tmp_path: Path, capsys: pytest.Captur
     plan = tmp_path / "plan.yaml"
     cli.main(["plan", "digits-mlp", "--array", "ring-2", "--batch", "64", "--out", str(plan)])
     capsys.readouterr()
-    assert "the plan is for dies 2, not 4" in refused(
-        arguments(tmp_path, "--plan", str(plan), "--batch", "64"), capsys)
-    assert "the plan is for batch 64, not 128" in refused(
-        arguments(tmp_path, "--plan", str(plan), "--dies", "2"), capsys)
+    for given, message in (
+            (("--dies", "4"), "the plan is for dies 2 of array 'ring-2', not 4 of array 'ring-4'"),
+            (("--array", "full-2"), "the plan is for topology 'ring' of array 'ring-2', not 'full' of array 'full-2'"),
+            (("--machine", "hypar"), "the plan is for preset 'ndp-demo' of array 'ring-2', not 'hypar-demo'"),
+            (("--batch", "128"), "the plan is for batch 64, not 128"),
+            (("--planner", "data"), "leave one of them out")):
+        assert message in refused(arguments(tmp_path, "--plan", str(plan), *given), capsys)
+        assert message in refused(arguments(tmp_path, str(plan), *given), capsys)
     assert "digits-mlp" in refused(arguments(tmp_path, "digits-cnn", "--plan", str(plan)), capsys)
 
 

@@ -78,8 +78,11 @@ layers:
 """)
     generator = np.random.default_rng(5)
     np.savez(samples, x=generator.standard_normal((40, 2, 6, 6)), y=generator.standard_normal((40, 3)))
-    cli.main(["plan", str(network), "--array", "ring-2", "--batch", "16", "--planner", "model", "--out", str(plan)])
-    report = train(tmp_path, str(network), "--data", str(samples), "--dies", "2", "--plan", str(plan), "--epochs", "1")
+    array = tmp_path / "array.yaml"
+    array.write_text("version: 1\nname: two\ntopology: ring\ndies: 2\npreset: ndp-tiny\n")
+    cli.main(["plan", str(network), "--array", str(array), "--batch", "16", "--planner", "model", "--out", str(plan)])
+    network.unlink()
+    report = train(tmp_path, str(plan), "--data", str(samples), "--epochs", "1")
     assert report["steps"] == 2
     assert report["planner"] == "model"
     assert report["test_accuracy"] is None

@@ -7,6 +7,7 @@ from plinth.errors import UserError
 from plinth.model.array import Array, prime_factors
 from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
+from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
@@ -127,7 +128,8 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     found = outcome(given, splits)
     plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
                 chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors,
-                predicted_seconds=found.predicted_seconds)
+                predicted_seconds=found.predicted_seconds, hardware=array,
+                definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source, plan.memory_bytes, array.memory_bytes)
 

@@ -3,17 +3,15 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from plinth.errors import UserError
 from plinth.model.array import Array
-from plinth.model.files import nearest, read_yaml
 from plinth.model.network import Network
 from plinth.model.network_file import load_network
-from plinth.model.zoo import NETWORKS
 from plinth.output import write_whole
-from plinth.partition.graph import PlanGraph, from_network
-from plinth.plan.plan import MAXIMUM_FILE_BYTES, Plan, plan_from_data
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import PLANNERS, task
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
@@ -69,24 +67,19 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     """
     given = task(from_network(network), array, model, batch)
     return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given), factors=given.factors)
+                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given), factors=given.factors,
+                hardware=array)
 
 
 def load(path: Path, network: str | None) -> Plan:
-    """A plan from its file, for a network by name or file, or for the one of the zoo that the plan names.
+    """A plan from its file, for a network by name or file, or for the one that the plan names.
 
     Raises
     ------
     UserError
         If the file is not a plan, or its network is unknown or another one.
     """
-    data: Any = read_yaml(path, MAXIMUM_FILE_BYTES)
-    name = data.get("network") if isinstance(data, dict) else None
-    if network is None and isinstance(name, str) and name not in NETWORKS:
-        raise UserError(f"{path}: network {name[:64]!r} is not in the zoo; {nearest(name[:64], NETWORKS)}, or give "
-                        "its file as NETWORK")
-    graph: PlanGraph = from_network(load_network(network or (name if isinstance(name, str) else "digits-mlp")))
-    return plan_from_data(data, graph, str(path))
+    return load_plan(path, None if network is None else load_network(network))
 
 
 def check_memory(plan: Plan, array: Array) -> None:

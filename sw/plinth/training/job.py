@@ -15,8 +15,8 @@ from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters
 from plinth.output import write_json
-from plinth.partition.graph import from_network
-from plinth.plan.plan import Plan, load_plan
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import check_use, load_plan
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
 from plinth.training.checks import Checks, against_float64
@@ -140,16 +140,13 @@ def _plan(options: JobOptions) -> Plan:
     Raises
     ------
     UserError
-        If the plan is not for this network, batch and number of dies.
+        If the plan is not for this network, batch and array.
     """
     network, array = options.network, options.array
     if options.plan is None:
         return plan_network(network, array, planner=options.planner, batch=options.batch).plan
-    plan = load_plan(options.plan, from_network(network))
-    for what, found, wanted in (("dies", plan.dies, array.dies), ("batch", plan.batch, options.batch)):
-        if found != wanted:
-            raise UserError(f"{options.plan}: the plan is for {what} {found}, not {wanted}; give --{what} {found}, or "
-                            "make the plan again with `plinth plan`")
+    plan = load_plan(options.plan, network)
+    check_use(plan, str(options.plan), array=array, batch=options.batch)
     return plan
 
 

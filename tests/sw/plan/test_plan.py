@@ -12,13 +12,15 @@ from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import SPLITS, from_network
-from plinth.plan.plan import Plan, load_plan, plan_from_data, plan_schema
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
 
 GRAPH = from_network(NETWORKS["digits-cnn"])
 
 
 def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
-    return Plan(graph=GRAPH, planner="test", model="exact", array="ring-4", batch=batch, chunk_words=64,
+    return Plan(graph=GRAPH, planner="joint", model="exact", array={2: "ring-4", 10: "hypar-1024"}[levels],
+                batch=batch, chunk_words=64,
                 splits=random_splits(random.Random(seed), GRAPH, levels, SPLITS), predicted_seconds=0.25)
 
 
@@ -27,14 +29,14 @@ def test_a_plan_comes_back_from_yaml_and_json(tmp_path) -> None:
         plan = made(seed=seed)
         for name, text in (("plan.yaml", plan.to_yaml()), ("plan.json", json.dumps(plan.to_data()))):
             (tmp_path / name).write_text(text)
-            assert load_plan(tmp_path / name, GRAPH) == plan
+            assert load_plan(tmp_path / name, NETWORKS["digits-cnn"]) == plan
 
 
 def test_words_add_up_and_every_transfer_is_listed() -> None:
     rng = random.Random(5)
     for _ in range(10):
         graph = random_graph(rng, 2, (5, 8))
-        plan = Plan(graph=graph, planner="test", model="exact", array="ring-8", batch=7, chunk_words=64,
+        plan = Plan(graph=graph, planner="joint", model="exact", array="ring-8", batch=7, chunk_words=64,
                     splits=random_splits(rng, graph, 3, SPLITS))
         data = plan.to_data()
         for transfer in data["transfers"]:
@@ -71,7 +73,18 @@ def edit(data, path, value) -> None:
 
 
 @pytest.mark.parametrize(("path", "value", "message"), [
-    (["version"], 1, "version must be 2, not 1"),
+    (["version"], 2, "version must be 3, not 2; make the plan again with `plinth plan digits-cnn --array ring-4 "
+                     "--planner joint --model exact --batch 10 --out FILE`"),
+    (["planner"], "best", "planner 'best' is unknown"),
+    (["model"], "guess", "model 'guess' is unknown"),
+    (["chunk_words"], 63, "chunk_words is 63, but dies of preset 'ndp-demo' have 64"),
+    (["factors"], [4], "factors must be a list of 2"),
+    (["factors"], [2, 3], r"factors are \[2, 3\], but array 'ring-4' has \[2, 2\]"),
+    (["hardware"], None, "hardware must be the array in full"),
+    (["hardware", "dies"], 8, r"factors are \[2, 2\], but array 'ring-4' has \[2, 2, 2\]"),
+    (["hardware", "name"], "full-4", "for array 'ring-4', but hardware is 'full-4'"),
+    (["hardware", "preset"], "best", "hardware: .*best"),
+    (["reductions", 0, "rings", 0, "members"], [0, 0, 2, 3], "no partition of 4 dies: 0 is in two"),
     (["network"], "vgg-a", "for network .*vgg-a.*, not 'digits-cnn'"),
     (["fingerprint"], "0", "another network called 'digits-cnn'"),
     (["layers", 0, "splits", 0], "xp", "unknown split"),
@@ -82,7 +95,7 @@ def edit(data, path, value) -> None:
     (["transfers", 0, "pairs", 0, 2], 1, r"transfers\[0\].pairs\[0\]\[2\] is 1, but"),
     (["transfers", 0, "pairs", 0, 0], 3, r"transfers\[0\].pairs\[0\]\[0\]"),
     (["transfers"], [], "transfers has 0 entries"),
-    (["reductions", 0, "rings", 0, "members"], [9], "reductions"),
+    (["reductions", 0, "rings", 0, "members"], [9], "rings of reduction .* are no partition of 4 dies"),
     (["words"], True, "words is True"),
     (["dies"], 8, "dies is 8, but 4"),
     (["batch"], 1 << 40, "batch must be"),
@@ -114,7 +127,7 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
     splits = [("dp",)] * len(graph.nodes)
     splits[number] = ("op",)
     with pytest.raises(UserError, match="'op'"):
-        Plan(graph=graph, planner="test", model="exact", array="ring-2", batch=4, chunk_words=64,
+        Plan(graph=graph, planner="joint", model="exact", array="ring-2", batch=4, chunk_words=64,
              splits=tuple(splits))
 
 

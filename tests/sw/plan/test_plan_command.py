@@ -6,8 +6,7 @@ import pytest
 
 from plinth import cli
 from plinth.model.zoo import NETWORKS
-from plinth.partition.graph import from_network
-from plinth.plan.plan import load_plan
+from plinth.plan.plan_file import load_plan
 from plinth.plan.planning import PLANNERS
 
 
@@ -66,7 +65,7 @@ def test_every_planner_prints_a_table_and_writes_a_plan(planner, capsys, tmp_pat
     text = run(capsys, "digits-mlp", "--array", "ring-4", "--planner", planner, "--batch", "30", "--out", str(out))
     for word in ("fc1", "H1", "H2", "data", "model", "cycles from"):
         assert word in text
-    plan = load_plan(out, from_network(NETWORKS["digits-mlp"]))
+    plan = load_plan(out, NETWORKS["digits-mlp"])
     assert (plan.planner, plan.dies, plan.batch) == (planner, 4, 30)
 
 
@@ -91,7 +90,7 @@ def test_what_cannot_be_planned_is_refused_in_one_line(capsys, tmp_path) -> None
     assert ".png" in refused(capsys, "lenet-c", "--picture", str(tmp_path / "plan.jpg"))
     array = tmp_path / "three.yaml"
     array.write_text("{version: 1, name: three, topology: ring, dies: 3, preset: ndp-tiny}\n")
-    assert "not 3" in refused(capsys, "lenet-c", "--array", str(array))
+    assert "choose --model exact" in refused(capsys, "lenet-c", "--array", str(array), "--model", "published")
     blocked = tmp_path / "file"
     blocked.write_text("")
     assert "cannot be written" in refused(capsys, "lenet-c", "--planner", "data", "--out", str(blocked / "plan.yaml"))

@@ -75,10 +75,10 @@ def test_one_die_has_no_links(capsys) -> None:
 def test_a_plan_is_simulated_on_its_own_array(capsys, plan) -> None:
     found = json.loads(run(capsys, "--plan", str(plan), "--cost", "paper", "--json"))
     assert (found["array"], found["planner"], found["batch"]) == ("full-4", "model", 32)
-    other = json.loads(run(capsys, "--plan", str(plan), "--array", "ring-4", "--cost", "paper", "--json"))
-    assert other["array"] == "ring-4" and other["seconds"] > found["seconds"]
-    assert run(capsys, "digits-mlp", "--plan", str(plan), "--cost", "paper", "--json") == run(
-        capsys, "--plan", str(plan), "--cost", "paper", "--json")
+    assert "the plan is for topology 'full' of array 'full-4', not 'ring' of array 'ring-4'" in refused(
+        capsys, "--plan", str(plan), "--array", "ring-4", "--cost", "paper")
+    for same in (("digits-mlp", "--plan", str(plan)), (str(plan),)):
+        assert json.loads(run(capsys, *same, "--cost", "paper", "--json")) == found
 
 
 def test_the_trace_has_every_task_and_opens_as_json(capsys, plan, tmp_path) -> None:
@@ -124,7 +124,7 @@ def test_a_plan_for_more_dies_than_the_array_has(capsys, tmp_path) -> None:
     cli.main(["plan", "digits-mlp", "--planner", "data", "--out", str(path)])
     capsys.readouterr()
     text = refused(capsys, "--plan", str(path), "--array", "torus-2x4", "--cost", "paper")
-    assert "the plan is for 16 dies, but array 'torus-2x4' has 8" in text and "plinth plan --array" in text
+    assert "the plan is for dies 16 of array 'hypar-16', not 8 of array 'torus-2x4'" in text
 
 
 @pytest.mark.parametrize(("key", "value", "needle"), [
@@ -160,9 +160,9 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("text", "needle"), [
-    ("version: 2\nnetwork: digits-mlp\n", "plan.yaml"),
+    ("version: 2\nnetwork: digits-mlp\n", "`plinth plan digits-mlp --out FILE`"),
     ("[1, 2]", "a plan is a mapping"),
-    ("network: nowhere\n", "network 'nowhere' is not in the zoo"),
+    ("version: 3\nnetwork: nowhere\n", "network 'nowhere' is not in the zoo"),
     ("network: [1]\n", "version must be"),
     ("{", "plan.yaml"),
 ])

@@ -1,0 +1,302 @@
+"""Plans in files: read as untrusted, compared with what follows from their splits, and with what they are used with."""
+
+import re
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from plinth.errors import UserError, quoted
+from plinth.model.array import Array
+from plinth.model.array_file import array_from_data, array_to_data
+from plinth.model.files import check_mapping, check_version, nearest, read_yaml
+from plinth.model.layers import NAME_PATTERN, described, is_integer
+from plinth.model.network import Network
+from plinth.model.network_file import network_from_data
+from plinth.model.zoo import NETWORKS
+from plinth.output import json_text, write_whole
+from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
+from plinth.partition.regions import MAXIMUM_LEVELS, Splits
+from plinth.plan.plan import LISTED_DIES, MAXIMUM_BATCH, MAXIMUM_DIES, PLAN_VERSION, Plan, fingerprint
+
+#: Largest plan file that is read, in bytes.
+MAXIMUM_FILE_BYTES = 1 << 24
+#: Remedy in messages about files.
+_AGAIN = "make the plan again with `plinth plan`"
+
+#: Planners and communication models that a file may name.
+PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
+MODEL_NAMES = ("exact", "published")
+
+_KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",
+         "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "reductions")
+
+
+def _command(data: Any) -> str:
+    """What makes a file's plan anew, as far as the file says it."""
+    words = ["plinth plan"]
+    for key, option in (("network", ""), ("array", "--array "), ("planner", "--planner "), ("model", "--model "),
+                        ("batch", "--batch ")):
+        value = data.get(key) if isinstance(data, dict) else None
+        if (isinstance(value, str) and re.fullmatch(NAME_PATTERN, value)) or is_integer(value, 1, MAXIMUM_BATCH):
+            words.append(f"{option}{value}")
+        elif key == "network":
+            words.append("NETWORK")
+    return f"make the plan again with `{' '.join(words)} --out FILE`"
+
+
+def _shown(value: Any) -> str:
+    """A value of a file in messages."""
+    return quoted(value) if isinstance(value, str) else described(value)
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a YAML or JSON file is a plan rather than a network.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or is not plain YAML.
+    """
+    data = read_yaml(path, MAXIMUM_FILE_BYTES)
+    return isinstance(data, dict) and "fingerprint" in data
+
+
+def network_of(data: Any, where: str) -> Network:
+    """The network that a plan file names: its own definition, or one of the zoo.
+
+    Raises
+    ------
+    UserError
+        If it is of another version, or names neither.
+    """
+    check_version(data, where, "a plan", PLAN_VERSION, _command(data))
+    if data.get("definition") is not None:
+        return network_from_data(data["definition"], f"{where}: definition")
+    name = data.get("network")
+    if not isinstance(name, str) or name not in NETWORKS:
+        known = nearest(name[:64], NETWORKS) if isinstance(name, str) else _AGAIN
+        raise UserError(f"{where}: network {_shown(name)} is not in the zoo; {known}, or give its file as NETWORK")
+    return NETWORKS[name]
+
+
+def check_use(plan: Plan, where: str, *, array: Array, batch: int | None = None) -> None:
+    """Compare what a plan was made for with what it is used with.
+
+    Raises
+    ------
+    UserError
+        If it is for another array or batch; with both values.
+    """
+    if batch is not None and plan.batch != batch:
+        raise UserError(f"{where}: the plan is for batch {plan.batch}, not {batch}; leave --batch out, or "
+                        "make the plan again with `plinth plan`")
+    made, used = ({} if one is None else array_to_data(one) for one in (plan.hardware, array))
+    if plan.hardware is None:
+        raise UserError(f"{where}: the plan does not say what array {plan.array!r} is; {_AGAIN}")
+    for key in ("dies", *dict.fromkeys((*made, *used))):
+        if key != "name" and made.get(key) != used.get(key):
+            raise UserError(f"{where}: the plan is for {key} {_shown(made.get(key))} of array {plan.array!r}, not "
+                            f"{_shown(used.get(key))} of array {array.name!r}; leave --array out, or make the plan "
+                            "again with `plinth plan`")
+
+
+def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
+    """The plan that a file holds, for the network of ``graph``.
+
+    Raises
+    ------
+    UserError
+        If it is of another version or another network, malformed, or states what does not follow from its splits.
+    """
+    check_version(data, where, "a plan", PLAN_VERSION, _command(data))
+    check_mapping(data, where, "a plan", required=_KEYS)
+    if data["network"] != graph.name:
+        raise UserError(f"{where}: the plan is for network {described(data['network'])}, not {graph.name!r}; {_AGAIN}")
+    if data["fingerprint"] != fingerprint(graph):
+        raise UserError(f"{where}: the plan is for another network called {graph.name!r}, with other layers or shapes; "
+                        f"{_AGAIN}")
+    for key in ("planner", "model", "array"):
+        if not isinstance(data[key], str) or not re.fullmatch(NAME_PATTERN, data[key]):
+            raise UserError(f"{where}: {key} must be a name, not {described(data[key])}; {_AGAIN}")
+    for key, low, high in (("levels", 0, MAXIMUM_LEVELS), ("batch", 1, MAXIMUM_BATCH), ("chunk_words", 1, 1 << 16)):
+        if not is_integer(data[key], low, high):
+            raise UserError(f"{where}: {key} must be an integer from {low} to {high}, not {described(data[key])}; "
+                            f"{_AGAIN}")
+    for key, known in (("planner", PLANNER_NAMES), ("model", MODEL_NAMES)):
+        if data[key] not in known:
+            raise UserError(f"{where}: {key} {quoted(data[key])} is unknown; {nearest(data[key], known)}; {_AGAIN}")
+    factors = data["factors"]
+    if not isinstance(factors, list) or len(factors) != data["levels"] or not all(
+            is_integer(factor, 2, MAXIMUM_DIES) for factor in factors):
+        raise UserError(f"{where}: factors must be a list of {data['levels']} integers from 2 to {MAXIMUM_DIES}, not "
+                        f"{described(factors)}; {_AGAIN}")
+    if data["hardware"] is None:
+        raise UserError(f"{where}: hardware must be the array in full, not None; {_AGAIN}")
+    hardware = array_from_data(data["hardware"], f"{where}: hardware")
+    if hardware.name != data["array"]:
+        raise UserError(f"{where}: the plan is for array {data['array']!r}, but hardware is {hardware.name!r}; "
+                        f"{_AGAIN}")
+    if list(hardware.factors) != factors:
+        raise UserError(f"{where}: factors are {factors}, but array {hardware.name!r} has {list(hardware.factors)}; "
+                        f"{_AGAIN}")
+    words = hardware.die_parameters().chunk_words
+    if data["chunk_words"] != words:
+        raise UserError(f"{where}: chunk_words is {data['chunk_words']}, but dies of preset {hardware.preset!r} have "
+                        f"{words}; {_AGAIN}")
+    definition = None
+    if data["definition"] is not None:
+        definition = network_from_data(data["definition"], f"{where}: definition")
+        if fingerprint(from_network(definition)) != data["fingerprint"]:
+            raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
+    _check_rings(data["reductions"], prod(factors), where)
+    seconds = data["predicted_seconds"]
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
+                                0 <= seconds < float("inf")):
+        raise UserError(f"{where}: predicted_seconds must be a number of seconds, not {described(seconds)}; {_AGAIN}")
+    plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"], batch=data["batch"],
+                chunk_words=data["chunk_words"], predicted_seconds=seconds,
+                splits=_splits(data["layers"], graph, data["levels"], where), factors=tuple(factors),
+                hardware=hardware, definition=definition)
+    difference = _difference(data, plan.to_data(), "")
+    if difference:
+        raise UserError(f"{where}: {difference} follows from the splits; {_AGAIN}")
+    return plan
+
+
+def _check_rings(reductions: Any, dies: int, where: str) -> None:
+    """The rings of a reduction hold every die once."""
+    for entry in reductions if isinstance(reductions, list) else ():
+        rings = entry.get("rings") if isinstance(entry, dict) else None
+        if not isinstance(rings, list):
+            continue
+        found: list[Any] = []
+        for ring in rings:
+            members = ring.get("members") if isinstance(ring, dict) else None
+            found += members if isinstance(members, list) else []
+        if any(not is_integer(die, 0, dies - 1) for die in found) or sorted(found) != list(range(dies)):
+            what = next((f"die {die} is in none" for die in range(dies) if die not in found), None) or next(
+                f"{_shown(die)} is in two, or no die" for die in found
+                if found.count(die) > 1 or not is_integer(die, 0, dies - 1))
+            raise UserError(f"{where}: rings of reduction {_shown(entry.get('layer'))} are no partition of {dies} "
+                            f"dies: {what}; {_AGAIN}")
+
+
+def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
+    """The splits of each node."""
+    nodes = [node for node in graph.nodes if node.kind != LOSS]
+    if not isinstance(layers, list) or len(layers) != len(nodes):
+        raise UserError(f"{where}: layers must be a list of the {len(nodes)} layers that are planned, not "
+                        f"{len(layers) if isinstance(layers, list) else described(layers)}; {_AGAIN}")
+    found = []
+    for node, entry in zip(nodes, layers, strict=True):
+        place = f"{where}: layer {node.name!r}"
+        check_mapping(entry, place, "a layer's entry", required=("name", "kind", "splits"))
+        if entry["name"] != node.name:
+            raise UserError(f"{place}: the plan has {described(entry['name'])} in its place; {_AGAIN}")
+        vector = entry["splits"]
+        if not isinstance(vector, list) or len(vector) != levels:
+            raise UserError(f"{place}: splits must be a list of {levels}, one a level, not "
+                            f"{len(vector) if isinstance(vector, list) else described(vector)}; {_AGAIN}")
+        for split in vector:
+            if split not in SPLITS:
+                raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
+        found.append(tuple(vector))
+    return (*found, (SPLITS[0],) * levels)
+
+
+def _difference(found: Any, expected: Any, place: str) -> str:
+    """Where a file differs from what follows from its splits; empty if nowhere."""
+    if isinstance(expected, dict) and isinstance(found, dict) and found.keys() == expected.keys():
+        pairs = [(f"{place}.{key}" if place else key, found[key], expected[key]) for key in expected]
+    elif isinstance(expected, list) and isinstance(found, list) and len(found) == len(expected):
+        pairs = [(f"{place}[{number}]", *both) for number, both in enumerate(zip(found, expected, strict=True))]
+    elif isinstance(expected, list) and isinstance(found, list):
+        return f"{place} has {len(found)} entries, but {len(expected)}"
+    elif isinstance(expected, (dict, list)) or type(found) is not type(expected) or found != expected:
+        wanted = f"a {type(expected).__name__}" if isinstance(expected, (dict, list)) else described(expected)
+        return f"{place} is {described(found)}, but {wanted}"
+    else:
+        return ""
+    return next((text for text in (_difference(one, two, inner) for inner, one, two in pairs) if text), "")
+
+
+def load_plan(path: Path, network: Network | None = None) -> Plan:
+    """The plan in a YAML or JSON file, for a network or for that which the plan names; the file is untrusted.
+
+    Raises
+    ------
+    UserError
+        As :func:`plan_from_data`, and if the file cannot be read, is too large, or not plain YAML.
+    """
+    data = read_yaml(path, MAXIMUM_FILE_BYTES)
+    return plan_from_data(data, from_network(network or network_of(data, str(path))), str(path))
+
+
+def save_plan(path: Path, plan: Plan) -> None:
+    """Write a plan, as JSON if the name ends in .json, else as YAML; readers see the old file or the whole new one.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    text = json_text(plan.to_data()) + "\n" if path.suffix == ".json" else plan.to_yaml()
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
+
+
+def plan_schema() -> dict[str, Any]:
+    """The form of plan files as JSON Schema."""
+    count = {"type": "integer", "minimum": 0}
+    name = {"type": "string"}
+    levels = {"description": "levels, 1 the highest, in the order in which the range is cut", "type": "array",
+              "items": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_LEVELS}}
+
+    def mapping(what: str, properties: dict[str, Any], optional: tuple[str, ...] = ()) -> dict[str, Any]:
+        return {"description": what, "type": "object", "additionalProperties": False, "properties": properties,
+                "required": [key for key in properties if key not in optional]}
+
+    def listed(what: str, items: dict[str, Any]) -> dict[str, Any]:
+        return {"description": what, "type": "array", "items": items}
+
+    region = mapping("batch and channels that a die has; first parts are one larger if a length does not divide",
+                     {"batch": levels, "channels": levels})
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plan",
+        **mapping("How a network is split over an array, and what moves in a training step", {
+            "version": {"const": PLAN_VERSION}, "network": name,
+            "fingerprint": {"description": "SHA-256 of the planned graph", "type": "string"},
+            "definition": {"description": "the network in full, if it is none of the zoo: `plinth schema network`",
+                           "type": ["object", "null"]},
+            "planner": {"enum": list(PLANNER_NAMES)}, "model": {"enum": list(MODEL_NAMES)}, "array": name,
+            "hardware": {"description": "the array in full: `plinth schema array`", "type": "object"},
+            "dies": {"description": "product of factors", "type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
+            "levels": {"type": "integer", "minimum": 0, "maximum": MAXIMUM_LEVELS},
+            "factors": {"description": "in how many parts each level cuts the dies, level 1 first", "type": "array",
+                        "items": {"type": "integer", "minimum": 2, "maximum": MAXIMUM_DIES}},
+            "batch": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_BATCH},
+            "chunk_words": {"description": "words in a chunk of a reduction", "type": "integer", "minimum": 1},
+            "words": {**count, "description": "words that all dies send in a step"},
+            "predicted_seconds": {"type": ["number", "null"], "minimum": 0},
+            "layers": listed("splits, from level 1 on; level h splits on digit h of a die's number, from the highest",
+                             mapping("one layer or junction", {
+                                 "name": name, "kind": name,
+                                 "splits": {"type": "array", "items": {"enum": list(SPLITS)}}})),
+            "transfers": listed("transfers between layers, in the order of the step", mapping(
+                "every die sends what of its `from` lies in another die's `to`, at each of `positions`", {
+                    "layer": name, "phase": {"enum": ["fprop", "bprop"]},
+                    "kind": {"description": "reduce: added at the receiver in ascending die order",
+                             "enum": ["reduce", "copy"]},
+                    "consumer": {"type": ["string", "null"]}, "words": count, "from": region, "to": region,
+                    "channels": count, "positions": count,
+                    "pairs": listed(f"[sender, receiver, words]; only up to {LISTED_DIES} dies",
+                                    {"type": "array", "items": count, "minItems": 3, "maxItems": 3})},
+                optional=("pairs",))),
+            "reductions": listed("weight reductions, in the order of bprop", mapping(
+                "rings of the dies that differ in the levels `over`", {
+                    "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,
+                    "weights": mapping("how the weights are cut", {"input": levels, "output": levels}),
+                    "rings": listed(f"members in ring order, and words of the message; only up to {LISTED_DIES} dies",
+                                    mapping("one ring", {"members": {"type": "array", "items": count},
+                                                         "words": count}))},
+                optional=("rings",)))}),
+    }
