@@ -219,6 +219,13 @@ def test_adds_to_the_same_words_keep_their_order():
         latency=40, response_delay=60, index=index)
 
 
+def test_adds_beside_each_other_do_not_wait():
+    """Rows of one block that go down, with slow responses: one wait for the last response, not one a row."""
+    body = tile(300, HALF, (1, 4, 3), (0, 7), (0, 4), scatter=1)
+    strobes, _ = run(TINY, [[(ADD, body)], []], latency=4, response_delay=100, index=np.array([3, 2, 1, 0], np.uint32))
+    assert np.array(strobes[0])[:, :4].sum() < 200
+
+
 @pytest.mark.parametrize("parameters", [TINY, WIDE])
 def test_rate(parameters):
     """A long aligned row: a flit a cycle but for start and end."""
