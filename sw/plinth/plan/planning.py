@@ -9,15 +9,17 @@ from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
-from plinth.partition.graph import PlanGraph, from_network
+from plinth.partition.graph import DP, MP, PlanGraph, from_network
 from plinth.partition.regions import Splits
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
+from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
+from plinth.step.build import step_of
 
 #: Combinations up to which `joint` also looks at what `exhaustive` finds.
 SEEDED_COMBINATIONS = 1 << 12
@@ -81,6 +83,27 @@ PLANNERS: dict[str, Callable[[Task], Splits]] = {
 }
 
 
+#: Planners that choose; the others do what their names say, whatever the memory.
+SEARCHES = ("hypar", "exhaustive", "joint")
+
+
+def memory_bytes(given: Task, splits: Splits) -> int:
+    """Bytes that the places of a step take on every die."""
+    time = given.time
+    return 4 * step_of(given.graph, splits, given.words.batch, time.machine.parameters, time.factors).memory_words()
+
+
+def chosen(given: Task, array: Array, planner: str) -> Splits:
+    """What a planner finds; if that does not fit the dies' memory, and the planner is one that chooses, what does."""
+    splits = PLANNERS[planner](given)
+    if planner not in SEARCHES:
+        return splits
+    seeds = [PLANNERS[name](given) for name in ("data", "model", "one-weird-trick")]
+    return fitting(given.graph, splits, given.words.splits if planner == "joint" else (DP, MP), seeds,
+                   need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
+                   cost=given.time.cycles if planner == "joint" else given.words.total_bytes)
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a set of splits costs."""
@@ -124,14 +147,14 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
         If the planner or the model refuses the array.
     """
     given = task(from_network(network), array, model, batch)
-    splits = PLANNERS[planner](given)
+    splits = chosen(given, array, planner)
     found = outcome(given, splits)
     plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
                 chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors,
                 predicted_seconds=found.predicted_seconds, hardware=array,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source, plan.memory_bytes, array.memory_bytes)
+    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits), array.memory_bytes)
 
 
 def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int = CHUNK_WORDS) -> Plan:

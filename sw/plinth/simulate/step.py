@@ -12,7 +12,7 @@ from plinth.output import write_whole
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan
-from plinth.plan.planning import PLANNERS, task
+from plinth.plan.planning import chosen, task
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
@@ -67,8 +67,8 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     """
     given = task(from_network(network), array, model, batch)
     return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=PLANNERS[planner](given), factors=given.factors,
-                hardware=array)
+                chunk_words=array.die_parameters().chunk_words, splits=chosen(given, array, planner),
+                factors=given.factors, hardware=array)
 
 
 def load(path: Path, network: str | None) -> Plan:

@@ -1,13 +1,19 @@
 """What plans need of a die's memory."""
 
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
 import numpy as np
 import pytest
 
-from plinth.model.array import ARRAYS
+from plinth.model.array import ARRAYS, ring
+from plinth.model.network import perceptron
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
+from plinth.plan.planning import memory_bytes, plan_network, task
 
 
 def planned(name: str, planner: str, batch: int, levels: int) -> Plan:
@@ -38,3 +44,17 @@ def test_the_fullest_die_counts() -> None:
     assert planned("digits-mlp", "data", 3, 1).memory_bytes == planned("digits-mlp", "data", 4, 1).memory_bytes
     sizes = [planned("digits-cnn", "data", batch, 2).memory_bytes for batch in (1, 4, 5, 8)]
     assert sizes[0] == sizes[1] < sizes[2] == sizes[3] and np.all(np.array(sizes) > 0)
+
+
+@pytest.mark.parametrize("planner", ["hypar", "exhaustive", "joint"])
+def test_a_plan_that_does_not_fit_is_not_chosen_while_one_fits(planner: str) -> None:
+    """On two dies: memory for the need of the leanest plan of dp and mp, found by trying all."""
+    network, array = perceptron("wide", (64, 256, 32, 10)), ring(2, link_rate=Fraction(1, 8))
+    given = task(from_network(network), array, "exact", 8)
+    choices = [given.graph.choices(number, ("dp", "mp")) for number in range(len(given.graph.nodes))]
+    needs = {splits: memory_bytes(given, splits) for splits in
+             (tuple((split,) for split in some) for some in product(*choices))}
+    for limit in (min(needs.values()), sorted(needs.values())[len(needs) // 2], max(needs.values())):
+        found = plan_network(network, replace(array, memory_bytes=limit), planner=planner, batch=8)
+        assert found.fits_memory and found.memory_bytes <= limit
+    assert not plan_network(network, replace(array, memory_bytes=64), planner=planner, batch=8).fits_memory

@@ -149,7 +149,7 @@ def test_a_plan_beyond_the_memory_of_a_die_is_refused(capsys, tmp_path) -> None:
     path = tmp_path / "array.yaml"
     array = {"version": 1, "name": "small", "topology": "ring", "dies": 4, "preset": "ndp-demo"}
     path.write_text(yaml.safe_dump(array))
-    arguments = ("digits-mlp", "--array", str(path), "--batch", "32", "--cost", "paper")
+    arguments = ("digits-mlp", "--array", str(path), "--planner", "data", "--batch", "32", "--cost", "paper")
     need = json.loads(run(capsys, *arguments, "--json"))["memory_bytes"]
     path.write_text(yaml.safe_dump(array | {"memory_bytes": need - 1}))
     text = refused(capsys, *arguments)

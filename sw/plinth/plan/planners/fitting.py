@@ -1,0 +1,50 @@
+"""Splits that fit the dies' memory, near those that a planner has found.
+
+The need is that of the step's own places. Small spaces are searched whole. In larger ones a descent starts from what
+was found and from every seed: one node's splits change at a time, to what needs less, until all fits; of what fits the
+cheapest is taken.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from math import prod
+
+from plinth.partition.graph import PlanGraph
+from plinth.partition.regions import Splits
+from plinth.plan.planners.joint import vectors
+
+#: Combinations that are searched whole, and steps that a descent may build.
+WHOLE, TRIALS = 1 << 9, 2000
+
+
+def fitting(graph: PlanGraph, found: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
+            need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
+    """What was found if it needs at most so much; else the cheapest that does, or that which needs least."""
+    if need(found) <= most:
+        return found
+    candidates = [vectors(graph, number, len(found[0]), splits, (found, *seeds)) for number in range(len(graph.nodes))]
+    if prod(map(len, candidates)) <= WHOLE:
+        ends = list(product(*candidates))
+    else:
+        starts = list(dict.fromkeys((found, *seeds)))
+        ends = [_descend(start, candidates, need, most, TRIALS // len(starts)) for start in starts]
+    needs = {end: need(end) for end in dict.fromkeys(ends)}
+    fit = [end for end, words in needs.items() if words <= most]
+    return min(fit, key=cost) if fit else min(needs, key=needs.__getitem__)
+
+
+def _descend(splits: Splits, candidates: Sequence[Sequence[tuple[str, ...]]], need: Callable[[Splits], int], most: int,
+             trials: int) -> Splits:
+    least, improved = need(splits), True
+    while least > most and improved and trials > 0:
+        improved = False
+        for number, vectors_ in enumerate(candidates):
+            for vector in vectors_:
+                trial = (*splits[:number], vector, *splits[number + 1:])
+                words = need(trial)
+                trials -= 1
+                if words < least:
+                    splits, least, improved = trial, words, True
+            if least <= most or trials <= 0:
+                break
+    return splits
