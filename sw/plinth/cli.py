@@ -30,12 +30,12 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "busy_machine_share",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",
-               "prediction_error_mean", "prediction_error_worst", "hybrid_speedup",
+               "hybrid_speedup",
                "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
-               "agreement_16_bits_error_mean", "agreement_16_bits_error_worst")
+               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("calibrated", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.

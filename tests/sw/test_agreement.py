@@ -19,23 +19,29 @@ STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data",
 
 
 def test_rows_and_table() -> None:
-    mean, worst = agreement.rows(STEPS)
-    assert mean.value == pytest.approx(0.035) and worst.value == pytest.approx(0.06)
-    assert "digits-cnn on full-4 of hypar-demo, model" in worst.limited_by
+    found = {row.name: row for row in agreement.rows(STEPS)}
+    assert set(found) == set(agreement.BENCHES)
+    assert found["agreement_error_mean"].value == pytest.approx(0.035)
+    assert found["agreement_error_worst"].value == pytest.approx(0.06)
+    assert found["prediction_error_mean"].value == pytest.approx(0.055)
+    assert "digits-cnn on full-4 of hypar-demo, model" in found["prediction_error_worst"].limited_by
     text = agreement.table(STEPS)
     assert "| digits-mlp | `ndp-demo` | ring-2 | data, joint | 1,000 | 990 | -1.0 % | 1,010 | +1.0 % |" in text
     assert text.endswith("2 steps with FP32 operands, simulated: mean error 3.5 %, worst 6.0 %, predicted: mean error "
                          "5.5 %, worst 10.0 %.")
 
 
-def test_operands_of_16_bits_have_rows_of_their_own() -> None:
+def test_a_choice_by_predictions_costs_what_its_plan_counts_more() -> None:
+    """The second plan is the better one, but predicted to be the worse; of the other network there is no choice."""
+    (first, second), other = STEPS, dataclasses.replace(STEPS[0], counted=800, predicted=1020)
+    assert [(round(regret, 2), one) for regret, one in agreement.regrets([first, second, other])] == [
+        (1.25, first), (1.0, second)]
+    assert agreement.rows([first, second, other])[-1].value == 1.25
+
+
+def test_operands_of_16_bits_have_a_line_of_their_own() -> None:
     narrow = Agreement(Step("digits-mlp", dataclasses.replace(ARRAYS["ring-2"], preset="hypar-demo-fixed"),
                             (("dp",) * 3,), ("data",)), 1000, 1020, 1000)
-    found = agreement.rows([*STEPS, narrow])
-    assert [(row.name, row.value) for row in found] == [
-        ("agreement_error_mean", pytest.approx(0.035)), ("agreement_error_worst", pytest.approx(0.06)),
-        ("agreement_16_bits_error_mean", pytest.approx(0.02)), ("agreement_16_bits_error_worst", pytest.approx(0.02))]
-    assert agreement.rows([narrow]) == found[2:]
     assert agreement.table([*STEPS, narrow]).endswith(
         "worst 10.0 %.\n\n1 steps with operands of 16 bits, simulated: mean error 2.0 %, worst 2.0 %, predicted: mean "
         "error 0.0 %, worst 0.0 %.")
@@ -78,5 +84,6 @@ def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     """And the tables are those of this Verilog."""
     cli.main(["agreement", "--only", only, "--json"])
-    mean, worst = json.loads(capsys.readouterr().out)
-    assert mean["value"] < 0.06 and worst["value"] < 0.08
+    found = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)}
+    assert found["agreement_error_mean"] < 0.06 and found["agreement_error_worst"] < 0.08
+    assert found["prediction_error_worst"] < 0.14 and found["ranking_regret_worst"] < 1.06

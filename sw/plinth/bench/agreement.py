@@ -200,26 +200,38 @@ def write_page(found: list[Agreement], page: Path = PAGE) -> None:
     page.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{after}", encoding="utf-8")
 
 
+def regrets(found: list[Agreement]) -> list[tuple[float, Agreement]]:
+    """For each network on each array, the counted step of the plan that is predicted to be the shortest over that of
+    the best plan, and the former."""
+    groups: dict[tuple[str, Array], list[Agreement]] = {}
+    for one in found:
+        groups.setdefault((one.step.network, one.step.array), []).append(one)
+    chosen = [min(steps, key=lambda one: one.predicted) for steps in groups.values()]
+    return [(one.counted / min(other.counted for other in steps), one)
+            for one, steps in zip(chosen, groups.values(), strict=True)]
+
+
 def rows(found: list[Agreement]) -> list[Row]:
-    """Mean and worst error of the steps with FP32 operands, and of those with operands of 16 bits."""
-    unit, made = "|simulated / counted - 1|", []
-    for name, steps in _kinds(found).items():
-        errors = [abs(one.error) for one in steps]
-        worst = max(steps, key=lambda one: abs(one.error)).step
-        detail = {"batch": BATCH, "steps": [one.to_data() for one in steps]}
-        limit = "engines that meet in memory" if steps[0].narrow else "tiles that meet on their way"
-        made += [Row(f"{name}_error_mean", mean(errors), unit, limit, detail),
-                 Row(f"{name}_error_worst", max(errors), unit,
-                     f"{worst.network} on {worst.array.name} of {worst.array.preset}, {worst.planners[0]}", detail)]
-    return made
+    """Mean and worst error of what is simulated and of what is predicted, and what a choice by predictions costs."""
+    detail = {"batch": BATCH, "steps": [one.to_data() for one in found]}
+    made = []
+    for name, what, errors in (("agreement", "simulated", [abs(one.error) for one in found]),
+                               ("prediction", "predicted", [abs(one.prediction_error) for one in found])):
+        unit = f"|{what} / counted - 1|"
+        worst = found[max(range(len(found)), key=errors.__getitem__)].step
+        made += [Row(f"{name}_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
+                 Row(f"{name}_error_worst", max(errors), unit, f"{worst.name}", detail)]
+    regret, one = max(regrets(found), key=lambda pair: pair[0])
+    return [*made, Row("ranking_regret_worst", regret, "counted step of the plan predicted best / of the best plan",
+                       one.step.name, detail)]
 
 
 def agreement_errors() -> list[Row]:
-    """Simulated against counted cycles of a step, for every planner; mean and worst."""
+    """Simulated and predicted against counted cycles of a step, for every planner."""
     return rows(measure())
 
 
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
-    ("agreement_error_mean", "agreement_error_worst", "agreement_16_bits_error_mean", "agreement_16_bits_error_worst"),
-    agreement_errors)
+    ("agreement_error_mean", "agreement_error_worst", "prediction_error_mean", "prediction_error_worst",
+     "ranking_regret_worst"), agreement_errors)

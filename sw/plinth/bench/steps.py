@@ -1,9 +1,8 @@
-"""Rows about training steps under plans: how well they are predicted, and what a hybrid plan is worth."""
+"""Training steps under plans: how their cycles are counted, and what a hybrid plan is worth."""
 
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from statistics import mean
 from typing import Any
 
 from plinth import backends
@@ -22,9 +21,6 @@ from plinth_hw.isa.parameters import preset
 
 #: Samples of a step, and memory of a die in words.
 BATCH, MEMORY_WORDS = 128, 1 << 22
-#: Networks and arrays whose steps are predicted and counted.
-PREDICTED_NETWORKS = ("digits-mlp", "digits-cnn")
-PREDICTED_ARRAYS = ("ring-2", "ring-4")
 #: Words a cycle of a link for the hybrid plan.
 RATES = (Fraction(1), Fraction(1, 8))
 
@@ -71,29 +67,6 @@ def text(splits: Splits) -> str:
     return " ".join("/".join(vector) for vector in splits[:-1])
 
 
-def prediction_errors(count: Callable[[str, Array, Splits], int] | None = None) -> list[Row]:
-    """Predicted against counted cycles of a step, for every planner; mean and worst."""
-    count = count or Counter()
-    steps: list[dict[str, Any]] = []
-    for network in PREDICTED_NETWORKS:
-        for array in (ARRAYS[name] for name in PREDICTED_ARRAYS):
-            given = _task(network, array)
-            for name, planner in PLANNERS.items():
-                splits = planner(given)
-                counted, predicted = count(network, array, splits), given.time.cycles(splits)
-                steps.append({"network": network, "array": array.name, "planner": name, "splits": text(splits),
-                              "predicted": round(predicted), "counted": counted,
-                              "error": abs(predicted / counted - 1)})
-    errors = [step["error"] for step in steps]
-    worst = max(steps, key=lambda step: step["error"])
-    detail = {"batch": BATCH, "steps": steps}
-    return [
-        Row("prediction_error_mean", mean(errors), "|predicted / counted - 1|", "engines that meet in memory", detail),
-        Row("prediction_error_worst", max(errors), "|predicted / counted - 1|",
-            f"{worst['network']} on {worst['array']}, {worst['planner']}", detail),
-    ]
-
-
 def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> list[Row]:
     """Step of the data-parallel plan over that of the joint plan, on four dies, links at full rate and at 1/8."""
     count = count or Counter()
@@ -116,5 +89,4 @@ def hybrid_speedup(count: Callable[[str, Array, Splits], int] | None = None) -> 
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     "hybrid_speedup": hybrid_speedup,
-    "prediction_error_mean": prediction_errors, "prediction_error_worst": prediction_errors,
 }

@@ -67,10 +67,15 @@ def image_strips(images: int, positions: int) -> Iterator[tuple[int, int]]:
 
 
 def pieces(parameters: DieParameters, rows: int, columns: int, regions: int, row_regions: int, count: int,
-           column_regions: int | None) -> tuple[int, int]:
+           column_regions: int | None, *, whole: bool = True) -> tuple[int, int]:
     """Rows and columns of the pieces in which a vector program does rows x columns: about ``count`` strips of rows, or
     as many more as the scratchpad asks for its full, row and column regions. Where not even a row fits, columns are cut
     as well; but not with ``column_regions``, which say that the program looks at whole rows.
+
+    Parameters
+    ----------
+    whole : bool
+        Whether a row that must be whole has to fit; else it is a piece as it is.
 
     Raises
     ------
@@ -80,6 +85,8 @@ def pieces(parameters: DieParameters, rows: int, columns: int, regions: int, row
     width = columns
     step = row_step(parameters, rows, columns, regions, row_regions, count, column_regions or 0)
     if step < 1:
+        if column_regions is not None and not whole:
+            return 1, width
         if column_regions is not None:
             raise UserError(f"a loss over {columns} values does not fit the vector scratchpad of preset "
                             f"{parameters.name!r}; choose a larger preset or a narrower layer")

@@ -109,7 +109,8 @@ class Sweep:
     Raises
     ------
     UserError
-        From :meth:`tasks`, if a row that must be whole does not fit the scratchpad.
+        From :meth:`tasks`, if a row that must be whole does not fit the scratchpad; groups stand for tasks of a row
+        then, so that what cannot be lowered can be planned.
     """
 
     name: str
@@ -126,7 +127,7 @@ class Sweep:
     #: Strips of rows, about, unless the scratchpad asks for more.
     pieces: int = cuts.STRIPS
 
-    def _cut(self, die: int) -> list[Strip]:
+    def _cut(self, die: int, most: int | None = 1) -> list[Strip]:
         part = self.space.part(die)
         if not part.words:
             return []
@@ -137,7 +138,7 @@ class Sweep:
         pieces = 1 if len(blocks) > 1 else self.pieces
         for number, (first, samples) in enumerate(blocks):
             step, width = cuts.pieces(self.parameters, samples * size, self.fold * part.channels, self.regions,
-                                      self.row_regions, pieces, self.column_regions)
+                                      self.row_regions, pieces, self.column_regions, whole=most is None)
             found.append(Strip(number, first * size, samples * size, step, width))
         return found
 
@@ -147,13 +148,13 @@ class Sweep:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
-        found = self._cut(die)
+        found = self._cut(die, most)
         for strips in _groups(len(found), most):
             yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
         """As :class:`Chained`."""
-        yield from self._strip_tasks(die, self._cut(die)[strips.start:strips.stop], most)
+        yield from self._strip_tasks(die, self._cut(die, most)[strips.start:strips.stop], most)
 
     def _strip_tasks(self, die: int, strips: Sequence[Strip], most: int | None) -> Iterator[Task]:
         columns = self.fold * self.space.part(die).channels
