@@ -269,8 +269,9 @@ class Groups:
                 ready[one] = self._waits(one, after)
         found = self._reduced(operation, ready)
         if not self.overlap:
-            for die, end in found.items():
-                self._behind[die][end] = None
+            # Where nothing is reduced, what follows waits for the gradient.
+            for die, waits in enumerate(ready):
+                self._behind[die] = dict.fromkeys((found[die],) if die in found else waits)
 
     def _reduced(self, operation: Reduce, ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
         found: dict[int, Wait] = {}
