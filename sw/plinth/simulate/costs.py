@@ -11,7 +11,7 @@ from plinth.model.array import Array
 from plinth.partition.graph import Node
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import COPIES, Machine, machine
-from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost, vector_work
+from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
 from plinth.step.tasks import Multiplication, Rows, Share, Task, Vector
 from plinth_hw.isa.parameters import DieParameters
 
@@ -122,7 +122,8 @@ class Calibrated:
 
     def _vector(self, task: Task, work: Vector) -> Cost:
         """Load, compute and store of three tasks overlap; strips that add to a sum wait for each other."""
-        found, (done, _) = vector_cost(self.machine, work), vector_work(work.program)
+        found = vector_cost(self.machine, work)
+        done = found.work
         whole = found.load + found.compute + found.store
         row = whole if done.sums else max(found.load, found.compute, found.store, whole / 2)
         words = task.count * (found.reads + found.writes)

@@ -22,7 +22,7 @@ from plinth.plan.cost.copies import MEMORY_LATENCY, lookups
 from plinth.plan.cost.machine import COPIES, LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.simulate.costs import VAULTS, Calibrated, Cost
-from plinth.simulate.phases import phase
+from plinth.simulate.phases import Collected, phase
 from plinth.step.step import Step
 from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Rows, Signal, Task, Tile, Vector
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
@@ -36,7 +36,7 @@ BODY_WORD_CYCLES = 2
 NOTHING = Cost()
 
 
-class TaskByTask:
+class TaskByTask(Collected):
     """The workload of one step.
 
     Attributes
@@ -51,6 +51,7 @@ class TaskByTask:
     """
 
     def __init__(self, step: Step, array: Array, costs: Calibrated, speeds: Sequence[float]):
+        super().__init__()
         self.step, self.array, self.costs = step, array, costs
         self.parameters, self.cycle = costs.parameters, costs.second
         links = array.directed()
@@ -72,23 +73,10 @@ class TaskByTask:
                      for place, (name, rate) in enumerate(named)),
                    *(simulated.Link(name=f"tiles from die {die} by port {port}", words_per_second=1.0 / self.cycle,
                                     queue=True, within=True) for die, port, _, _ in links)))
-        self.activities: list[Activity] = []
-        self.phases: list[str] = []
-        self._names: dict[str, int] = {}
         #: For each ring's message, what has joined it.
         self._joined: dict[tuple[tuple[int, ...], int], list[str]] = {}
         for die in dies:
             _Die(self, die)
-
-    def add(self, activity: Activity, phase: str) -> None:
-        """One more."""
-        self.activities.append(activity)
-        self.phases.append(phase)
-
-    def named(self, name: str) -> str:
-        """A name that nothing else has."""
-        self._names[name] = self._names.get(name, 0) + 1
-        return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
 
     def path(self, die: int, other: int) -> list[int]:
         """Links from a die to another."""

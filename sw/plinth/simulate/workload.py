@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.partition.cuts import Integers, parts
@@ -20,7 +21,7 @@ from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.plan import Plan
 from plinth.simulate.costs import VAULTS, Calibrated, Cost, Costs
-from plinth.simulate.phases import phase
+from plinth.simulate.phases import Collected, phase
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
 from plinth.step import cuts
@@ -28,8 +29,9 @@ from plinth.step.build import step_of
 from plinth.step.operations import Barrier, Exchange, Operation, Products, Reduce
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Task
+from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
-from plinth_sim.array.machine import Task as Activities
+from plinth_sim.array.machine import Task as DieTask
 
 #: Tasks of a step, over all dies, up to which it is simulated task by task.
 MOST_TASKS = 12_000
@@ -115,6 +117,8 @@ def few(step: Step, most: int) -> bool:
 
 #: What something waits for, to be looked up for each die: numbers of tasks, or of operations between dies.
 _After = tuple[tuple[str, int], ...]
+#: For each die, what it waits for.
+Ready = list[tuple[Wait, ...]]
 
 
 def classes(step: Step) -> list[Integers]:
@@ -131,16 +135,15 @@ def classes(step: Step) -> list[Integers]:
     return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
 
-class Groups:
+class Groups(Collected):
     """A step in groups of tasks, and exchanges in groups of dies that have to do with each other: a group's words are
     one flow, which waits for all its senders, and starts then, beside whatever else is on the links."""
 
     def __init__(self, step: Step, array: Array, costs: Costs, ways: Ways, overlap: bool) -> None:
+        super().__init__()
         self.step, self.costs, self.ways, self.overlap = step, costs, ways, overlap
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.hop = array.link_latency
-        self.activities: list[Activity] = []
-        self.phases: list[str] = []
         self.most = max(1, min(cuts.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
         self._classes = classes(step)
         self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
@@ -149,7 +152,6 @@ class Groups:
         #: For each die, the reductions that all its further tasks wait for.
         self._behind: list[dict[Wait, None]] = [{} for _ in range(step.dies)]
         self._count = 0
-        self._names: dict[str, int] = {}
         for number, operation in enumerate(step.operations):
             self._phase = phase(step, number, operation)
             if isinstance(operation, Exchange):
@@ -159,14 +161,10 @@ class Groups:
             elif not isinstance(operation, Barrier):
                 self._operation(operation)
 
-    def _add(self, activity: Activity) -> None:
-        self.activities.append(activity)
-        self.phases.append(self._phase)
-
-    def _named(self, name: str) -> str:
-        """A name that nothing else has."""
-        self._names[name] = self._names.get(name, 0) + 1
-        return name if self._names[name] == 1 else f"{name} ({self._names[name]})"
+    def _after(self, place: int, reads: Sequence[Buffer], writes: Sequence[Buffer]) -> _After:
+        """What a task of a class waits for."""
+        needed = self._accesses[place].needed(reads, writes)
+        return tuple(dict.fromkeys(one for some in needed for one in some))
 
     # Tasks.
 
@@ -182,7 +180,7 @@ class Groups:
     def _task(self, place: int, task: Task, cost: Cost) -> None:
         """A task of each die of a class."""
         accesses = self._accesses[place]
-        after = tuple(dict.fromkeys(one for some in accesses.needed(task.reads, task.writes) for one in some))
+        after = self._after(place, task.reads, task.writes)
         if not cost:
             # What takes no time is done when what it waits for is.
             accesses.touch(task.reads, task.writes, after)
@@ -191,12 +189,16 @@ class Groups:
         self._count += 1
         accesses.touch(task.reads, task.writes, (key,))
         for die in self._classes[place].tolist():
-            label = self._named(f"{task.name}@{die}")
-            self._add(Activities(
-                name=label, die=die, engine=task.engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
-                words=cost.words, waits=self._waits(die, after), adds=cost.adds, multiplies=cost.multiplies,
-                sram_words=cost.sram_words))
-            self._ends[die][key] = Wait(label, 1, self.costs.issue)
+            label = self.named(f"{task.name}@{die}")
+            self._ends[die][key] = self._work(label, die, task.engine, cost, self._waits(die, after))
+
+    def _work(self, name: str, die: int, engine: Engine, cost: Cost, waits: tuple[Wait, ...]) -> Wait:
+        """Work of an engine; its end."""
+        self.add(DieTask(
+            name=name, die=die, engine=engine.name.lower(), seconds=cost.seconds, latency=cost.latency,
+            words=cost.words, waits=waits, adds=cost.adds, multiplies=cost.multiplies,
+            sram_words=cost.sram_words), self._phase)
+        return Wait(name, 1, self.costs.issue)
 
     def _waits(self, die: int, after: _After) -> tuple[Wait, ...]:
         ends = self._ends[die]
@@ -206,65 +208,61 @@ class Groups:
 
     def _exchange(self, operation: Exchange) -> None:
         """What goes on between dies, behind what all of them wait for."""
-        step, key, send = self.step, ("between", self._count), self._moved(operation)
+        key = ("between", self._count)
         self._count += 1
-        ready: list[tuple[Wait, ...]] = [()] * step.dies
+        ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
             die = int(dies[0])
             mine, there = [operation.source.buffer(die)], [target.buffer(die) for target in operation.targets]
-            accesses = self._accesses[place]
-            after = tuple(dict.fromkeys(one for some in accesses.needed(mine, there) for one in some))
-            accesses.touch(mine, there, (key, *after))
+            after = self._after(place, mine, there)
+            self._accesses[place].touch(mine, there, (key, *after))
             for one in dies.tolist():
                 ready[one] = self._waits(one, after)
-        for die, end in send(ready).items():
+        for die, end in self._moved(operation, ready).items():
             self._ends[die][key] = end
 
-    def _moved(self, operation: Exchange) -> Callable[[list[tuple[Wait, ...]]], dict[int, Wait]]:
-        """A transfer between layers."""
+    def _moved(self, operation: Exchange, ready: Ready) -> dict[int, Wait]:
+        """A transfer between layers; where it ends."""
         source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
         positions, added = source.positions, not operation.own
-
-        def send(ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
-            found: dict[int, Wait] = {}
-            groups = self.ways.exchange(source.region, target.region, step.batch, source.channels)
-            if not groups:
-                return found
-            mine, theirs = source.spans, target.spans
-            own = (np.maximum(np.minimum(mine.end_sample, theirs.end_sample)
-                              - np.maximum(mine.first_sample, theirs.first_sample), 0)
-                   * np.maximum(np.minimum(mine.end_channel, theirs.end_channel)
-                                - np.maximum(mine.first_channel, theirs.first_channel), 0))
-            sums = added or len(operation.targets) > 1
-            for number, group in enumerate(groups):
-                die = int(group.dies[0])
-                kept = own[group.dies] * (0 if added else 1)
-                most = float((group.sent + kept).max()) * positions
-                tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
-                seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
-                received = group.received * positions * self.costs.added * sums
-                label = self._named(f"{name} {number}" if len(groups) > 1 else name)
-                self._flow(label, group, positions * packets, ready, seconds=seconds,
-                           latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
-                           die_words=(group.sent + group.received + 2 * kept) * positions + received,
-                           adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
-                found |= dict.fromkeys(group.dies.tolist(), Wait(label))
+        found: dict[int, Wait] = {}
+        groups = self.ways.exchange(source.region, target.region, step.batch, source.channels)
+        if not groups:
             return found
-        return send
+        mine, theirs = source.spans, target.spans
+        own = (np.maximum(np.minimum(mine.end_sample, theirs.end_sample)
+                          - np.maximum(mine.first_sample, theirs.first_sample), 0)
+               * np.maximum(np.minimum(mine.end_channel, theirs.end_channel)
+                            - np.maximum(mine.first_channel, theirs.first_channel), 0))
+        sums = added or len(operation.targets) > 1
+        for number, group in enumerate(groups):
+            die = int(group.dies[0])
+            kept = own[group.dies] * (0 if added else 1)
+            most = float((group.sent + kept).max()) * positions
+            tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
+            seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
+            received = group.received * positions * self.costs.added * sums
+            label = self.named(f"{name} {number}" if len(groups) > 1 else name)
+            self._flow(label, group, positions * packets, ready, seconds=seconds,
+                       latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
+                       die_words=(group.sent + group.received + 2 * kept) * positions + received,
+                       adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
+            found |= dict.fromkeys(group.dies.tolist(), Wait(label))
+        return found
 
-    def _flow(self, name: str, group: Group, scale: float, ready: list[tuple[Wait, ...]], *, seconds: float,
+    def _flow(self, name: str, group: Group, scale: float, ready: Ready, *, seconds: float,
               latency: float, die_words: NDArray[np.float64], adds: float) -> None:
         waits = dict.fromkeys(wait for die in group.dies.tolist() for wait in ready[die])
-        self._add(Flow(
+        self.add(Flow(
             name=name, links=group.links, words=group.words * scale, seconds=seconds, latency=latency,
-            dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds))
+            dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds), self._phase)
 
     def _reduce(self, operation: Reduce) -> None:
         """Rings of a weight gradient, and the update."""
-        ready: list[tuple[Wait, ...]] = [()] * self.step.dies
+        ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
             gradient = operation.gradients.buffer(int(dies[0]))
-            after = tuple(dict.fromkeys(one for some in self._accesses[place].needed([gradient], []) for one in some))
+            after = self._after(place, [gradient], [])
             for one in dies.tolist():
                 ready[one] = self._waits(one, after)
         found = self._reduced(operation, ready)
@@ -273,18 +271,13 @@ class Groups:
             for die, waits in enumerate(ready):
                 self._behind[die] = dict.fromkeys((found[die],) if die in found else waits)
 
-    def _reduced(self, operation: Reduce, ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
+    def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         found: dict[int, Wait] = {}
         if not operation.over:
             for die in range(self.step.dies):
                 cost = self.costs.update(operation.weights.slice(die).words)
                 if cost:
-                    label = f"{operation.name}@{die}"
-                    self._add(Activities(
-                        name=label, die=die, engine="collective", seconds=cost.seconds, latency=cost.latency,
-                        words=cost.words, waits=ready[die], adds=cost.adds, multiplies=cost.multiplies,
-                        sram_words=cost.sram_words))
-                    found[die] = Wait(label, 1, self.costs.issue)
+                    found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die])
             return found
         members = parts(operation.over, self.step.factors)
         for place, group in enumerate(rings := self.ways.ring(operation.over)):
@@ -322,7 +315,7 @@ class PublishedGroups(Groups):
         above = self.splits[number][:level]
         return above.count(DP), above.count(MP)
 
-    def _partners(self, name: str, elements: Callable[[int], float], ready: list[tuple[Wait, ...]], *,
+    def _partners(self, name: str, elements: Callable[[int], float], ready: Ready, *,
                   added: bool) -> dict[int, Wait]:
         """Exchanges at all levels; ``elements`` of the two halves of a group together, by level."""
         found: dict[int, Wait] = {}
@@ -342,19 +335,18 @@ class PublishedGroups(Groups):
         return lambda level: (self.words.node_elements(number, split, *self._counts(number, level))
                               if self.splits[number][level] == split else 0.0)
 
-    def _moved(self, operation: Exchange) -> Callable[[list[tuple[Wait, ...]]], dict[int, Wait]]:
-        name = operation.name
+    def _moved(self, operation: Exchange, ready: Ready) -> dict[int, Wait]:
         if operation.edge is not None:
             number, one = operation.edge, self.step.graph.edges[operation.edge]
             # Half of Table 2: the map, or its error.
-            return lambda ready: self._partners(name, lambda level: self.words.edge_elements(
+            return self._partners(operation.name, lambda level: self.words.edge_elements(
                 number, self.splits[one.producer][level], self.splits[one.consumer][level],
                 self._counts(one.producer, level), self._counts(one.consumer, level)) / 2, ready, added=False)
         if operation.own:
             # The error of a layer is where it is needed.
-            return lambda ready: {}
-        return lambda ready: self._partners(name, self._sum_elements(operation.node, MP), ready, added=True)
+            return {}
+        return self._partners(operation.name, self._sum_elements(operation.node, MP), ready, added=True)
 
-    def _reduced(self, operation: Reduce, ready: list[tuple[Wait, ...]]) -> dict[int, Wait]:
+    def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         number = self.step.graph.nodes.index(operation.node)
         return self._partners(operation.name, self._sum_elements(number, DP), ready, added=True)

@@ -103,8 +103,6 @@ class Sweep:
         Full, row and column regions, which pieces must have room for. With ``column_regions`` rows are whole.
     images : bool
         It goes in strips of whole images.
-    last : bool
-        It is worked on with the last strip of others.
 
     Raises
     ------
@@ -564,6 +562,5 @@ class Reduce:
         """As :class:`Operation`."""
         if self.weights.slice(die).words:
             source, target = self.gradients.buffer(die), self.weights.buffer(die)
-            yield Task(self.name, Engine.COLLECTIVE, Reduction(self.group, self.ring(die), self.message, source, target,
-                                                                     self.after),
-                       (source,), (target,), 1, self.node)
+            work = Reduction(self.group, self.ring(die), self.message, source, target, self.after)
+            yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

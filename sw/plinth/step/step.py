@@ -166,7 +166,7 @@ class Step:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
         the sender's among dies that differ in some levels."""
         self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, tuple(targets),
-                          lambda die: self.number(die, levels), own))
+                                     lambda die: self.number(die, levels), own))
 
     def number(self, die: int, levels: Levels) -> int:
         """A die's number among those that differ in some levels."""
@@ -193,8 +193,6 @@ def loss_scale(operands: Format, batch: int) -> float:
     if isinstance(operands, Fixed):
         return 2.0 ** (operands.integer_bits - 1 + batch.bit_length() - 1)
     return LOSS_SCALE
-
-
 
 
 def transfer_name(exchange: Exchange) -> str:

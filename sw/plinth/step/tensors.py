@@ -296,8 +296,8 @@ class Weights:
 
     def buffer(self, die: int) -> Buffer:
         """Weights and bias in one row."""
-        words = self.slice(die).words
-        return Buffer(self.name, 0, 1, words, max(1, words + self.slice(die).spare_words))
+        piece = self.slice(die)
+        return Buffer(self.name, 0, 1, piece.words, max(1, piece.words + piece.spare_words))
 
     def matrix(self, die: int) -> Buffer:
         """The matrix with its spare rows."""

@@ -118,7 +118,7 @@ class _Walk:
         if isinstance(work, Vector):
             vector = vector_cost(self.machine, work)
             stages, words = (vector.load, vector.compute, vector.store), vector.reads + vector.writes
-            if count > 1 and any(move.region == "db" for move in work.program.stores):
+            if count > 1 and vector.work.sums:
                 # Strips that add to a sum wait for each other.
                 return lambda die, ready: die.vector(ready, (vector.load, vector.compute + (count - 1) * (
                     sum(stages) + die.issue), vector.store), count * words)

@@ -21,6 +21,7 @@ from plinth_hw.isa.tasks import VectorOp
 class VectorCost:
     """Cycles of a vector task's parts, and the words of the beats that it reads and writes."""
 
+    work: Work
     load: float
     compute: float
     store: float
@@ -74,7 +75,7 @@ def vector_cost(machine: Machine, vector: Vector) -> VectorCost:
         row = moved_words(parameters, 1, vector.columns)
         read, written = full_words(parameters, work, vector.rows, vector.columns)
         found = machine.known_vectors[key] = VectorCost(
-            *machine.vector(name, vector.rows, vector.columns, work), read + work.row_loads * row,
+            work, *machine.vector(name, vector.rows, vector.columns, work), read + work.row_loads * row,
             written + work.row_stores * row)
     return found
 
@@ -90,11 +91,6 @@ class MatrixCost:
     writes: float
     tasks: int
     macs: float
-
-    @property
-    def cycles(self) -> Cycles:
-        """Alone and in a row."""
-        return self.alone, self.row
 
     @property
     def words(self) -> float:
