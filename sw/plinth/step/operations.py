@@ -266,7 +266,7 @@ class Pool:
 def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool, images: int,
             sizes: tuple[tuple[int, bool, tuple[int, int]], ...],
             ) -> list[tuple[VectorProgram, int, int, int, list[int], list[int]]]:
-    """Runs of equal tasks of a pool over some images: program, rows, columns, how many, and the maps read and
+    """Equal tasks of each phase of a pool over some images: program, rows, columns, how many, and the maps read and
     written."""
     maps, packs = [], any(packed for _, packed, _ in sizes)
     for number, (columns, packed, (height, width)) in enumerate(sizes):
@@ -276,12 +276,18 @@ def _pooled(parameters: DieParameters, layer: MaxPool | MeanPool, backward: bool
         maps.append(FeatureMap(Buffer(str(number), 0, images * height * width, columns, stride, packed=packed),
                                height, width))
     found: list[tuple[VectorProgram, int, int, int, list[int], list[int]]] = []
+    # Where those of the phase begin that goes on: tasks of a phase are equal whichever comes first.
+    begin, phase = 0, ([-1], [-1])
     for _, program in (pooling.backward if backward else pooling.forward)(layer, parameters, *maps):
         reads = sorted({int(buffer.place) for buffer in program.reads})
         writes = sorted({int(move.operand.place) for move in program.stores})  # type: ignore[union-attr]
-        if found and found[-1][1:3] == (program.rows, program.columns) and found[-1][4:] == (reads, writes) and (
-                found[-1][0].instructions == program.instructions):
-            found[-1] = (*found[-1][:3], found[-1][3] + 1, reads, writes)
+        if phase != (reads, writes):
+            begin, phase = len(found), (reads, writes)
+        for place in range(begin, len(found)):
+            like, rows, columns, count, *_ = found[place]
+            if (rows, columns) == (program.rows, program.columns) and like.instructions == program.instructions:
+                found[place] = like, rows, columns, count + 1, reads, writes
+                break
         else:
             found.append((program, program.rows, program.columns, 1, reads, writes))
     return found
