@@ -121,11 +121,11 @@ class Calibrated:
                     words + self.scratchpad(macs))
 
     def _vector(self, task: Task, work: Vector) -> Cost:
-        """Load, compute and store of three tasks overlap; strips that add to a sum wait for each other."""
+        """Load, compute and store of three tasks overlap; what adds to a sum waits for what has done so before."""
         found = vector_cost(self.machine, work)
         done = found.work
         whole = found.load + found.compute + found.store
-        row = whole if done.sums else max(found.load, found.compute, found.store, whole / 2)
+        row = whole if done.sums or work.serial else max(found.load, found.compute, found.store, whole / 2)
         words = task.count * (found.reads + found.writes)
         operations = task.count * work.rows * work.columns * (done.wise + done.sums + done.reductions + done.functions)
         return Cost(task.count * max(row, self.fetch) * self.second, max(0.0, whole - row) * self.second, words,

@@ -213,7 +213,7 @@ class Groups(Collected):
         ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
             die = int(dies[0])
-            mine, there = [operation.source.buffer(die)], [target.buffer(die) for target in operation.targets]
+            mine, there = [operation.source.buffer(die)], operation.received(die)
             after = self._after(place, mine, there)
             self._accesses[place].touch(mine, there, (key, *after))
             for one in dies.tolist():

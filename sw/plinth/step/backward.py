@@ -1,11 +1,14 @@
 """bprop and updateGrad of a training step; the order of operations stands in :mod:`plinth.step.step`."""
 
+from collections.abc import Sequence
+
 from plinth.partition.cuts import parts
 from plinth.partition.graph import LOSS, Follower
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
 from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
+from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
 from plinth.step.tensors import Row, Tensor, View, folded
@@ -44,22 +47,23 @@ class Backward:
     def _map_error(self, made: Made) -> Tensor:
         """Error of a node's last map, at home: sum over readers, and over those that split their outputs."""
         step, home, name = self.step, made.map, made.node.name
-        sources: list[Tensor] = []
+        sources: Sequence[Tensor] = []
         for reader, place in made.readers:
             error = self._errors[reader.number, place]
             here = step.layouts[reader.number]
             if error.alike(home) and not here.op:
-                sources.append(error)
+                sources = [*sources, error]
                 continue
-            places = [step.reserve(home.like(f"{name}.error.{reader.node.name}.{place}.{slot}"))
-                      for slot in range(parts(here.op, step.factors))]
+            slots = step.reserve(Slots(step.parameters, f"{name}.error.{reader.node.name}.{place}.", home,
+                                       parts(here.op, step.factors)))
             edge = step.graph.feeds(reader.number)[place]
-            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, places, here.op, own=True)
-            sources += places
+            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, here.op, own=True)
+            # The only summands are added up from their slots.
+            sources = slots if len(made.readers) == 1 else [*sources, *slots]
         if len(sources) == 1:
             return sources[0]
         total = step.reserve(home.like(f"{name}.error_sum"))
-        self.forward.summed(made.node, f"{name}.error_sum", [*sources], total, 1)
+        self.forward.summed(made.node, f"{name}.error_sum", sources, total, 1)
         return total
 
     def _follow(self, made: Made, follower: Follower, source: Tensor, target: Tensor, error: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """fprop of a training step, and its loss; the order of operations stands in :mod:`plinth.step.step`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -10,7 +11,9 @@ from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.regions import Region
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
+from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
+from plinth.step.sums import Sum, add_sources
 from plinth.step.tasks import FPROP
 from plinth.step.tensors import Part, Placed, Tensor, View, Weights, folded
 from plinth.step.vector import Operand, VectorProgram
@@ -244,34 +247,22 @@ class Forward:
             return [z]
         count = parts(here.mp, step.factors)
         home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.factors)
-        places = [step.reserve(home.like(f"{node.name}.partial{slot}")) for slot in range(count)]
-        step.exchange(f"{node.name}.reduce", made.number, None, z, places, here.mp, own=False)
+        slots = step.reserve(Slots(step.parameters, f"{node.name}.partial", home, count))
+        step.exchange(f"{node.name}.reduce", made.number, None, z, slots, here.mp, own=False)
+        # A die's own summand stays where it is.
+        sources: Sequence[Placed] = Summands(
+            slots, View(z, lambda die, buffer: z.part(die).view(buffer, home.part(die))),
+            lambda die: step.number(die, here.mp))
+        if count <= 2:
+            return list(sources)
+        return self.summed(node, f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), 3)
 
-        def summand(slot: int) -> Placed:
-            # A die's own summand stays where it is.
-            def find(die: int, buffer: Buffer) -> Buffer:
-                if slot != step.number(die, here.mp):
-                    return buffer
-                return z.part(die).view(z.buffer(die), home.part(die))
-            return View(places[slot], find)
-
-        sources: list[Placed] = [summand(slot) for slot in range(count)]
-        if count > 2:
-            total = step.reserve(home.like(f"{node.name}.sum"))
-            sources = self.summed(node, f"{node.name}.sum", sources, total, 3)
-        return sources
-
-    def summed(self, node: Node, name: str, sources: list[Placed], target: Tensor, keep: int) -> list[Placed]:
+    def summed(self, node: Node, name: str, sources: Sequence[Placed], target: Tensor, keep: int) -> list[Placed]:
         """Add sources in their order into ``target`` until ``keep`` are left; the sum comes first."""
-        step, rest = self.step, list(sources)
-        while len(rest) > keep:
-            first, rest = rest[:VECTOR_LOADS], rest[VECTOR_LOADS:]
-            program = VectorProgram(step.parameters)
-            add_sources(program, first)
-            program.store("z", target)
-            step.add(Sweep(name, node, step.parameters, program, program, target, len(first)))
-            rest.insert(0, target)
-        return rest
+        operation = Sum(name, node, self.step.parameters, sources, target, keep)
+        if operation.adds:
+            self.step.add(operation)
+        return operation.left
 
     def _finish(self, made: Made, sources: list[Placed]) -> None:
         """Sum, bias, first activation."""
@@ -356,15 +347,6 @@ class Forward:
 
         step.add(Sweep(node.name, node, step.parameters, program(True), program(False), error, 3, 3,
                        1 if classes else None, fold))
-
-
-def add_sources(program: VectorProgram, sources: list[Placed]) -> None:
-    """Region "z": the sources added in their order."""
-    program.load("z", sources[0])
-    for number, source in enumerate(sources[1:], start=1):
-        program.load(f"p{number}", source)
-    for number in range(1, len(sources)):
-        program.run(VectorOp.ADD, "z", "z", f"p{number}")
 
 
 def softmax(program: VectorProgram) -> None:

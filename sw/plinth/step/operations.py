@@ -16,6 +16,7 @@ from plinth.model.layers import MaxPool, MeanPool
 from plinth.partition.cuts import Levels
 from plinth.partition.graph import Node
 from plinth.step import cuts, pooling
+from plinth.step.slots import Slots
 from plinth.step.tasks import (
     BPROP,
     FPROP,
@@ -479,7 +480,7 @@ class Exchange:
     edge: int | None
     number: int
     source: Tensor
-    targets: tuple[Tensor, ...]
+    targets: Sequence[Tensor]
     slot: Callable[[int], int]
     own: bool
 
@@ -516,8 +517,14 @@ class Exchange:
                     for other in range(self.dies) if other != die)
         if not count:
             return None
-        return Arrivals(self.number, tuple(target.buffer(die) for target in self.targets if target.part(die).words),
-                        count)
+        return Arrivals(self.number, self.received(die), count)
+
+    def received(self, die: int) -> tuple[Buffer, ...]:
+        """Where a die has what is sent to it."""
+        if not self.targets[0].part(die).words:
+            return ()
+        places = [self.targets] if isinstance(self.targets, Slots) else self.targets
+        return tuple(place.buffer(die) for place in places)
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ class Step:
                  levels: Levels, *, own: bool) -> None:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
         the sender's among dies that differ in some levels."""
-        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, tuple(targets),
+        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, targets,
                                      lambda die: self.number(die, levels), own))
 
     def number(self, die: int, levels: Levels) -> int:

@@ -40,6 +40,8 @@ class Vector:
     program: VectorProgram
     rows: int
     columns: int
+    #: Each of the tasks that it stands for waits for the one before.
+    serial: bool = False
 
 
 @dataclass(frozen=True)

@@ -118,8 +118,8 @@ class _Walk:
         if isinstance(work, Vector):
             vector = vector_cost(self.machine, work)
             stages, words = (vector.load, vector.compute, vector.store), vector.reads + vector.writes
-            if count > 1 and vector.work.sums:
-                # Strips that add to a sum wait for each other.
+            if count > 1 and (vector.work.sums or work.serial):
+                # What adds to a sum waits for what has done so before.
                 return lambda die, ready: die.vector(ready, (vector.load, vector.compute + (count - 1) * (
                     sum(stages) + die.issue), vector.store), count * words)
             return lambda die, ready: die.vector(ready, stages, words, count)
@@ -151,7 +151,7 @@ class _Walk:
         asked = regions.Exchange("", "", "", None, source.region, target.region, source.channels, source.positions)
         # Rows lie one behind the other in what a die has of either side.
         strides = source.part(0).channels, target.part(0).channels
-        first, there = len(self.tasks), [one.buffer(0) for one in operation.targets if one.part(0).words]
+        first, there = len(self.tasks), operation.received(0)
         mine = [source.buffer(0)] if source.part(0).words else []
         waits = sorted(set(self._accesses.needed(mine, there)))
         for turn, (samples, width, link, hops, count) in enumerate(given.links.tiles(asked, given.batch)):

@@ -1,0 +1,72 @@
+"""Sums of what several dies send, a few summands at a time."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from plinth.partition.graph import Node
+from plinth.step.operations import Sweep
+from plinth.step.slots import Slots, Summands
+from plinth.step.tasks import Task, Vector
+from plinth.step.tensors import Placed, Tensor
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VECTOR_LOADS, Engine, VectorOp
+
+
+def add_sources(program: VectorProgram, sources: Sequence[Placed]) -> None:
+    """Region "z": the sources added in their order."""
+    program.load("z", sources[0])
+    for number, source in enumerate(sources[1:], start=1):
+        program.load(f"p{number}", source)
+    for number in range(1, len(sources)):
+        program.run(VectorOp.ADD, "z", "z", f"p{number}")
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Sources added in their order into ``target``, as many at a time as a task loads, until ``keep`` are left."""
+
+    name: str
+    node: Node
+    parameters: DieParameters
+    sources: Sequence[Placed]
+    target: Tensor
+    keep: int
+
+    @property
+    def adds(self) -> int:
+        """Times that sources are added: first as many as are loaded, then one less beside the sum so far."""
+        return max(0, -(-(len(self.sources) - self.keep) // (VECTOR_LOADS - 1)))
+
+    @property
+    def left(self) -> list[Placed]:
+        """What is not added: the sum, and sources behind it."""
+        added = self.adds * (VECTOR_LOADS - 1) + 1
+        return [self.target, *self.sources[added:]] if self.adds else list(self.sources)
+
+    def _sweep(self, number: int) -> Sweep:
+        each = VECTOR_LOADS - 1
+        begin, end = number * each + (number > 0), (number + 1) * each + 1
+        sources = ([self.target] if number else []) + list(self.sources[begin:end])
+        program = VectorProgram(self.parameters)
+        add_sources(program, sources)
+        program.store("z", self.target)
+        return Sweep(self.name, self.node, self.parameters, program, program, self.target, len(sources))
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        adds = self.adds
+        if most is None or adds <= most or not isinstance(self.sources, (Slots, Summands)):
+            inner = None if most is None else max(1, most // max(1, adds))
+            for number in range(adds):
+                yield from self._sweep(number).tasks(die, inner)
+            return
+        held = self.sources.buffers(die)
+        target, each = self.target.buffer(die), -(-adds // most)
+        for task in self._sweep(1).tasks(die, 1):
+            assert isinstance(task.work, Vector)
+            # Of a single piece each sum waits for the one before.
+            work = replace(task.work, serial=task.count == 1)
+            for start in range(0, adds, each):
+                yield Task(f"{self.name}[{start}]", Engine.VECTOR, work, (*held, target), (target,),
+                           min(each, adds - start) * task.count, self.node)

@@ -1,0 +1,62 @@
+"""Tests of :mod:`plinth.step.sums` and :mod:`plinth.step.slots`."""
+
+import pytest
+
+from plinth.model.array import Array
+from plinth.model.network import perceptron
+from plinth.partition.graph import from_network
+from plinth.plan.cost import schedule
+from plinth.plan.cost.time import StepTime
+from plinth.plan.planners.simple import model
+from plinth.step.build import step_of
+from plinth.step.operations import Exchange
+from plinth.step.slots import Slots
+from plinth.step.step import Step
+from plinth.step.sums import Sum
+from plinth.step.tasks import Task
+from plinth_hw.isa.parameters import preset
+
+PARAMETERS = preset("ndp-tiny")
+
+
+def _step(dies: int) -> Step:
+    graph = from_network(perceptron("three", (2 * dies, 2 * dies, 2 * dies, 4)))
+    return step_of(graph, model(graph, dies.bit_length() - 1), 4 * dies, PARAMETERS)
+
+
+@pytest.mark.parametrize("dies", (2, 8))
+def test_slots_lie_one_behind_the_other_and_begin_with_a_beat(dies: int) -> None:
+    exchange = next(one for one in _step(dies).operations if isinstance(one, Exchange) and isinstance(
+        one.targets, Slots))
+    whole, end = exchange.targets.buffer(0), 0
+    for slot in exchange.targets:
+        found = slot.buffer(0)
+        assert found.place == whole.place and found.address % PARAMETERS.beat_words == 0
+        assert end <= found.address < end + PARAMETERS.beat_words
+        end = found.address + found.words
+    assert len(list(exchange.targets)) == dies and end <= whole.words == exchange.targets.place_words()
+
+
+@pytest.mark.parametrize("most", (1, 2, 3, 5, 40))
+def test_groups_of_a_sum_stand_for_its_tasks(most: int) -> None:
+    found = [one for one in _step(32).operations if isinstance(one, Sum)]
+    assert found
+    for one in found:
+        alone, grouped = list(one.tasks(0)), list(one.tasks(0, most))
+        assert len(grouped) <= max(most, 1) and all(isinstance(task, Task) for task in grouped)
+        assert sum(task.count for task in grouped) == len(alone)
+        assert {buffer.place for task in alone for buffer in task.reads} == {
+            buffer.place for task in grouped for buffer in task.reads}
+        assert {buffer.place for task in alone for buffer in task.writes} == {
+            buffer.place for task in grouped for buffer in task.writes}
+
+
+def test_a_walk_through_groups_of_a_sum_takes_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = from_network(perceptron("one", (256, 256, 4)))
+    array = Array(name="torus", topology="torus", dies=128, dimensions=(16, 8), preset="ndp-tiny")
+    splits = model(graph, array.levels)
+    cycles = []
+    for most in (schedule.MOST_TASKS, 1000):
+        monkeypatch.setattr(schedule, "MOST_TASKS", most)
+        cycles.append(StepTime(graph, 256, array).cycles(splits))
+    assert cycles[0] == pytest.approx(cycles[1], rel=0.02)
