@@ -1,8 +1,7 @@
 """A plan's training step, said once, as plain data.
 
-In the order in which data pass: ``tensors`` (who has which part, and where it lies in a place),
-``slots`` (for what several dies send), ``vector`` (programs of the vector engine; ``activation``, ``pooling``),
-``cuts`` (how work is cut into pieces),
-``tasks`` (what a die does), ``operations`` (what all dies do, as tasks of each; ``sums``), ``step`` (the whole), ``forward`` and
-``backward`` (which operations a network's nodes are), ``build`` (the step of a plan).
+In the order in which data pass: ``tensors`` (who has which part, and where it lies in a place; ``slots`` for what
+several dies send), ``vector`` (programs of the vector engine; ``activation``, ``pooling``), ``cuts`` (how work is cut
+into pieces), ``tasks`` (what a die does), ``operations`` (what all dies do, as tasks of each; ``sums``), ``step`` (the
+whole), ``forward`` and ``backward`` (which operations a network's nodes are), ``build`` (the step of a plan).
 """
