@@ -126,20 +126,13 @@ class Sweep:
     #: Strips of rows, about, unless the scratchpad asks for more.
     pieces: int = cuts.STRIPS
 
-    def _cut(self, die: int, most: int | None = 1) -> list[Strip]:
+    def _cut(self, die: int, most: int | None = 1) -> Sequence[Strip]:
         part = self.space.part(die)
         if not part.words:
-            return []
-        found, size = [], part.positions // self.fold
-        # Strips of images are as long as those of the map before pools.
-        blocks = (list(cuts.image_strips(part.samples, self.node.raw_positions)) if self.images else
-                  [(0, part.samples)])
-        pieces = 1 if len(blocks) > 1 else self.pieces
-        for number, (first, samples) in enumerate(blocks):
-            step, width = cuts.pieces(self.parameters, samples * size, self.fold * part.channels, self.regions,
-                                      self.row_regions, pieces, self.column_regions, whole=most is None)
-            found.append(Strip(number, first * size, samples * size, step, width))
-        return found
+            return ()
+        return _strips(self.parameters, part.samples, part.positions // self.fold, self.fold * part.channels,
+                       self.node.raw_positions if self.images else 0, self.pieces,
+                       (self.regions, self.row_regions, self.column_regions), most is None)
 
     def strips(self, die: int) -> int:
         """As :class:`Chained`."""
@@ -188,6 +181,21 @@ class Sweep:
         program = (self.program if piece.row else self.first).at(die, piece)
         return Task(f"{self.name}{piece}", Engine.VECTOR, Vector(program, rows or piece.rows, columns or piece.columns),
                     tuple(program.reads), tuple(program.writes), count, self.node)
+
+
+@lru_cache(maxsize=1 << 12)
+def _strips(parameters: DieParameters, samples: int, size: int, columns: int, positions: int, pieces: int,
+            regions: tuple[int, int, int | None], whole: bool) -> tuple[Strip, ...]:
+    """Strips of samples of ``size`` rows x columns each: with ``positions`` of a map before pools as long as its strips
+    of images."""
+    blocks = list(cuts.image_strips(samples, positions)) if positions else [(0, samples)]
+    full, row, column = regions
+    found = []
+    for number, (first, count) in enumerate(blocks):
+        step, width = cuts.pieces(parameters, count * size, columns, full, row, 1 if len(blocks) > 1 else pieces,
+                                  column, whole=whole)
+        found.append(Strip(number, first * size, count * size, step, width))
+    return tuple(found)
 
 
 @dataclass(frozen=True)

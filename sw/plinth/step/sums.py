@@ -22,6 +22,10 @@ def add_sources(program: VectorProgram, sources: Sequence[Placed]) -> None:
         program.run(VectorOp.ADD, "z", "z", f"p{number}")
 
 
+#: Times that sources are added, up to which the pieces of each are in as many groups as a program's alone.
+FEW = 8
+
+
 @dataclass(frozen=True)
 class Sum:
     """Sources added in their order into ``target``, as many at a time as a task loads, until ``keep`` are left."""
@@ -57,7 +61,8 @@ class Sum:
         """As :class:`~plinth.step.operations.Operation`."""
         adds = self.adds
         if most is None or adds <= most or not isinstance(self.sources, (Slots, Summands)):
-            inner = None if most is None else max(1, most // max(1, adds))
+            # Strips of each of a few times follow those of the time before.
+            inner = None if most is None else max(1, FEW * most // max(FEW, adds))
             for number in range(adds):
                 yield from self._sweep(number).tasks(die, inner)
             return

@@ -92,6 +92,8 @@ class VectorProgram:
     #: What its tasks are said to write; None: what they store.
     written: Sequence[Buffer] | None = None
     _narrowed: set[str] = field(default_factory=set)
+    #: What others have found out about it, by who; the programs that :meth:`at` gives share it.
+    known: dict[Any, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def load(self, name: str, operand: Operand, shape: str = "full") -> None:
         """Bring an operand into a region, packed numbers as FP32."""

@@ -12,7 +12,7 @@ from plinth.step.build import step_of
 from plinth.step.operations import Exchange
 from plinth.step.slots import Slots
 from plinth.step.step import Step
-from plinth.step.sums import Sum
+from plinth.step.sums import FEW, Sum
 from plinth.step.tasks import Task
 from plinth_hw.isa.parameters import preset
 
@@ -43,7 +43,7 @@ def test_groups_of_a_sum_stand_for_its_tasks(most: int) -> None:
     assert found
     for one in found:
         alone, grouped = list(one.tasks(0)), list(one.tasks(0, most))
-        assert len(grouped) <= max(most, 1) and all(isinstance(task, Task) for task in grouped)
+        assert len(grouped) <= FEW * most and all(isinstance(task, Task) for task in grouped)
         assert sum(task.count for task in grouped) == len(alone)
         assert {buffer.place for task in alone for buffer in task.reads} == {
             buffer.place for task in grouped for buffer in task.reads}

@@ -23,8 +23,9 @@ from plinth.step.operations import Barrier, Exchange, Reduce
 from plinth.step.step import Step
 from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
 
-#: Groups of neighbouring pieces of an operation that are walked one by one, at most.
-MOST_TASKS = 32
+#: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
+#: so that all operations have about so many groups, but no fewer than these.
+MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 #: How often a step is walked through, with what engines took from each other the time before.
 PASSES = 4
 
@@ -82,6 +83,7 @@ class _Walk:
         self.rate = float(self.parameters.memory_words_per_cycle)
         self.tasks: list[tuple[list[int], Run]] = []
         self._accesses: Accesses[int] = Accesses()
+        most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
         for operation in step.operations:
             if isinstance(operation, Exchange):
                 self._exchange(operation)
@@ -89,7 +91,7 @@ class _Walk:
                 for task in operation.tasks(0):
                     self._task(task, self._reduce(operation))
             elif not isinstance(operation, Barrier):
-                for item in operation.tasks(0, MOST_TASKS):
+                for item in operation.tasks(0, most):
                     assert isinstance(item, Task)
                     self._task(item, self._work(item))
 

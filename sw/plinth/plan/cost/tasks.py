@@ -67,7 +67,10 @@ def vector_work(program: VectorProgram) -> tuple[Work, str]:
 
 def vector_cost(machine: Machine, vector: Vector) -> VectorCost:
     """What a vector task takes; one of equal ones."""
-    work, name = vector_work(vector.program)
+    known = vector.program.known
+    if vector_work not in known:
+        known[vector_work] = vector_work(vector.program)
+    work, name = known[vector_work]
     key = (work, name, vector.rows, vector.columns)
     found = machine.known_vectors.get(key)
     if found is None:
