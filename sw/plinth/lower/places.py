@@ -8,9 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
-from plinth.step.tensors import Part, WeightSlice
+from plinth.step.tensors import Part, Selected, WeightSlice
 
 Floats = NDArray[np.float32]
+
+
+def _grid(axes: Sequence[Selected]) -> tuple[Any, ...]:
+    """Indices of each axis as one index of numpy's."""
+    if all(isinstance(axis, slice) for axis in axes):
+        return tuple(axes)
+    return np.ix_(*(np.arange(axis.start, axis.stop) if isinstance(axis, slice) else axis for axis in axes))
 
 
 @dataclass(frozen=True)
@@ -28,7 +35,7 @@ class Tensor:
         whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
         for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
             if part.words:
-                whole[part.index()] = read(die, buffer).reshape(part.samples, part.positions, part.channels)
+                whole[_grid(part.index())] = read(die, buffer).reshape(part.samples, part.positions, part.channels)
         return whole
 
     def spread(self, values: NDArray[Any], write: Callable[[int, Buffer, NDArray[Any]], None]) -> None:
@@ -36,7 +43,8 @@ class Tensor:
         whole = values.reshape(self.samples, self.positions, self.channels)
         for die, (part, buffer) in enumerate(zip(self.parts, self.buffers, strict=True)):
             if part.words:
-                write(die, buffer, np.ascontiguousarray(whole[part.index()]).reshape(buffer.rows, buffer.columns))
+                some = np.ascontiguousarray(whole[_grid(part.index())])
+                write(die, buffer, some.reshape(buffer.rows, buffer.columns))
 
 
 @dataclass(frozen=True)
@@ -52,8 +60,13 @@ class RowNumbers(Tensor):
         whole = values.reshape(self.samples, self.positions)
         for die, (part, buffer, piece) in enumerate(zip(self.parts, self.buffers, self.slices, strict=True)):
             if part.words:
-                numbers = whole[part.first_sample:part.first_sample + part.samples].astype(np.int64).ravel()
-                numbers -= piece.first_input
+                numbers = whole[part.index()[0]].astype(np.int64).ravel()
+                if piece.input_order is None:
+                    numbers -= piece.first_input
+                else:
+                    rows = np.full(len(piece.input_order.order), -1)
+                    rows[piece.input_index] = np.arange(piece.inputs)
+                    numbers = rows[numbers]
                 if piece.spare:
                     outside = (numbers < 0) | (numbers >= piece.inputs)
                     spare = piece.inputs + np.arange(len(numbers)) % piece.spare
@@ -76,10 +89,11 @@ class LayerWeights:
         """A die's slice of all weights and bias of the layer, flat."""
         piece = self.slices[die]
         size = self.shape[0] * self.shape[1] * self.shape[2]
-        weights = flat[:size].reshape(self.shape)[:, piece.first_input:piece.first_input + piece.inputs,
-                                                  piece.first_output:piece.first_output + piece.outputs]
-        bias = flat[size:][piece.first_output:piece.first_output + piece.outputs]
-        return np.concatenate([weights.ravel(), bias])
+        weights = flat[:size].reshape(self.shape)[self._index(piece)]
+        return np.concatenate([weights.ravel(), flat[size:][piece.output_index]])
+
+    def _index(self, piece: WeightSlice) -> tuple[Any, ...]:
+        return _grid((slice(0, self.shape[0]), piece.input_index, piece.output_index))
 
     def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
         """All weights and bias, flat, of one slice from each ring."""
@@ -88,9 +102,7 @@ class LayerWeights:
         weights = flat[:size].reshape(self.shape)
         for ring, flat_slice in zip(self.rings, values, strict=True):
             piece = self.slices[ring[0]]
-            outputs = slice(piece.first_output, piece.first_output + piece.outputs)
-            weights[:, piece.first_input:piece.first_input + piece.inputs, outputs] = (
-                flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs))
+            weights[self._index(piece)] = flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs)
             if piece.bias:
-                flat[size:][outputs] = flat_slice[piece.weights:]
+                flat[size:][piece.output_index] = flat_slice[piece.weights:]
         return flat

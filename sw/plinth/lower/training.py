@@ -22,8 +22,8 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array
 from plinth.model.network import Network
-from plinth.partition.cuts import groups
 from plinth.partition.graph import DP, LOSS
+from plinth.partition.groups import RING
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
 from plinth.step import tensors
@@ -88,7 +88,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
-    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors)
+    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists)
     return _Lowering(step, rate, steps).program(memory_words)
 
 
@@ -170,8 +170,8 @@ class _Lowering:
     def program(self, memory_words: int) -> TrainingProgram:
         """The whole."""
         step = self.step
-        for group, over in enumerate(step.groups):
-            for ring in groups(over, step.factors).tolist():
+        for group, rings in enumerate(step.groups):
+            for ring in rings.members:
                 for die in ring:
                     ring_setup(self.parameters, ring, die, group, self.setup[die])
         for die in range(step.dies):
@@ -206,12 +206,12 @@ class _Lowering:
 
     def _weights(self, weights: tensors.Weights) -> LayerWeights:
         step = self.step
-        over = step.layouts[next(number for number, node in enumerate(step.graph.nodes)
-                                 if node.name == weights.name.rpartition(".")[0])].dp
+        number = next(number for number, node in enumerate(step.graph.nodes)
+                      if node.name == weights.name.rpartition(".")[0])
         dies = range(step.dies)
         return LayerWeights(weights.shape, [weights.slice(die) for die in dies],
                             [self.at(weights.buffer(die)) for die in dies],
-                            [tuple(ring) for ring in groups(over, step.factors).tolist()])
+                            step.members(RING, number).members)
 
     # Addresses.
 

@@ -1,2 +1,6 @@
-"""What plans split, and what a split means: ``graph`` (the network as planners see it), ``regions`` (which die holds,
-computes and sends what)."""
+"""What plans split, and what a split means.
+
+``graph`` is the network as planners see it. ``cuts`` cut an axis by levels or by list, ``groups`` are dies that belong
+together, ``axes`` has regions (products of cut axes) and what they have in common, ``regions`` those of a network's
+nodes, and who sends what to whom.
+"""

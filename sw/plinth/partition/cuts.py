@@ -1,14 +1,19 @@
-"""How an axis is cut over the dies of an array, and which dies belong together.
+"""How an axis is cut over the dies of an array.
 
 The dies form a grid of *levels*: level h (from 0, the highest) has ``factors[h]`` places, and a die's number is written
 with one digit a level, the highest first: of 12 dies with factors (3, 2, 2), die 7 has the digits 1, 1, 1. A cut at a
 level gives each digit a part of what the cuts before it left; parts are ranges in order, the first ones one larger
-where the length does not divide.
+where the length does not divide. A cut by list (:class:`Listed`) tells the parts of the whole axis one by one: of any
+lengths, also none, and of any indices, each in one part; further levels cut inside them.
 
-*Groups* are dies that differ in some levels only: the members of a ring, of a cluster, the owners of one part.
+What a die has is always a range of *positions*: those of the axis itself, or, where parts are index sets, of the axis
+in the order of the list. Numbers of dies are those of seats here: which die takes which seat, a region says
+(:mod:`plinth.partition.regions`).
 """
 
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -17,8 +22,10 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 #: Parts that each level cuts in, the highest level first; their product is the number of dies.
 Factors = tuple[int, ...]
-#: Levels, from 0, at which a range is cut, in this order; or in which dies of a group differ.
+#: Levels, from 0, in some order.
 Levels = tuple[int, ...]
+#: Ascending indices as ranges, each its first and one past its last.
+Indices = tuple[tuple[int, int], ...]
 
 
 def halves(levels: int) -> Factors:
@@ -26,9 +33,79 @@ def halves(levels: int) -> Factors:
     return (2,) * levels
 
 
-def parts(cuts: Levels, factors: Factors) -> int:
-    """In how many parts some levels cut."""
-    return prod(factors[level] for level in cuts)
+def ranges_of(sizes: Iterable[int]) -> tuple[Indices, ...]:
+    """Parts of so many elements each, one behind the other."""
+    found: list[Indices] = []
+    end = 0
+    for size in sizes:
+        found.append(((end, end + size),) if size else ())
+        end += size
+    return tuple(found)
+
+
+def runs_of(indices: Sequence[int]) -> Indices:
+    """Indices, ascending, as ranges; what stands in them twice stays so."""
+    found: list[tuple[int, int]] = []
+    for index in sorted(indices):
+        if found and found[-1][1] == index:
+            found[-1] = found[-1][0], index + 1
+        else:
+            found.append((index, index + 1))
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Parts of a whole axis, one for each combination of the digits at some levels, the first level's counting most."""
+
+    levels: Levels
+    parts: tuple[Indices, ...]
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.levels, self.parts)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def edges(self) -> Integers:
+        """Position at which each part begins, and the end."""
+        sizes = [sum(end - first for first, end in part) for part in self.parts]
+        return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+
+    @cached_property
+    def order(self) -> Integers:
+        """Index of each position."""
+        runs = [np.arange(first, end, dtype=np.int64) for part in self.parts for first, end in part]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *runs])
+
+    @cached_property
+    def ordered(self) -> bool:
+        """Whether positions are indices."""
+        return bool((np.diff(self.order) == 1).all())
+
+
+#: How an axis is cut: at levels in this order; a list may come first.
+Cuts = tuple[int | Listed, ...]
+
+
+def levels_of(cuts: Cuts) -> Levels:
+    """Levels at which an axis is cut."""
+    if cuts and isinstance(cuts[0], Listed):
+        return cuts[0].levels + cuts[1:]  # type: ignore[operator]
+    return cuts  # type: ignore[return-value]
+
+
+def order_of(cuts: Cuts) -> Listed | None:
+    """The list whose order positions have; None where they are indices."""
+    first = cuts[0] if cuts else None
+    return first if isinstance(first, Listed) and not first.ordered else None
+
+
+def parts(cuts: Cuts, factors: Factors) -> int:
+    """In how many parts an axis is cut."""
+    return prod([factors[level] for level in levels_of(cuts)])
 
 
 @lru_cache(maxsize=1 << 10)
@@ -49,26 +126,66 @@ def places(over: Levels, factors: Factors) -> Integers:
     return found
 
 
-def groups(over: Levels, factors: Factors) -> Integers:
-    """Groups of dies that differ in some levels only, [groups, members], ascending."""
-    order = sorted(over)
-    others = [level for level in range(len(factors)) if level not in order]
-    dies = np.arange(prod(factors), dtype=np.int64).reshape(factors)
-    return dies.transpose(others + order).reshape(-1, parts(over, factors))
-
-
 @lru_cache(maxsize=4096)
-def bounds(size: int, cuts: Levels, factors: Factors) -> tuple[Integers, Integers]:
-    """First and one past the last element of every die's range."""
-    if cuts:
-        *before, level = cuts
-        low, high = bounds(size, tuple(before), factors)
-        digit = digits(level, factors)
-        each, larger = np.divmod(high - low, factors[level])
-        low = low + digit * each + np.minimum(digit, larger)
-        high = low + each + (digit < larger)
-    else:
+def bounds(size: int, cuts: Cuts, factors: Factors) -> tuple[Integers, Integers]:
+    """First and one past the last position of every die's range."""
+    *before, last = cuts or (None,)
+    if isinstance(last, Listed):
+        number = places(last.levels, factors)
+        low, high = last.edges[number], last.edges[number + 1]
+    elif last is None:
         dies = prod(factors)
         low, high = np.zeros(dies, dtype=np.int64), np.full(dies, size, dtype=np.int64)
+    else:
+        low, high = bounds(size, tuple(before), factors)
+        digit = digits(last, factors)
+        each, larger = np.divmod(high - low, factors[last])
+        low = low + digit * each + np.minimum(digit, larger)
+        high = low + each + (digit < larger)
     low.flags.writeable = high.flags.writeable = False
     return low, high
+
+
+@lru_cache(maxsize=256)
+def _labels(size: int, cuts: Cuts, factors: Factors) -> Integers:
+    """For every index the number of the part that it is in."""
+    levels = levels_of(cuts)
+    low, high = bounds(size, cuts, factors)
+    first = np.unique(places(levels, factors), return_index=True)[1]
+    found = np.repeat(np.arange(len(first)), (high - low)[first])
+    order = order_of(cuts)
+    if order is not None:
+        found[order.order] = found.copy()
+    return found
+
+
+@lru_cache(maxsize=256)
+def shared(size: int, one: Cuts, two: Cuts, factors: Factors) -> Integers:
+    """Elements that each part of a cut (row) and each of another (column) have in common, whatever their orders."""
+    rows, columns = parts(one, factors), parts(two, factors)
+    both = _labels(size, one, factors) * columns + _labels(size, two, factors)
+    return np.bincount(both, minlength=rows * columns).reshape(rows, columns)
+
+
+def selected(listed: Listed | None, first: int, count: int) -> Integers | slice:
+    """The indices at some positions, as numpy takes them."""
+    return slice(first, first + count) if listed is None else listed.order[first:first + count]
+
+
+@lru_cache(maxsize=1 << 12)
+def pieces(one: Listed | None, first: int, end: int, two: Listed | None, other: int, other_end: int
+           ) -> tuple[tuple[int, int, int], ...]:
+    """What two ranges of positions have in common, in pieces that lie one element behind the other in both: first
+    place in the one range, in the other, elements."""
+    if one == two:
+        low, high = max(first, other), min(end, other_end)
+        return ((low - first, low - other, high - low),) if low < high else ()
+    mine, theirs = (np.arange(low, high) if listed is None else listed.order[low:high]
+                    for listed, low, high in ((one, first, end), (two, other, other_end)))
+    _, here, there = np.intersect1d(mine, theirs, assume_unique=True, return_indices=True)
+    if not len(here):
+        return ()
+    starts = np.flatnonzero(np.concatenate([[True], (np.diff(here) != 1) | (np.diff(there) != 1)]))
+    counts = np.diff(np.concatenate([starts, [len(here)]]))
+    return tuple((int(here[start]), int(there[start]), int(count))
+                 for start, count in zip(starts, counts, strict=True))

@@ -1,17 +1,22 @@
 """What a split means: which die holds, computes and sends what. Exact for every size, also where nothing divides.
 
 An array's dies have levels (see :mod:`plinth.partition.cuts`): of 2^H dies each halves, of 12 dies the first cuts in
-three. Ranges of the batch and of channels are cut level by level; a region of a die is a range of the batch times a
-range of channels, at all positions of the map. With dp, mp, op the levels at which a layer is split that way:
+three. A region is a product of named axes, each cut by levels or by list; it says what each *seat* of the array has,
+and its owners which die has which seat: left out, each that of its number. With dp, mp, op the levels at which a layer
+is split that way:
 
-    input    X = batch cut at dp, input channels cut at mp; the same on dies that differ at op
+    input    X = samples cut at dp, input channels cut at mp; the same on dies that differ at op
     weights  W = input channels cut at mp, output channels at op; the same on dies that differ at dp
-    output   Z = batch cut at dp, output channels cut at op; a partial sum on dies that differ at mp
+    output   Z = samples cut at dp, output channels cut at op; a partial sum on dies that differ at mp
 
-Every element of the output has one *home*, which adds the partial sums in ascending die order, adds the bias, and
-applies activation and pooling, forwards and backwards: the batch cut at dp and at those mp levels where the first
+Each of these three axes of a layer may be cut by list instead, and the layer's regions have its owners
+(:class:`Lists`). All that is computed follows from seats, so that owners decide where, never what: sums run in the
+order of seats.
+
+Every element of the output has one *home*, which adds the partial sums in ascending order, adds the bias, and
+applies activation and pooling, forwards and backwards: the samples cut at dp and at those mp levels where the first
 consumer is not mp, the channels cut at op and at those mp levels where it is. A home lies in its die's own Z.
-A junction is at home where it is computed: batch cut at dp, channels at mp. The loss cuts the batch.
+A junction is at home where it is computed: samples cut at dp, channels at mp. The loss cuts the samples.
 
 In a training step move, for a layer and each layer that reads it,
 
@@ -25,31 +30,21 @@ chunk's owner: 2 (N - 1) times the words of the slice, weights then bias.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
-import numpy as np
-
 from plinth.errors import UserError
-from plinth.partition.cuts import Factors, Integers, Levels, bounds, groups, halves, parts
+from plinth.partition.axes import INPUTS, OUTPUTS, Region, overlap, pattern, plane
+from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
 from plinth.partition.graph import DP, MP, SPLITS, Node, PlanGraph
+from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, Owners, ProcessGroups, process_groups
 
 #: For each node, for each level, "dp", "mp" or "op".
 Splits = tuple[tuple[str, ...], ...]
 
 #: Most levels: a die number has 10 bits.
 MAXIMUM_LEVELS = 10
-#: Arrays of up to so many dies keep who sends how much to whom from call to call.
-KEPT_DIES = 64
-
-
-@dataclass(frozen=True)
-class Region:
-    """Levels at which the batch and the channels are cut."""
-
-    batch: Levels
-    channels: Levels
 
 
 @dataclass(frozen=True)
@@ -63,6 +58,33 @@ class Layout:
     dp: Levels
     mp: Levels
     op: Levels
+    weights: Region
+    owners: Owners = None
+
+    def groups(self, kind: str, factors: Factors) -> ProcessGroups:
+        """Dies that belong together: :mod:`plinth.partition.groups`."""
+        over = {RING: self.dp, SUM: self.mp, ERROR: self.op, CLUSTER: self.mp + self.op}[kind]
+        return process_groups(kind, over, factors, self.owners)
+
+
+@dataclass(frozen=True)
+class Lists:
+    """What of a node is cut by list, and which dies have the parts. :func:`plinth.partition.lists.check_lists` says
+    what must hold.
+
+    A list has a part for each combination of the digits at the first of the levels that split its axis, or at more of
+    them; the other levels cut evenly inside.
+    """
+
+    samples: tuple[Indices, ...] | None = None
+    #: Input channels; of a junction its channels.
+    inputs: tuple[Indices, ...] | None = None
+    outputs: tuple[Indices, ...] | None = None
+    owners: Owners = None
+
+
+#: For each node, or none at all.
+Partition = tuple[Lists | None, ...]
 
 
 @dataclass(frozen=True)
@@ -125,100 +147,50 @@ def check_splits(graph: PlanGraph, splits: Splits) -> int:
 def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...]) -> Layout:
     """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by."""
     dp, mp, op = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
+    weights = Region.of(inputs=mp, outputs=op)
     if not weighted:
-        own = Region(dp, mp)
-        return Layout(own, own, own, dp, mp, op)
-    home = Region(dp + tuple(level for level in mp if first[level] != MP),
-                  op + tuple(level for level in mp if first[level] == MP))
-    return Layout(Region(dp, mp), Region(dp, op), home, dp, mp, op)
+        own = Region.of(samples=dp, channels=mp)
+        return Layout(own, own, own, dp, mp, op, weights)
+    home = Region.of(samples=dp + tuple(level for level in mp if first[level] != MP),
+                     channels=op + tuple(level for level in mp if first[level] == MP))
+    return Layout(Region.of(samples=dp, channels=mp), Region.of(samples=dp, channels=op), home, dp, mp, op, weights)
 
 
-def layouts(graph: PlanGraph, splits: Splits) -> tuple[Layout, ...]:
-    """Regions of all nodes."""
+def list_levels(count: int, levels: Levels, factors: Factors) -> Levels | None:
+    """The first of some levels, as many as tell so many parts apart; None if none do."""
+    return next((levels[:depth] for depth in range(1, len(levels) + 1) if parts(levels[:depth], factors) == count),
+                None)
+
+
+def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
+    """The layout of a node with some axes cut by list."""
+    def cut(cuts: Cuts, given: tuple[Indices, ...] | None, levels: Levels) -> Cuts:
+        if given is None:
+            return cuts
+        over = list_levels(len(given), levels, factors)
+        assert over is not None
+        return (Listed(over, given), *cuts[len(over):])
+
+    def region(old: Region, **axes: tuple[tuple[Indices, ...] | None, Levels]) -> Region:
+        return Region(tuple((axis, cut(cuts, *axes[axis])) for axis, cuts in old.axes), lists.owners)
+
+    samples, inputs, outputs = (lists.samples, here.dp), (lists.inputs, here.mp), (lists.outputs, here.op)
+    maps = inputs if here.input == here.output == here.home else outputs
+    return replace(here, input=region(here.input, samples=samples, channels=inputs),
+                   output=region(here.output, samples=samples, channels=maps),
+                   home=region(here.home, samples=samples, channels=maps),
+                   weights=region(here.weights, inputs=inputs, outputs=outputs), owners=lists.owners)
+
+
+def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Factors = ()) -> tuple[Layout, ...]:
+    """Regions of all nodes; where there are lists, on an array of some factors."""
     found = []
     for number, node in enumerate(graph.nodes):
         outputs = graph.outputs[number]
         first = splits[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(splits[number])
-        found.append(layout(node.weighted, splits[number], first))
+        here, given = layout(node.weighted, splits[number], first), lists[number] if lists else None
+        found.append(here if given is None else _listed(here, given, factors))
     return tuple(found)
-
-
-def _meeting(size: int, one: Levels, two: Levels, factors: Factors) -> Integers:
-    """Elements that the range of die s (row) and of die t (column) have in common."""
-    low, high = bounds(size, one, factors)
-    other_low, other_high = bounds(size, two, factors)
-    return np.maximum(np.minimum(high[:, None], other_high) - np.maximum(low[:, None], other_low), 0)
-
-
-@lru_cache(maxsize=512)
-def _pattern(source: Region, target: Region, batch: int, channels: int, factors: Factors) -> Integers:
-    words = (_meeting(batch, source.batch, target.batch, factors)
-             * _meeting(channels, source.channels, target.channels, factors))
-    np.fill_diagonal(words, 0)
-    words.flags.writeable = False
-    return words
-
-
-def pattern(source: Region, target: Region, batch: int, channels: int, factors: Factors) -> Integers:
-    """Samples times channels that die s (row) sends to die t (column)."""
-    kept = _pattern if prod(factors) <= KEPT_DIES else _pattern.__wrapped__
-    return kept(source, target, batch, channels, factors)
-
-
-@lru_cache(maxsize=1 << 16)
-def _common(size: int, one: Levels, two: Levels, factors: Factors) -> Integers:
-    """Elements that two ranges of each die have in common."""
-    low, high = bounds(size, one, factors)
-    other_low, other_high = bounds(size, two, factors)
-    return np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0)
-
-
-@lru_cache(maxsize=1 << 16)
-def _equalities(pairs: tuple[tuple[int, int], ...]) -> Levels:
-    """Levels whose digits follow from others' where the digits of each pair of levels are equal."""
-    parent: dict[int, int] = {}
-
-    def root(level: int) -> int:
-        while parent.get(level, level) != level:
-            level = parent[level]
-        return level
-
-    found = []
-    for one, two in pairs:
-        one, two = root(one), root(two)
-        if one != two:
-            parent[one] = two
-            found.append(one)
-    return tuple(found)
-
-
-def _nested(one: Levels, two: Levels) -> bool:
-    """Whether a range of the one is always a part of that of the other."""
-    shorter = min(len(one), len(two))
-    return one[:shorter] == two[:shorter]
-
-
-@lru_cache(maxsize=1 << 18)
-def overlap(home: Region, need: Region, batch: int, channels: int, factors: Factors) -> int:
-    """Samples times channels that dies need and are home of, over all dies.
-
-    Where sizes divide and the i-th cuts of home and need are in as many parts, each die has either none or batch x
-    channels / (batch parts x channel parts), of the deeper region each; it has some if its digits fulfil the
-    equalities that the i-th cuts of home and need imply. Parts that are nested fill the axis, divided or not. Anything
-    else is summed over the dies.
-    """
-    deeper = max(home.batch, need.batch, key=len), max(home.channels, need.channels, key=len)
-    depth, width = (parts(cuts, factors) for cuts in deeper)
-    dies = prod(factors)
-    divides = batch % depth == 0, channels % width == 0
-    if _nested(home.batch, need.batch) and _nested(home.channels, need.channels) and (
-            any(divides) or not {*home.batch, *need.batch} & {*home.channels, *need.channels}):
-        return batch * channels * dies // (depth * width)
-    pairs = (*zip(home.batch, need.batch, strict=False), *zip(home.channels, need.channels, strict=False))
-    if all(divides) and all(factors[one] == factors[two] for one, two in pairs):
-        return (batch // depth) * (channels // width) * (dies // parts(_equalities(pairs), factors))
-    return int(_common(batch, home.batch, need.batch, factors)
-               @ _common(channels, home.channels, need.channels, factors))
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]:
@@ -243,7 +215,7 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
-    return exchange.positions * pattern(exchange.source, exchange.target, batch, exchange.channels, factors)
+    return exchange.positions * pattern(exchange.source, exchange.target, plane(batch, exchange.channels), factors)
 
 
 def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
@@ -253,26 +225,26 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     that lie at home.
     """
     def held(region: Region) -> int:
-        return batch * exchange.channels * prod(factors) // parts(region.batch + region.channels, factors)
+        return batch * exchange.channels * prod(factors) // region.parts(factors)
 
     source, target = exchange.source, exchange.target
     return exchange.positions * (max(held(source), held(target))
-                                 - overlap(source, target, batch, exchange.channels, factors))
+                                 - overlap(source, target, plane(batch, exchange.channels), factors))
 
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
     """Weights and bias elements of a node on every die."""
-    low, high = bounds(node.input_channels, regions.mp, factors)
-    first, last = bounds(node.output_channels, regions.op, factors)
+    rows = regions.weights.lengths(INPUTS, node.input_channels, factors)
+    columns = regions.weights.lengths(OUTPUTS, node.output_channels, factors)
     each = node.weights // (node.input_channels * node.output_channels)
-    return each * (high - low) * (last - first), node.bias // node.output_channels * (last - first)
+    return each * rows * columns, node.bias // node.output_channels * columns
 
 
 def node_rings(node: Node, here: Layout, factors: Factors) -> Iterator[Ring]:
     """The weight reductions of one node; rings of one member where the batch is whole."""
     weights, bias = weight_words(node, here, factors)
-    for group in groups(here.dp, factors):
-        yield Ring(node.name, tuple(map(int, group)), int(weights[group[0]] + bias[group[0]]))
+    for members in here.groups(RING, factors).members:
+        yield Ring(node.name, members, int(weights[members[0]] + bias[members[0]]))
 
 
 def rings(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Ring]:
@@ -289,10 +261,10 @@ def ring_words(node: Node, here: Layout, factors: Factors) -> int:
     return 2 * (size - 1) * int((weights + bias).sum()) // size
 
 
-def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = ()) -> int:
+def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors = (), lists: Partition = ()) -> int:
     """Words that all dies send in a training step, counted; without factors all levels halve."""
     factors = factors or halves(check_splits(graph, splits))
-    regions = layouts(graph, splits)
+    regions = layouts(graph, splits, lists, factors)
     between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions))
     return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
                          if node.weighted)

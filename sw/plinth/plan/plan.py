@@ -23,9 +23,10 @@ from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.partition import regions
-from plinth.partition.cuts import Factors, Levels, bounds, halves
+from plinth.partition.axes import CHANNELS, SAMPLES, Region
+from plinth.partition.cuts import Factors, Levels, halves, levels_of
 from plinth.partition.graph import LOSS, PlanGraph
-from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Region, Ring, Splits
+from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Partition, Ring, Splits
 
 #: Version of the plan format.
 PLAN_VERSION = 3
@@ -84,6 +85,8 @@ class Plan:
     splits: Splits
     #: Of the array; left out: every level halves.
     factors: Factors = ()
+    #: What is cut by list, for each node; empty if nothing is.
+    lists: Partition = ()
     #: Predicted time of a training step, if a prediction was made.
     predicted_seconds: float | None = None
     #: The array in full; left out: the one that has the name, if there is one of as many levels.
@@ -123,7 +126,7 @@ class Plan:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """Regions of each node."""
-        return regions.layouts(self.graph, self.splits)
+        return regions.layouts(self.graph, self.splits, self.lists, self.factors)
 
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
@@ -157,12 +160,12 @@ class Plan:
         for node, here in zip(self.graph.nodes, self.layouts, strict=True):
             if node.weighted:
                 words += 2 * sum(regions.weight_words(node, here, self.factors))
-            read = (Region(here.input.batch, ()), 1) if node.gathers else (here.input, node.input_channels)
+            samples = Region.of(here.owners, samples=here.input.cuts(SAMPLES))
+            read = (samples, 1) if node.gathers else (here.input, node.input_channels)
             for region, channels, elements in ((*read, node.input_elements),
                                                (here.output, node.output_channels, node.raw_elements)):
-                (low, high), (first, last) = (bounds(self.batch, region.batch, self.factors),
-                                              bounds(channels, region.channels, self.factors))
-                words += 2 * (high - low) * (last - first) * (elements // channels)
+                words += 2 * region.lengths(SAMPLES, self.batch, self.factors) * region.lengths(
+                    CHANNELS, channels, self.factors) * (elements // channels)
         return 4 * int(words.max())
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
@@ -220,7 +223,7 @@ def _levels(cuts: Levels) -> list[int]:
 
 
 def _region(region: Region) -> dict[str, list[int]]:
-    return {"batch": _levels(region.batch), "channels": _levels(region.channels)}
+    return {"batch": _levels(levels_of(region.cuts(SAMPLES))), "channels": _levels(levels_of(region.cuts(CHANNELS)))}
 
 
 def _named(name: str, factors: Factors) -> Array | None:

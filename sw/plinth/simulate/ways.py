@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.cuts import Integers, Levels, groups
-from plinth.partition.regions import Region, pattern
+from plinth.partition.axes import Region, pattern, plane
+from plinth.partition.cuts import Integers
+from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups
 
 Floats = NDArray[np.float64]
 #: Group of a die that neither sends nor receives.
@@ -149,23 +150,22 @@ class Ways:
         return self._exchange(source, target, batch, channels)
 
     def _exchanged(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
-        words = pattern(source, target, batch, channels, self.array.factors)
+        words = pattern(source, target, plane(batch, channels), self.array.factors)
         return self.loads(words, groups_of(words))
 
     def _partnered(self, level: int) -> list[Group]:
         """Pairs of dies that differ in one level, for a word each way."""
-        pairs = groups((level,), self.array.factors)
+        pairs = np.array(process_groups(CLUSTER, (level,), self.array.factors).members)
         words = np.zeros((self.dies, self.dies))
         words[pairs, pairs[:, ::-1]] = 1.0
         return self.loads(words, groups_of(words))
 
-    def ring(self, over: Levels) -> list[Group]:
-        """The rings of a reduction over the dies that differ in some levels, for messages of one word."""
-        return self._ring(over)
+    def ring(self, rings: ProcessGroups) -> list[Group]:
+        """The rings of a reduction, for messages of one word."""
+        return self._ring(rings)
 
-    def _ringed(self, over: Levels) -> list[Group]:
-        rings = groups(over, self.array.factors)
-        size = rings.shape[1]
+    def _ringed(self, groups: ProcessGroups) -> list[Group]:
+        rings, size = np.array(groups.members), groups.size
         words = np.zeros((self.dies, self.dies))
         words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
         heads = np.full(self.dies, NOBODY, dtype=np.int64)

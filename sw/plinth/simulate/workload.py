@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.model.array import Array
-from plinth.partition.cuts import Integers, parts
+from plinth.partition.axes import CHANNELS, SAMPLES, common
+from plinth.partition.cuts import Integers
 from plinth.partition.graph import DP, MP
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
@@ -85,7 +86,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors)
+    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, Calibrated) and overlap and form == "exact" and not array.switches
             and few(step, MOST_TASKS)):
@@ -230,10 +231,8 @@ class Groups(Collected):
         if not groups:
             return found
         mine, theirs = source.spans, target.spans
-        own = (np.maximum(np.minimum(mine.end_sample, theirs.end_sample)
-                          - np.maximum(mine.first_sample, theirs.first_sample), 0)
-               * np.maximum(np.minimum(mine.end_channel, theirs.end_channel)
-                            - np.maximum(mine.first_channel, theirs.first_channel), 0))
+        own = (common(SAMPLES, step.batch, source.region, target.region, step.factors)
+               * common(CHANNELS, source.channels, source.region, target.region, step.factors))
         sums = added or len(operation.targets) > 1
         for number, group in enumerate(groups):
             die = int(group.dies[0])
@@ -273,14 +272,14 @@ class Groups(Collected):
 
     def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         found: dict[int, Wait] = {}
-        if not operation.over:
+        if operation.rings.size == 1:
             for die in range(self.step.dies):
                 cost = self.costs.update(operation.weights.slice(die).words)
                 if cost:
                     found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die])
             return found
-        members = parts(operation.over, self.step.factors)
-        for place, group in enumerate(rings := self.ways.ring(operation.over)):
+        members = operation.rings.size
+        for place, group in enumerate(rings := self.ways.ring(operation.rings)):
             count = operation.weights.slice(int(group.dies[0])).words
             if count:
                 added = count * (members - 1)

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from plinth.partition.cuts import parts
 from plinth.partition.graph import LOSS, Follower
+from plinth.partition.groups import ERROR
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
@@ -54,10 +54,11 @@ class Backward:
             if error.alike(home) and not here.op:
                 sources = [*sources, error]
                 continue
+            members = step.members(ERROR, reader.number)
             slots = step.reserve(Slots(step.parameters, f"{name}.error.{reader.node.name}.{place}.", home,
-                                       parts(here.op, step.factors)))
+                                       members.size))
             edge = step.graph.feeds(reader.number)[place]
-            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, here.op, own=True)
+            step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, members, own=True)
             # The only summands are added up from their slots.
             sources = slots if len(made.readers) == 1 else [*sources, *slots]
         if len(sources) == 1:
@@ -152,7 +153,7 @@ class Backward:
         assert z is not None
         if step.layouts[made.number].mp:
             whole = step.reserve(z.like(f"{node.name}.whole_error"))
-            step.exchange(f"{node.name}.spread", made.number, None, error, [whole], (), own=True)
+            step.exchange(f"{node.name}.spread", made.number, None, error, [whole], None, own=True)
             error = whole
             if node.bias:
                 self._activate(f"{node.name}.bias", None, error, z, None, made, bias=True)

@@ -1,8 +1,9 @@
 """Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
 
-from plinth.partition.cuts import Factors, Levels
+from plinth.partition.cuts import Factors
 from plinth.partition.graph import PlanGraph
-from plinth.partition.regions import Region, Splits
+from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.regions import Partition, Splits
 from plinth.step import cuts
 from plinth.step.backward import Backward
 from plinth.step.forward import Forward
@@ -14,10 +15,10 @@ from plinth_hw.isa.tasks import Engine
 
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
-            factors: Factors = ()) -> Step:
-    """The step of a network's graph under the given splits, on dies of some parameters; without factors of the array
-    every level halves."""
-    step = Step(graph, splits, batch, parameters, factors)
+            factors: Factors = (), lists: Partition = ()) -> Step:
+    """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
+    without factors of the array every level halves."""
+    step = Step(graph, splits, batch, parameters, factors, lists)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -30,9 +31,9 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
     step.forward_operations = len(step.operations)
     backward = Backward(step, forward)
     for number in graph.weighted:
-        over = step.layouts[number].dp
-        if over not in step.groups:
-            step.groups.append(over)
+        rings = step.members(RING, number)
+        if rings not in step.groups:
+            step.groups.append(rings)
     reductions = _Reductions(step)
     for one in reversed(made):
         backward.run(one)
@@ -46,7 +47,7 @@ def _weights(step: Step, number: int, kind: str) -> Weights:
     node, here = step.graph.nodes[number], step.layouts[number]
     taps = node.weights // (node.input_channels * node.output_channels)
     return step.reserve(Weights(
-        f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), Region(here.mp, here.op),
+        f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
         step.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
 
 
@@ -61,21 +62,21 @@ class _Reductions:
     def __init__(self, step: Step):
         self._step = step
         blocks = step.parameters.reduce_blocks
-        sets = [over for over in step.groups if over]
-        self._blocks = {over: range(number % blocks, blocks, len(sets)) for number, over in enumerate(sets)}
-        self._last: dict[int, Levels] = {}
+        sets = [rings for rings in step.groups if rings.size > 1]
+        self._blocks = {rings: range(number % blocks, blocks, len(sets)) for number, rings in enumerate(sets)}
+        self._last: dict[int, ProcessGroups] = {}
 
     def add(self, number: int) -> None:
         """The reduction of one layer."""
-        step, node, over = self._step, self._step.graph.nodes[number], self._step.layouts[number].dp
-        own = self._blocks.get(over, range(1))
+        step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
+        own = self._blocks.get(rings, range(1))
         block = own[number % len(own)]
         after = None
-        if over and self._last.get(block, over) != over:
+        if rings.size > 1 and self._last.get(block, rings) != rings:
             after = step.next_exchange()
             step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE))
-        if over:
-            self._last[block] = over
-        step.add(Reduce(node, over, step.groups.index(over),
+        if rings.size > 1:
+            self._last[block] = rings
+        step.add(Reduce(node, rings, step.groups.index(rings),
                         number * step.parameters.reduce_blocks + block & 0xFF, step.weights[node.name],
-                        step.gradients[node.name], lambda die: step.ring(over, die), after))
+                        step.gradients[node.name], after))

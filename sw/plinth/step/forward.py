@@ -6,16 +6,16 @@ from math import prod
 
 from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
-from plinth.partition.cuts import parts
+from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.graph import LOSS, Follower, Node
-from plinth.partition.regions import Region
+from plinth.partition.groups import SUM
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
 from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
 from plinth.step.sums import Sum, add_sources
 from plinth.step.tasks import FPROP
-from plinth.step.tensors import Part, Placed, Tensor, View, Weights, folded
+from plinth.step.tensors import Inner, Part, Placed, Tensor, View, Weights, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorFunction, VectorOp
 
@@ -156,7 +156,8 @@ class Forward:
         region = step.layouts[number].input
         if edge is None:
             # Row numbers are no channels: each die has all of its samples.
-            region, channels = (Region(region.batch, ()), 1) if node.gathers else (region, node.input_channels)
+            samples = Region.of(region.owners, samples=region.cuts(SAMPLES))
+            region, channels = (samples, 1) if node.gathers else (region, node.input_channels)
             name = "input" if not step.inputs else f"input.{node.name}.{place}"
             found = self._tensor(name, region, channels, node.input_elements // channels, packed=step.narrow,
                                  moves=True)
@@ -174,7 +175,7 @@ class Forward:
         if wanted.alike(producer.map):
             return producer.map
         step.reserve(wanted)
-        step.exchange(f"{producer.node.name}.copy.{node.name}", one.producer, edge, producer.map, [wanted], (),
+        step.exchange(f"{producer.node.name}.copy.{node.name}", one.producer, edge, producer.map, [wanted], None,
                       own=True)
         return wanted
 
@@ -182,9 +183,12 @@ class Forward:
         """Whether the loss finishes a node: it reads its output, and each die's part is its own."""
         graph = self.step.graph
         node, here, outputs = graph.nodes[number], self.step.layouts[number], graph.outputs[number]
-        reader = graph.nodes[graph.edges[outputs[0]].consumer] if len(outputs) == 1 else None
-        return (reader is not None and reader.kind == LOSS and node.weighted and not node.followers and not here.mp
-                and not here.op and not (node.bias and loss_rows(reader) < node.output_positions))
+        reads = graph.edges[outputs[0]].consumer if len(outputs) == 1 else number
+        reader = graph.nodes[reads]
+        return (reader.kind == LOSS and node.weighted and not node.followers and not here.mp and not here.op
+                and alike(here.output, self.step.layouts[reads].input, plane(self.step.batch, node.output_channels),
+                          self.step.factors)
+                and not (node.bias and loss_rows(reader) < node.output_positions))
 
     def _node(self, made: Made) -> None:
         """Output, bias and first activation at home, then pools and further activations."""
@@ -245,14 +249,18 @@ class Forward:
         assert z is not None
         if not here.mp:
             return [z]
-        count = parts(here.mp, step.factors)
+        members = step.members(SUM, made.number)
+        count = members.size
         home = Tensor(f"{node.name}.home", step.batch, z.positions, z.channels, here.home, step.factors)
         slots = step.reserve(Slots(step.parameters, f"{node.name}.partial", home, count))
-        step.exchange(f"{node.name}.reduce", made.number, None, z, slots, here.mp, own=False)
+        step.exchange(f"{node.name}.reduce", made.number, None, z, slots, members, own=False)
+
+        def own(die: int, buffer: Buffer) -> Buffer:
+            found = [inner for inner, _ in z.part(die).meet(home.part(die))]
+            return z.part(die).view(buffer, found[0] if found else Inner(0, 0, 0, 0))
+
         # A die's own summand stays where it is.
-        sources: Sequence[Placed] = Summands(
-            slots, View(z, lambda die, buffer: z.part(die).view(buffer, home.part(die))),
-            lambda die: step.number(die, here.mp))
+        sources: Sequence[Placed] = Summands(slots, View(z, own), members.number)
         if count <= 2:
             return list(sources)
         return self.summed(node, f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), 3)

@@ -13,8 +13,8 @@ from typing import Protocol
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, images_of
 from plinth.model.layers import MaxPool, MeanPool
-from plinth.partition.cuts import Levels
 from plinth.partition.graph import Node
+from plinth.partition.groups import ProcessGroups
 from plinth.step import cuts, pooling
 from plinth.step.slots import Slots
 from plinth.step.tasks import (
@@ -477,8 +477,8 @@ class Exchange:
         The edge of the graph that they move along; None: to the node's homes, or from there.
     targets : sequence of Tensor
         Places, one a slot.
-    slot : callable
-        The slot that a die's words go to.
+    slots : ProcessGroups or None
+        Whose words go to which slot: a die's to that of its number in its group; None: there is one slot.
     own : bool
         Whether what a die keeps is copied as well.
     """
@@ -489,7 +489,7 @@ class Exchange:
     number: int
     source: Tensor
     targets: Sequence[Tensor]
-    slot: Callable[[int], int]
+    slots: ProcessGroups | None
     own: bool
 
     @property
@@ -497,31 +497,30 @@ class Exchange:
         """Dies of the array."""
         return prod(self.source.factors)
 
-    def tile(self, die: int, other: int) -> Task | None:
-        """The tile from a die to another, or to itself."""
-        target = self.targets[self.slot(die)]
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """The tiles from a die to another, or to itself: one, but between index sets one a run."""
+        target = self.targets[0 if self.slots is None else self.slots.number(die)]
         mine, theirs = self.source.part(die), target.part(other)
-        inner = mine.meet(theirs)
-        if inner is None:
-            return None
-        source, place = mine.view(self.source.buffer(die), inner), theirs.view(target.buffer(other), inner)
-        if die == other:
-            return Task(f"{self.name}.own", Engine.TRANSFER, Tile(source, place), (source,), (place,))
-        return Task(f"{self.name}[{other}]", Engine.TRANSFER, Tile(source, place, other, self.number), (source,))
+        for number, (here, there) in enumerate(mine.meet(theirs)):
+            source, place = mine.view(self.source.buffer(die), here), theirs.view(target.buffer(other), there)
+            run = f".{number}" if number else ""
+            if die == other:
+                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(source, place), (source,), (place,))
+            else:
+                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, Tile(source, place, other, self.number),
+                           (source,))
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`Operation`."""
         for turn in range(0 if self.own else 1, self.dies):
-            tile = self.tile(die, (die + turn) % self.dies)
-            if tile is not None:
-                yield tile
+            yield from self.tiles(die, (die + turn) % self.dies)
         arrivals = self.arrivals(die)
         if arrivals is not None:
             yield arrivals
 
     def arrivals(self, die: int) -> Arrivals | None:
         """What others send to a die."""
-        count = sum(self.targets[0].part(die).meet(self.source.part(other)) is not None
+        count = sum(len(self.targets[0].part(die).meet(self.source.part(other)))
                     for other in range(self.dies) if other != die)
         if not count:
             return None
@@ -558,19 +557,18 @@ class Reduce:
 
     Parameters
     ----------
-    over : tuple of int
-        Levels that the dies of a ring differ in.
+    rings : ProcessGroups
+        The rings of dies that have the same slice.
     group : int
-        Number of the process group.
+        Their number in the step.
     """
 
     node: Node
-    over: Levels
+    rings: ProcessGroups
     group: int
     message: int
     weights: Weights
     gradients: Weights
-    ring: Callable[[int], tuple[int, ...]]
     #: Exchange whose arrivals it waits for, if any.
     after: int | None = None
 
@@ -583,5 +581,5 @@ class Reduce:
         """As :class:`Operation`."""
         if self.weights.slice(die).words:
             source, target = self.gradients.buffer(die), self.weights.buffer(die)
-            work = Reduction(self.group, self.ring(die), self.message, source, target, self.after)
+            work = Reduction(self.group, self.rings.of(die), self.message, source, target, self.after)
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

@@ -34,14 +34,14 @@ Weights of a layer are followed by its bias in memory, and gradients alike, so t
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import prod
 from typing import TypeVar
 
 from plinth.buffers import Buffer
-from plinth.partition.cuts import Factors, Levels, groups, halves, places
+from plinth.partition.cuts import Factors, halves
 from plinth.partition.graph import PlanGraph
-from plinth.partition.regions import Exchange, Layout, Splits, layouts
+from plinth.partition.groups import ProcessGroups
+from plinth.partition.regions import Exchange, Layout, Partition, Splits, layouts
 from plinth.step import operations
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.tasks import Item
@@ -55,16 +55,6 @@ Reserved = TypeVar("Reserved", bound=Reservable)
 
 #: A place that every die has, of two words: what is in it does not matter.
 JOIN = Place("join", 2)
-
-
-@lru_cache(maxsize=1 << 10)
-def _rings(over: Levels, factors: Factors) -> tuple[tuple[int, ...], ...]:
-    """For each die the ring of dies that differ from it in some levels."""
-    found: list[tuple[int, ...]] = [()] * prod(factors)
-    for ring in groups(over, factors).tolist():
-        for die in ring:
-            found[die] = tuple(ring)
-    return tuple(found)
 
 
 @dataclass
@@ -83,6 +73,8 @@ class Step:
     parameters: DieParameters
     #: Of the array; left out: every level halves.
     factors: Factors = ()
+    #: What is cut by list, if anything is.
+    lists: Partition = ()
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
@@ -90,8 +82,8 @@ class Step:
     forward_operations: int = 0
     #: Before the first step: what must hold zeros, which no task of a step writes.
     zeros: list[Clear] = field(default_factory=list)
-    #: Levels that the dies of a ring differ in, by number of the process group.
-    groups: list[Levels] = field(default_factory=list)
+    #: Rings that reduce weights.
+    groups: list[ProcessGroups] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
     #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
     inputs: list[Tensor] = field(default_factory=list)
@@ -108,7 +100,7 @@ class Step:
 
     def __post_init__(self) -> None:
         self.factors = self.factors or halves(len(self.splits[0]))
-        self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits)
+        self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits, self.lists, self.factors)
 
     @property
     def levels(self) -> int:
@@ -162,24 +154,19 @@ class Step:
             self._chain = []
 
     def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
-                 levels: Levels, *, own: bool) -> None:
+                 slots: ProcessGroups | None, *, own: bool) -> None:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
-        the sender's among dies that differ in some levels."""
-        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, targets,
-                                     lambda die: self.number(die, levels), own))
+        the sender's in its group, if there are several."""
+        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, targets, slots, own))
 
-    def number(self, die: int, levels: Levels) -> int:
-        """A die's number among those that differ in some levels."""
-        return int(places(levels, self.factors)[die])
+    def members(self, kind: str, number: int) -> ProcessGroups:
+        """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""
+        return self.layouts[number].groups(kind, self.factors)
 
     def next_exchange(self) -> int:
         """The number of another exchange."""
         self.exchanges += 1
         return self.exchanges - 1
-
-    def ring(self, over: Levels, die: int) -> tuple[int, ...]:
-        """The ring of a die among those that differ in some levels."""
-        return _rings(over, self.factors)[die]
 
     @property
     def any(self) -> Buffer:

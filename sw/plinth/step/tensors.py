@@ -9,16 +9,27 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from plinth.buffers import Buffer
-from plinth.partition.cuts import Factors, Integers, bounds
-from plinth.partition.regions import Region
+from plinth.partition.axes import CHANNELS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
+from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
+
+#: Indices of an axis, as numpy takes them.
+Selected = Integers | slice
+
+
+class Inner(NamedTuple):
+    """Some neighbouring samples and channels of a part, counted from its first ones."""
+
+    sample: int
+    samples: int
+    channel: int
+    channels: int
 
 
 @dataclass(frozen=True)
 class Part:
-    """A die's part of a tensor [sample, position, channel]: all positions, ranges of samples and channels.
+    """A die's part of a tensor [sample, position, channel]: all positions of some samples and channels, ranges of them
+    or of the order in which a list has them.
 
     In memory it lies dense, channels innermost: a row is a position of a sample.
     """
@@ -28,6 +39,9 @@ class Part:
     first_channel: int
     channels: int
     positions: int
+    #: Lists whose orders samples and channels have.
+    sample_order: Listed | None = None
+    channel_order: Listed | None = None
 
     @property
     def rows(self) -> int:
@@ -39,30 +53,30 @@ class Part:
         """Elements."""
         return self.rows * self.channels
 
-    def meet(self, other: "Part") -> "Part | None":
-        """What two parts of the same tensor have in common; None if nothing."""
-        sample = max(self.first_sample, other.first_sample)
-        channel = max(self.first_channel, other.first_channel)
-        samples = min(self.first_sample + self.samples, other.first_sample + other.samples) - sample
-        channels = min(self.first_channel + self.channels, other.first_channel + other.channels) - channel
-        if samples <= 0 or channels <= 0:
-            return None
-        return Part(sample, samples, channel, channels, self.positions)
+    def meet(self, other: "Part") -> list[tuple[Inner, Inner]]:
+        """What two parts of the same tensor have in common, in pieces that lie one element behind the other in either:
+        where in this one, where in the other."""
+        samples = pieces(self.sample_order, self.first_sample, self.first_sample + self.samples,
+                         other.sample_order, other.first_sample, other.first_sample + other.samples)
+        channels = pieces(self.channel_order, self.first_channel, self.first_channel + self.channels,
+                          other.channel_order, other.first_channel, other.first_channel + other.channels)
+        return [(Inner(sample, count, channel, width), Inner(there, count, place, width))
+                for sample, there, count in samples for channel, place, width in channels]
 
-    def view(self, buffer: Buffer, inner: "Part") -> Buffer:
-        """Where a part of this part lies in this part's buffer."""
-        row = (inner.first_sample - self.first_sample) * self.positions
-        return buffer.part(buffer.name, row * buffer.stride + inner.first_channel - self.first_channel,
-                           inner.rows, inner.channels, buffer.stride)
+    def view(self, buffer: Buffer, inner: Inner) -> Buffer:
+        """Where a piece of this part lies in this part's buffer."""
+        row = inner.sample * self.positions
+        return buffer.part(buffer.name, row * buffer.stride + inner.channel, inner.samples * self.positions,
+                           inner.channels, buffer.stride)
 
-    def index(self) -> tuple[slice, slice, slice]:
-        """Where it lies in the whole tensor."""
-        return (slice(self.first_sample, self.first_sample + self.samples), slice(None),
-                slice(self.first_channel, self.first_channel + self.channels))
+    def index(self) -> tuple[Selected, Selected, Selected]:
+        """Its samples, positions and channels in the whole tensor."""
+        return (selected(self.sample_order, self.first_sample, self.samples), slice(0, self.positions),
+                selected(self.channel_order, self.first_channel, self.channels))
 
 
 class Spans(NamedTuple):
-    """Ranges of samples and channels of every die, as arrays."""
+    """Ranges of positions of samples and channels of every die, as arrays."""
 
     first_sample: Integers
     end_sample: Integers
@@ -82,13 +96,8 @@ class Spans(NamedTuple):
 
 @lru_cache(maxsize=1 << 14)
 def spans(region: Region, batch: int, channels: int, factors: Factors) -> Spans:
-    """What every die has of a region."""
-    return Spans(*bounds(batch, region.batch, factors), *bounds(channels, region.channels, factors))
-
-
-@lru_cache(maxsize=1 << 14)
-def _alike(one: Region, two: Region, batch: int, channels: int, factors: Factors) -> bool:
-    return all(map(np.array_equal, spans(one, batch, channels, factors), spans(two, batch, channels, factors)))
+    """What every die has of a region of a map."""
+    return Spans(*region.bounds(SAMPLES, batch, factors), *region.bounds(CHANNELS, channels, factors))
 
 
 class Placed(Protocol):
@@ -164,7 +173,8 @@ class Tensor:
         """What a die has."""
         here = self.spans
         first, low = int(here.first_sample[die]), int(here.first_channel[die])
-        return Part(first, int(here.end_sample[die]) - first, low, int(here.end_channel[die]) - low, self.positions)
+        return Part(first, int(here.end_sample[die]) - first, low, int(here.end_channel[die]) - low, self.positions,
+                    self.region.orders.get(SAMPLES), self.region.orders.get(CHANNELS))
 
     def buffer(self, die: int) -> Buffer:
         """Where that lies."""
@@ -179,8 +189,8 @@ class Tensor:
 
     def alike(self, other: "Tensor") -> bool:
         """Whether each die has the same of both."""
-        return self.region == other.region or _alike(self.region, other.region, self.samples, self.channels,
-                                                     self.factors)
+        return self.region == other.region or alike(self.region, other.region, plane(self.samples, self.channels),
+                                                    self.factors)
 
 
 @dataclass(frozen=True)
@@ -230,7 +240,8 @@ def folded(of: Placed, fold: int) -> Placed:
 
 @dataclass(frozen=True)
 class WeightSlice:
-    """A die's slice of a layer's weights [tap, channel in, channel out] (ranges of channels, all taps) and bias."""
+    """A die's slice of a layer's weights [tap, channel in, channel out] and bias: all taps of channels that neighbour
+    each other, or do in the order of a list."""
 
     taps: int
     first_input: int
@@ -240,6 +251,19 @@ class WeightSlice:
     bias: bool
     #: Rows behind it that belong to no layer: of an embedding whose rows are split.
     spare: int = 0
+    #: Lists whose orders channels have.
+    input_order: Listed | None = None
+    output_order: Listed | None = None
+
+    @property
+    def input_index(self) -> Selected:
+        """Its input channels in the whole layer."""
+        return selected(self.input_order, self.first_input, self.inputs)
+
+    @property
+    def output_index(self) -> Selected:
+        """Its output channels in the whole layer."""
+        return selected(self.output_order, self.first_output, self.outputs)
 
     @property
     def rows(self) -> int:
@@ -276,23 +300,21 @@ class Weights:
     spare: int = 0
     packed: bool = False
 
-    @property
-    def _spans(self) -> Spans:
-        # Rows of the matrix are cut as samples are.
-        _, inputs, outputs = self.shape
-        return spans(self.region, inputs, outputs, self.factors)
-
     def place_words(self) -> int:
         """As :class:`Reservable`."""
-        here = self._spans
-        return int((here.channels * (self.shape[0] * here.samples + int(self.bias) + self.spare)).max())
+        taps, inputs, outputs = self.shape
+        rows, columns = (self.region.lengths(axis, size, self.factors)
+                         for axis, size in ((INPUTS, inputs), (OUTPUTS, outputs)))
+        return int((columns * (taps * rows + int(self.bias) + self.spare)).max())
 
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""
-        here = self._spans
-        row, column = int(here.first_sample[die]), int(here.first_channel[die])
-        return WeightSlice(self.shape[0], row, int(here.end_sample[die]) - row, column,
-                           int(here.end_channel[die]) - column, self.bias, self.spare)
+        taps, inputs, outputs = self.shape
+        low, high = self.region.bounds(INPUTS, inputs, self.factors)
+        first, last = self.region.bounds(OUTPUTS, outputs, self.factors)
+        return WeightSlice(taps, int(low[die]), int(high[die] - low[die]), int(first[die]), int(last[die] - first[die]),
+                           self.bias, self.spare, self.region.orders.get(INPUTS),
+                           self.region.orders.get(OUTPUTS))
 
     def buffer(self, die: int) -> Buffer:
         """Weights and bias in one row."""

@@ -9,8 +9,10 @@ from tests.support.plan_graphs import dense, random_chain, random_graph, random_
 
 from plinth.errors import UserError
 from plinth.partition import regions
-from plinth.partition.cuts import bounds, groups, places
+from plinth.partition.axes import Region, overlap, plane
+from plinth.partition.cuts import bounds, places
 from plinth.partition.graph import SPLITS, PlanGraph
+from plinth.partition.groups import RING, process_groups
 from plinth.plan.cost.exact import ExactWords
 
 
@@ -181,18 +183,23 @@ def test_halves_differ_by_at_most_one_and_the_lower_is_the_larger() -> None:
 
 
 def test_groups_differ_in_their_levels_only_and_are_a_partition() -> None:
-    assert groups((1,), (3, 2)).tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert groups((0,), (3, 2)).tolist() == [[0, 2, 4], [1, 3, 5]]
-    assert groups((0, 2), (2, 3, 2)).tolist() == [[0, 1, 6, 7], [2, 3, 8, 9], [4, 5, 10, 11]]
-    assert groups((), (3, 2)).tolist() == [[die] for die in range(6)] and groups((), ()).tolist() == [[0]]
+    def members(over, factors, owners=None):
+        return process_groups(RING, over, factors, owners).members
+
+    assert members((1,), (3, 2)) == ((0, 1), (2, 3), (4, 5))
+    assert members((0,), (3, 2)) == ((0, 2, 4), (1, 3, 5))
+    assert members((0, 2), (2, 3, 2)) == ((0, 1, 6, 7), (2, 3, 8, 9), (4, 5, 10, 11))
+    assert members((), (3, 2)) == tuple((die,) for die in range(6)) and members((), ()) == ((0,),)
+    # Die 5 has seat 0, die 4 seat 1, ...: members stand in the order of their seats.
+    assert members((0,), (3, 2), (5, 4, 3, 2, 1, 0)) == ((4, 2, 0), (5, 3, 1))
     assert places((1, 0), (3, 2)).tolist() == [0, 3, 1, 4, 2, 5]
 
 
-def random_region(rng: random.Random, levels: int) -> regions.Region:
+def random_region(rng: random.Random, levels: int) -> Region:
     """Some levels cut the batch, some the channels, in any order."""
     order = rng.sample(range(levels), levels)
     some = rng.randint(0, levels)
-    return regions.Region(tuple(order[:some]), tuple(order[some:rng.randint(some, levels)]))
+    return Region.of(samples=tuple(order[:some]), channels=tuple(order[some:rng.randint(some, levels)]))
 
 
 def test_words_of_many_dies_are_counted_in_closed_form_as_by_the_dies() -> None:
@@ -204,10 +211,10 @@ def test_words_of_many_dies_are_counted_in_closed_form_as_by_the_dies() -> None:
         batch, channels = rng.choice((1, 12, 60, 7)), rng.choice((2, 30, 36, 13))
         marks = [[np.outer((np.arange(batch) >= low) & (np.arange(batch) < high),
                            (np.arange(channels) >= first) & (np.arange(channels) < last))
-                  for low, high, first, last in zip(*bounds(batch, region.batch, factors),
-                                                    *bounds(channels, region.channels, factors), strict=True)]
+                  for low, high, first, last in zip(*bounds(batch, region.cuts("samples"), factors),
+                                                    *bounds(channels, region.cuts("channels"), factors), strict=True)]
                  for region in (one, two)]
-        assert regions.overlap(one, two, batch, channels, factors) == sum(
+        assert overlap(one, two, plane(batch, channels), factors) == sum(
             int((mine & theirs).sum()) for mine, theirs in zip(*marks, strict=True)), (one, two, factors)
 
 

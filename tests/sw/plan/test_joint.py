@@ -11,6 +11,7 @@ from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, prime_factors, ring
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
+from plinth.partition.groups import RING, process_groups
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.plan.planning import PLANNERS, plan_network, task
 
@@ -82,7 +83,8 @@ def test_slower_links_and_dies_make_longer_steps() -> None:
 def test_a_ring_reduction_takes_what_its_links_allow() -> None:
     words = 100_000
     given = task(chain("one", [dense("fc", 10, 10)]), ring(4, link_rate=Fraction(1, 2), link_latency=1), "exact", 4)
-    assert given.time.links.ring((0, 1), words) == pytest.approx(2 * 3 / 4 * words / 0.5, rel=1e-3)
+    rings = process_groups(RING, (0, 1), given.factors)
+    assert given.time.links.ring(rings, words) == pytest.approx(2 * 3 / 4 * words / 0.5, rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["alexnet-tower", "fractalnet-4-4"])

@@ -10,8 +10,8 @@ from plinth.model.array import ring
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.partition.axes import Region
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.partition.regions import Region
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Machine, machine
@@ -93,7 +93,7 @@ def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
 
 def test_tiles_are_what_the_first_die_sends() -> None:
     links = step_time().links
-    found = links._tile_cycles(Region((0, 1), ()), Region((), (0, 1)), 128, 20, 3)
+    found = links._tile_cycles(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), 128, 20, 3)
     assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
     assert [tile.hops for tile in found] == [0, 1, 2, 1]
     # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.

@@ -5,7 +5,9 @@ import pytest
 
 from plinth.model.array import ARRAYS, Array
 from plinth.model.routes import routes
-from plinth.partition.regions import Exchange, Region, words
+from plinth.partition.axes import Region
+from plinth.partition.groups import RING, process_groups
+from plinth.partition.regions import Exchange, words
 from plinth.simulate.ways import Ways, groups_of
 
 #: A line of four dies, joined one by one.
@@ -55,7 +57,7 @@ def test_groups_are_dies_that_have_to_do_with_each_other() -> None:
 @pytest.mark.parametrize("batch", [16, 13])
 def test_an_exchange_is_the_plans(batch: int) -> None:
     array = ARRAYS["hypar-16"]
-    source, target = Region((0, 2), (1, 3)), Region((0, 1, 2, 3), ())
+    source, target = Region.of(samples=(0, 2), channels=(1, 3)), Region.of(samples=(0, 1, 2, 3))
     moved = words(Exchange("x", "fprop", "copy", None, source, target, 24, 1), batch, array.factors)
     ways = Ways(array)
     groups = ways.exchange(source, target, batch, 24)
@@ -67,7 +69,7 @@ def test_an_exchange_is_the_plans(batch: int) -> None:
 def test_rings_send_to_the_next_member(over) -> None:
     array = ARRAYS["torus-16"]
     ways = Ways(array)
-    groups = ways.ring(over)
+    groups = ways.ring(process_groups(RING, over, ways.array.factors))
     size = 1 << len(over)
     moved = np.zeros((16, 16))
     for group in groups:
@@ -91,5 +93,5 @@ def test_an_h_tree_is_full_on_every_level_when_partners_exchange() -> None:
 
 def test_a_thousand_dies_are_no_matter() -> None:
     ways = Ways(ARRAYS["hypar-1024"])
-    groups = ways.ring(tuple(range(10)))
+    groups = ways.ring(process_groups(RING, tuple(range(10)), ways.array.factors))
     assert len(groups) == 1 and len(groups[0].links) == 2 * 2046 and groups[0].hops == 20

@@ -13,9 +13,10 @@ home label, batch or channels, and its first consumer must agree.
 
 from collections.abc import Sequence
 
+from plinth.partition.axes import Region, overlap, plane
 from plinth.partition.cuts import Factors, halves, parts
 from plinth.partition.graph import DP, MP, OP, PlanGraph
-from plinth.partition.regions import Layout, Region, Splits, layout, layouts, overlap
+from plinth.partition.regions import Layout, Splits, layout, layouts
 from plinth.plan.dynamic import INFEASIBLE, Problem
 
 #: A choice at one level: the split, and of the first consumer mp, or dp for anything else.
@@ -37,7 +38,7 @@ def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch:
     edge = graph.edges[number]
     copies = parts(need.op, factors)
     return 2 * (edge.elements // edge.channels) * (
-        batch * edge.channels * copies - overlap(home, need.input, batch, edge.channels, factors))
+        batch * edge.channels * copies - overlap(home, need.input, plane(batch, edge.channels), factors))
 
 
 class ExactWords:

@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.cuts import Levels, bounds, groups, parts
-from plinth.partition.regions import KEPT_DIES, Exchange, Region, exchange_words, pattern
+from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane
+from plinth.partition.cuts import parts
+from plinth.partition.groups import ProcessGroups
+from plinth.partition.regions import Exchange, exchange_words
 
 Floats = NDArray[np.float64]
 
@@ -43,6 +45,7 @@ class Links:
         self.factors = array.factors
         self.walked = array.dies <= KEPT_DIES
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
+        self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
         self._tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
 
@@ -101,7 +104,13 @@ class Links:
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
 
     def _pattern_cycles(self, source: Region, target: Region, batch: int, channels: int) -> tuple[float, int]:
-        return self._cycles(pattern(source, target, batch, channels, self.factors).astype(np.float64))
+        return self._cycles(pattern(source, target, plane(batch, channels), self.factors).astype(np.float64))
+
+    def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
+        """Parts of samples and of channels that divide evenly into those of both regions."""
+        depth, width = (lcm(*(parts(region.cuts(axis), self.factors) for region in (source, target)))
+                        for axis in (SAMPLES, CHANNELS))
+        return depth, width
 
     def exchange(self, exchange: Exchange, batch: int) -> float:
         """Cycles of a transfer between layers."""
@@ -111,9 +120,8 @@ class Links:
             words = exchange_words(exchange, batch, self.factors)
             return words * each + longest * latency if words else 0.0
         source, target = exchange.source, exchange.target
-        depth = lcm(parts(source.batch, self.factors), parts(target.batch, self.factors))
-        width = lcm(parts(source.channels, self.factors), parts(target.channels, self.factors))
-        if batch % depth or exchange.channels % width:
+        depth, width = self._parts(source, target)
+        if batch % depth or exchange.channels % width or not (source.by_digits and target.by_digits):
             cycles, hops = self._unit(source, target, batch, exchange.channels)
             return cycles * exchange.positions + hops * latency
         cycles, hops = self._unit(source, target, depth, width)
@@ -129,10 +137,10 @@ class Links:
     def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int
                      ) -> tuple[Tile, ...]:
         factors, dies = self.factors, self.array.dies
-        low, high = bounds(batch, source.batch, factors)
-        first, last = bounds(channels, source.channels, factors)
-        to_low, to_high = bounds(batch, target.batch, factors)
-        to_first, to_last = bounds(channels, target.channels, factors)
+        low, high = source.bounds(SAMPLES, batch, factors)
+        first, last = source.bounds(CHANNELS, channels, factors)
+        to_low, to_high = target.bounds(SAMPLES, batch, factors)
+        to_first, to_last = target.bounds(CHANNELS, channels, factors)
         samples = np.maximum(np.minimum(high[0], to_high) - np.maximum(low[0], to_low), 0)
         width = np.maximum(np.minimum(last[0], to_last) - np.maximum(first[0], to_first), 0)
         own = Tile(int(samples[0]), int(width[0]), 0.0, 0, 1)
@@ -144,7 +152,7 @@ class Links:
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
                              self.exchange(exchange, batch) / len(met), 1, len(met))
         found = [own]
-        words = pattern(source, target, batch, channels, factors).astype(np.float64)
+        words = pattern(source, target, plane(batch, channels), factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
             sent = np.zeros_like(words)
@@ -153,31 +161,30 @@ class Links:
             found.append(Tile(int(samples[turn]), int(width[turn]), cycles * positions, max(1, hops), 1))
         return tuple(found)
 
-    def ring_words(self, over: Levels, words: int) -> float:
-        """Cycles of the words of a reduction in all rings of the dies that differ in the levels, without latencies."""
+    def ring_words(self, rings: ProcessGroups, words: int) -> float:
+        """Cycles of the words of a reduction in all rings, without latencies."""
         if not self.walked:
-            return self.ring(over, words) - 2 * (parts(over, self.factors) - 1) * self.array.link_latency
-        return words * self._rings(over)[0]
+            return self.ring(rings, words) - 2 * (rings.size - 1) * self.array.link_latency
+        return words * self._rings(rings)[0]
 
-    def ring_hops(self, over: Levels) -> int:
+    def ring_hops(self, rings: ProcessGroups) -> int:
         """Hops from a member of a reduction's rings to the next, at most."""
-        return self._rings(over)[1] if self.walked else 1
+        return self._rings(rings)[1] if self.walked else 1
 
-    def _ring_cycles(self, over: Levels) -> tuple[float, int]:
-        """Of a message of one word in all rings over the levels: most loaded link, and hops from member to member."""
-        rings = groups(over, self.factors)
-        dies, size = self.array.dies, rings.shape[1]
+    def _ring_cycles(self, rings: ProcessGroups) -> tuple[float, int]:
+        """Of a message of one word in all rings: most loaded link, and hops from member to member."""
+        dies, size, members = self.array.dies, rings.size, np.array(rings.members)
         words = np.zeros((dies, dies))
-        words[rings.reshape(-1), np.roll(rings, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
+        words[members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
         return self._cycles(words)
 
-    def ring(self, over: Levels, words: int) -> float:
-        """Cycles of the reduction of messages of ``words`` in all rings of the dies that differ in the levels."""
-        if not over:
+    def ring(self, rings: ProcessGroups, words: int) -> float:
+        """Cycles of the reduction of messages of ``words`` in all rings."""
+        latency, size = self.array.link_latency, rings.size
+        if size == 1:
             return 0.0
-        latency, size = self.array.link_latency, parts(over, self.factors)
         if not self.walked:
             each, _ = self._even
             return 2 * (size - 1) * words * (self.array.dies // size) * each + 2 * (size - 1) * latency
-        cycles, hops = self._rings(over)
+        cycles, hops = self._rings(rings)
         return words * cycles + 2 * (size - 1) * hops * latency

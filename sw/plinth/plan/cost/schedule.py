@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from plinth.model.array import Array
 from plinth.partition import regions
-from plinth.partition.cuts import parts
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.cost.copies import Copy, lookups
@@ -132,14 +131,14 @@ class _Walk:
 
     def _reduce(self, operation: Reduce) -> Run:
         """A reduction: its words on the links, its latency."""
-        given, size = self.given, parts(operation.over, self.given.links.factors)
+        given, size = self.given, operation.rings.size
         words = operation.weights.slice(0).words
         control = self.machine.control
         if size == 1:
             cycles, latency, moved = words / self.parameters.flit_words, control["reduce"], 3.0 * words
         else:
-            cycles = given.links.ring_words(operation.over, words)
-            latency = self.machine.ring_latency(size, given.links.ring_hops(operation.over), given.hop)
+            cycles = given.links.ring_words(operation.rings, words)
+            latency = self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
             moved = 4 * words * (size - 1) / size
 
         def run(die: Die, ready: float) -> float:

@@ -17,8 +17,11 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
+from plinth.partition.axes import SAMPLES
+from plinth.partition.cuts import bounds
 from plinth.partition.graph import DP, MP, PlanGraph
-from plinth.partition.regions import Exchange, Layout, Splits, bounds, layout, weight_words
+from plinth.partition.groups import RING
+from plinth.partition.regions import Exchange, Layout, Splits, layout, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
@@ -110,7 +113,7 @@ class StepTime:
         low, high = bounds(self.batch, here.dp, factors)
         first, last = bounds(node.input_channels, here.mp, factors)
         start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
-        home_low, home_high = bounds(self.batch, here.home.batch, factors)
+        home_low, home_high = here.home.bounds(SAMPLES, self.batch, factors)
         sizes: dict[tuple[int, ...], float] = {}
         # First parts are the larger: of equally fast dies the first has most.
         dies = slice(None) if self._uneven else slice(1)
@@ -147,7 +150,7 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 weights, bias = weight_words(node, here, self.factors)
-                found = self.links.ring(here.dp, int((weights + bias).max()))
+                found = self.links.ring(here.groups(RING, self.factors), int((weights + bias).max()))
             self._rings[key] = found
         return found
 
