@@ -26,7 +26,7 @@ ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate lint verilog bench calibrate agreement fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate lint verilog bench agreement fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,9 +72,6 @@ verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into buil
 
 bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 	@$(BIN)/plinth bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
-
-calibrate: $(STAMP) ## cycles of tasks on the RTL, into the planners' cost tables (ARGS="--preset ndp-demo")
-	@$(BIN)/plinth calibrate $(ARGS)
 
 agreement: $(STAMP) ## simulated against co-simulated cycles of steps, into docs/agreement.md (ARGS="--only ring-4")
 	@$(BIN)/plinth agreement $(ARGS)

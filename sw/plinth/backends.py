@@ -17,7 +17,7 @@ from plinth.model.layers import Convolution, MaxPool, MeanPool
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
-from plinth_hw.isa.parameters import PRESETS, DieParameters
+from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
 from plinth_sim.golden.array import GoldenArray
 
@@ -77,7 +77,7 @@ def _digest(verilog: Mapping[str, str]) -> str:
 
 
 def die_digest(parameters: DieParameters) -> str:
-    """SHA-256 of a die's Verilog, which calibration tables name.
+    """SHA-256 of a die's Verilog.
 
     Raises
     ------
@@ -94,21 +94,6 @@ def die_digest(parameters: DieParameters) -> str:
     except OSError as error:
         raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
                         "or set PLINTH_BUILD to another one") from error
-
-
-def check_calibration(preset_name: str, measured: str) -> None:
-    """Compare the Verilog that a preset's calibration table was measured on, by its SHA-256, with that of today.
-
-    Raises
-    ------
-    UserError
-        If they differ, or a tool is missing.
-    """
-    digest = die_digest(PRESETS[preset_name])
-    if digest != measured:
-        raise UserError(f"the calibration table of preset {preset_name!r} was measured on another Verilog "
-                        f"({measured[:12]}, now {digest[:12]}); measure again with `plinth calibrate "
-                        f"--preset {preset_name}`")
 
 
 def reference_layers(network: Network) -> tuple[reference.Layer, ...]:

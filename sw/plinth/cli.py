@@ -37,7 +37,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
                "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
-COST_NAMES = ("calibrated", "paper")
+COST_NAMES = ("die", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
 PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
@@ -296,23 +296,6 @@ def bench(only: str | None, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--preset", "machines", multiple=True, help="measure this preset; may be given several times")
-def calibrate(machines: tuple[str, ...]) -> None:
-    """Measure tasks on the co-simulated RTL and write the cost tables that planners read."""
-    from plinth.bench import calibrate as tables
-    from plinth.bench.pool import spread
-    from plinth_hw.isa.parameters import PRESETS
-
-    for name in machines:
-        if name not in PRESETS:
-            raise UserError(f"preset {name!r} is unknown; choose one of {', '.join(PRESETS)}")
-    names = machines or tables.CALIBRATED
-    click.echo(f"measuring {', '.join(names)} (a preset's model is built the first time)", err=True)
-    for place, path in spread(tables.calibrate, names):
-        click.echo(f"{names[place]}: {path}")
-
-
-@cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose network/preset/array contains this; "
               "docs/agreement.md stays as it is")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
@@ -424,8 +407,8 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
 @click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
 @click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
-@click.option("--cost", type=click.Choice(COST_NAMES), default="calibrated", show_default=True,
-              help="the array's dies as measured on the RTL, or HyPar's as its paper states them")
+@click.option("--cost", type=click.Choice(COST_NAMES), default="die", show_default=True,
+              help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
 @click.option("--slow", "slow", multiple=True, metavar="DIE=FACTOR",
               help="this die's tasks take longer by a factor; may be given several times")
 @click.option("--trace", "trace_file", type=click.Path(path_type=Path, dir_okay=False),
@@ -438,7 +421,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
-    from plinth.plan.cost.machine import machine
     from plinth.plan.plan_file import check_use
     from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
@@ -463,12 +445,6 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         array = load_array(array_name or "hypar-16")
         plan_ = step.planned(load_network(network), array, planner=planner or "hypar", model=model or "exact",
                              batch=batch or 256)
-    if cost == "calibrated":
-        table = machine(array.die_parameters()).calibration
-        if table is not None:
-            from plinth.backends import check_calibration
-
-            check_calibration(table.preset, table.verilog_sha256)
     step.check_memory(plan_, array)
     console = _console(stderr=as_json)
     with simulation_progress(sys.stderr.isatty()) as live:

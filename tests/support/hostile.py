@@ -37,7 +37,6 @@ from plinth.model.network_file import load_network, network_from_data, network_t
 from plinth.model.onnx.reader import read_onnx
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
-from plinth.plan.cost.machine import load_calibration
 from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
@@ -163,18 +162,6 @@ def _plans(suffix: str) -> Door:
                 lambda found: plan_from_data(found, graph, "file"), text=True)
 
 
-def _calibration() -> Door:
-    from plinth.plan.cost import machine
-
-    path = Path(machine.__file__).parent / "calibration" / "ndp-demo.yaml"
-    data = load_calibration(path).to_data()
-    for name in machine.TABLES:
-        data[name] = data[name][:6]
-    # A table has no reader of plain data; JSON is YAML.
-    return Door(".yaml", (dump_yaml(data).encode(),), load_calibration,
-                wrong((data,)).map(lambda found: json.dumps(found).encode()), text=True)
-
-
 def _onnx() -> Door:
     good = tuple(every_operator())
     return Door(".onnx", tuple(made.SerializeToString() for made in good), lambda path: from_network(read_onnx(path)),
@@ -184,7 +171,7 @@ def _onnx() -> Door:
 DOORS: dict[str, Callable[[], Door]] = {
     "samples": lambda: _samples(False), "packed-samples": lambda: _samples(True), "checkpoint": _checkpoint,
     "network": _networks, "array": _arrays, "plan-yaml": lambda: _plans(".yaml"), "plan-json": lambda: _plans(".json"),
-    "calibration": _calibration, "onnx": _onnx,
+    "onnx": _onnx,
 }
 
 

@@ -11,7 +11,6 @@ from plinth.bench import agreement
 from plinth.bench.agreement import Agreement, Step
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS
-from plinth.plan.cost import machine
 
 STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
          Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),
@@ -65,15 +64,6 @@ def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "no step's network/preset/array contains 'ring-3'" in capsys.readouterr().err
 
 
-def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = machine.machine(agreement.preset("ndp-demo"))
-    assert found.calibration is not None
-    other = dataclasses.replace(found, calibration=dataclasses.replace(found.calibration, verilog_sha256="0" * 64))
-    monkeypatch.setattr(agreement, "machine", lambda parameters: other)
-    with pytest.raises(UserError, match=r"measured on another Verilog .* `plinth calibrate --preset ndp-demo`"):
-        agreement.measure(only="digits-mlp/ndp-demo/ring-1")
-
-
 @pytest.mark.slow
 @pytest.mark.xdist_group("demo-dies")
 @pytest.mark.parametrize("only", [
@@ -82,8 +72,7 @@ def test_a_table_of_another_verilog_is_refused(monkeypatch: pytest.MonkeyPatch) 
         "digits-mlp/ndp-demo-mixed/ring-2", "digits-cnn/ndp-demo-fixed/ring-2", "digits-cnn/hypar-demo-mixed/ring-2",
         "digits-mlp/hypar-demo-fixed/ring-2"))])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """And the tables are those of this Verilog."""
     cli.main(["agreement", "--only", only, "--json"])
     found = {row["name"]: row["value"] for row in json.loads(capsys.readouterr().out)}
     assert found["agreement_error_mean"] < 0.06 and found["agreement_error_worst"] < 0.08
-    assert found["prediction_error_worst"] < 0.14 and found["ranking_regret_worst"] < 1.06
+    assert found["prediction_error_worst"] < 0.1 and found["ranking_regret_worst"] < 1.06

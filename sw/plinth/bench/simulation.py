@@ -4,21 +4,14 @@ import json
 from collections.abc import Callable
 from statistics import median
 
-from plinth import backends
 from plinth.bench.commands import timed
 from plinth.bench.row import Row
-from plinth.model.array import ARRAYS
-from plinth.plan.cost.machine import machine
 
 #: Network that is simulated.
 NETWORK = "vgg-e"
 
 
 def _row(name: str, array: str, runs: int) -> list[Row]:
-    # The Verilog that a calibration table is compared with is made once.
-    table = machine(ARRAYS[array].die_parameters()).calibration
-    if table is not None:
-        backends.check_calibration(table.preset, table.verilog_sha256)
     found = [timed("simulate", NETWORK, "--array", array, "--json") for _ in range(runs)]
     step = json.loads(found[0].output)
     detail = {"bytes": found[0].bytes, "runs": [ran.seconds for ran in found],

@@ -1,4 +1,4 @@
-"""What work costs on a die: as the planners' formulas, calibrated on the RTL, have it, or as HyPar's paper does.
+"""What work costs on a die: as the planners' formulas have it, or as HyPar's paper does.
 
 A task of n equal ones in a row takes n times its period, which holds its engine, and the latency that it adds alone.
 The paper's accelerator (HyPar, section 6.1) has 168 PEs at 250 MHz, each with a multiply-add a cycle, 84.0 GOPS, and a
@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from plinth.model.array import Array
 from plinth.partition.graph import Node
 from plinth.plan.cost.copies import Copy, copy_formula
-from plinth.plan.cost.machine import COPIES, Machine, machine
+from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
 from plinth.step.tasks import Multiplication, Rows, Share, Task, Vector
 from plinth_hw.isa.parameters import DieParameters
@@ -81,7 +81,7 @@ def multiply_adds(task: Task) -> float:
     return float(task.share.samples * task.node.output_positions * weights_of(task.node, task.share))
 
 
-class Calibrated:
+class DieCosts:
     """The die of an array's preset."""
 
     added = 0.0
@@ -138,7 +138,7 @@ class Calibrated:
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
         """As :class:`Costs`; packets have a flit of their own."""
         parameters, copy = self.parameters, Copy.part(max(1, rows), max(1, width))
-        _, row = self.machine.copy(COPIES[1], copy)
+        _, row = self.machine.copy(copy, copy.flits(parameters) / float(parameters.link_rate))
         of = copy.rows * copy.columns
         share = words / of * copy.cycles(parameters) * row / copy_formula(parameters, copy, 0.0)[1]
         return share * self.second, copy.flits(parameters) * parameters.flit_words / of
@@ -197,4 +197,4 @@ class Paper:
 
 
 #: Costs by the name that --cost takes.
-COSTS: dict[str, type[Calibrated] | type[Paper]] = {"calibrated": Calibrated, "paper": Paper}
+COSTS: dict[str, type[DieCosts] | type[Paper]] = {"die": DieCosts, "paper": Paper}

@@ -41,7 +41,7 @@ class Simulated:
         return self.result.counts.joules(Energy())
 
 
-def simulated(plan: Plan, array: Array, *, cost: str = "calibrated", slow: dict[int, float] | None = None,
+def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, float] | None = None,
               ways: Ways | None = None, overlap: bool = True,
               form: str = "exact", progress: Callable[[int, int], None] | None = None) -> Simulated:
     """Simulate a Plan's step on an array.

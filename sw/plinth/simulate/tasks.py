@@ -19,9 +19,9 @@ import numpy as np
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost.copies import MEMORY_LATENCY, lookups
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY
+from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
-from plinth.simulate.costs import VAULTS, Calibrated, Cost
+from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.step import Step
 from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Rows, Signal, Task, Tile, Vector
@@ -50,7 +50,7 @@ class TaskByTask(Collected):
         Links of the array.
     """
 
-    def __init__(self, step: Step, array: Array, costs: Calibrated, speeds: Sequence[float]):
+    def __init__(self, step: Step, array: Array, costs: DieCosts, speeds: Sequence[float]):
         super().__init__()
         self.step, self.array, self.costs = step, array, costs
         self.parameters, self.cycle = costs.parameters, costs.second
@@ -258,8 +258,8 @@ class _Die:
         other = die if work.die is None else work.die
         path, copy = given.path(die, other), tile_copy(self.costs.machine, work)
         # What meets on the way is simulated: longer ways cost what one link does.
-        alone, row = self.costs.machine.copy(COPIES[min(len(path), 1)], copy)
         flits, read, written = copy.flits(parameters), copy.read(parameters), copy.written(parameters)
+        alone, row = self.costs.machine.copy(copy, flits / float(parameters.link_rate) if path else None)
         # What buffers hold on the way lands in its own time: it does not hold the sender up.
         held = copy.held(parameters, len(path)) if path else 0.0
         (reads, *_), (_, writes, landing) = given.channels(die), given.channels(other)

@@ -21,7 +21,7 @@ from plinth.partition.graph import DP, MP
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
 from plinth.plan.plan import Plan
-from plinth.simulate.costs import VAULTS, Calibrated, Cost, Costs
+from plinth.simulate.costs import VAULTS, Cost, Costs, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
@@ -88,7 +88,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         speeds[die] /= factor
     step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
-    if (isinstance(costs, Calibrated) and overlap and form == "exact" and not array.switches
+    if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
             and few(step, MOST_TASKS)):
         made = TaskByTask(step, array, costs, speeds)
         return Workload(made.machine, made.activities, made.phases, words, made.links)

@@ -1,22 +1,17 @@
-"""Costs of products on the row-stationary machine: bounds, agreement with lowered tasks, scaling by measurements."""
+"""Costs of products on the row-stationary machine: bounds, agreement with lowered tasks."""
 
 from collections import Counter
-from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.support.refusal import refused
 
 from plinth.buffers import Buffer
-from plinth.errors import UserError
 from plinth.mapping import mappings
 from plinth.mapping.mappings import balanced, pieces, task_work, work
 from plinth.mapping.row_stationary import RowStationary
-from plinth.model.files import dump_yaml
 from plinth.partition.graph import square
-from plinth.plan.cost.machine import COPIES, PRODUCTS, PROGRAMS, Calibration, Machine, load_calibration
+from plinth.plan.cost.machine import Machine
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth_hw.isa.parameters import DieParameters, preset
 
@@ -63,41 +58,8 @@ def test_narrow_operands_take_fewer_words_and_no_more_cycles(direction: str) -> 
     assert narrow.row <= 1.01 * wide.row
 
 
-def _table(machine: Machine, ratio: float) -> Calibration:
-    rows = []
-    for direction in DIRECTIONS:
-        for product, geometry in ((Product(direction, 8, 16, 24, square(8, 3, 1, 1)), (8, 3, 1, 1)),
-                                  (Product(direction, 32, 64, 24), (0, 0, 0, 0))):
-            alone, row = machine.product(product).cycles
-            rows.append((product.name, product.samples, product.inputs, product.outputs, *geometry,
-                         round(ratio * alone), round(ratio * row)))
-    return Calibration(
-        preset=machine.parameters.name, number_format="fp32", verilog_sha256="0" * 64, matrix=tuple(rows),
-        vector=tuple((program, 8, 8, 100, 100) for program in PROGRAMS),
-        transfer=tuple((kind, 8, 8, 100, 100) for kind in COPIES),
-        control=(("fetch", 64), ("issue", 12), ("arrival", 100), ("ring", 300), ("hop", 20), ("reduce", 100)))
-
-
-def test_measurements_scale_the_formulas(tmp_path: Path) -> None:
-    plain = Machine(DEMO)
-    path = tmp_path / "hypar-demo.yaml"
-    path.write_text(dump_yaml(_table(plain, 1.5).to_data()))
-    found = load_calibration(path)
-    assert {row[0] for row in found.matrix} == set(PRODUCTS)
-    scaled = Machine(DEMO, found)
-    for direction in DIRECTIONS:
-        for product in (Product(direction, 4, 16, 24, square(16, 5, 2, 2)), Product(direction, 100, 10, 70)):
-            for one, two in zip(scaled.product(product).cycles, plain.product(product).cycles, strict=True):
-                assert one == pytest.approx(1.5 * two, rel=0.01)
-    assert scaled.product(Product(UPDATE, 0, 5, 5)).cycles == (0, 0)
-
-
-def test_a_table_of_the_other_machine_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "table.yaml"
-    path.write_text(dump_yaml(replace(_table(Machine(DEMO), 1), preset="hypar-demo").to_data()
-                              | {"preset": "ndp-demo"}))
-    with refused(UserError, r"matrix\[0\]"):
-        load_calibration(path)
+def test_an_empty_product_takes_nothing() -> None:
+    assert Machine(DEMO).product(Product(UPDATE, 0, 5, 5)).cycles == (0, 0)
 
 
 #: Convolutions, some whose sizes do not divide, and connected layers.

@@ -14,7 +14,7 @@ from plinth.partition.axes import Region
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
-from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, INDEXED_CYCLES, Machine, machine
+from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
 from plinth.plan.cost.schedule import Times
 from plinth.plan.cost.time import StepTime
 from plinth_hw.isa.parameters import preset
@@ -81,9 +81,8 @@ def test_less_of_everything_takes_longer() -> None:
     assert step_time(speeds=(1, 1, 1, Fraction(1, 2))).cycles(splits) > 1.3 * whole
     die = machine(preset("ndp-demo"))
     slow = replace(die.parameters, memory_words_per_cycle=Fraction(5))
-    assert step_time(die=Machine(slow, die.calibration)).cycles(splits) > 1.1 * whole
-    fetch = replace(die.calibration, control=(*die.calibration.control, ("fetch", 4000)))
-    assert step_time(die=Machine(die.parameters, fetch)).cycles(splits) > 1.3 * whole
+    assert step_time(die=Machine(slow)).cycles(splits) > 1.1 * whole
+    assert step_time(die=Machine(die.parameters, CONTROL | {"fetch": 4000.0})).cycles(splits) > 1.3 * whole
 
 
 def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
@@ -119,7 +118,7 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
 
     samples = 64
     gathered, added = (die.rows(8 * samples, 16, unlike)[1] for unlike in (0, 100))
-    assert added > gathered > die.copy("local", Copy.part(8 * samples, 16))[1]
+    assert added > gathered > die.copy(Copy.part(8 * samples, 16))[1]
     # Rows that are alike wait for each other, one alone for all of its own adds; others do not.
     assert die.rows(8 * samples, 16, 10)[1] > 1.5 * added
     assert die.rows(8 * samples, 16, 1)[1] == pytest.approx(8 * samples * ADD_CYCLES, rel=0.35)

@@ -6,12 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from plinth import backends, cli
+from plinth import cli
 from plinth.bench.rows import BENCHES
 from plinth.model.array import ARRAYS
-from plinth.plan.cost.machine import machine
 from plinth.simulate.costs import COSTS
-from plinth_hw.isa.parameters import PRESETS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 #: Quick, and without a table of the RTL.
@@ -179,19 +177,6 @@ def test_a_changed_plan_is_refused(capsys, plan) -> None:
     assert "transfers[0].words" in refused(capsys, "--plan", str(plan), "--cost", "paper")
 
 
-def test_a_table_of_another_verilog_is_refused(capsys, monkeypatch) -> None:
-    table = machine(PRESETS["ndp-demo"]).calibration
-    assert table is not None
-    monkeypatch.setattr(backends, "die_digest", lambda parameters: "0" * 64)
-    text = refused(capsys, "digits-mlp", "--array", "ring-4")
-    assert "preset 'ndp-demo' was measured on another Verilog" in text
-    assert "plinth calibrate --preset ndp-demo" in text
-    monkeypatch.setattr(backends, "die_digest", lambda parameters: table.verilog_sha256)
-    backends.check_calibration(table.preset, table.verilog_sha256)
-    assert "tasks measured on the RTL" in run(capsys, "digits-mlp", "--array", "ring-4", "--batch", "64").replace(
-        "\n", " ")
-
-
-def test_dies_without_a_table_are_said_to_be(capsys) -> None:
-    source = COSTS["calibrated"](ARRAYS["ring-4"]).source
-    assert "tasks measured on the RTL of preset ndp-demo" in source
+def test_what_cycles_come_from_is_said(capsys) -> None:
+    assert "cycles from formulas of the engines of preset ndp-demo" in run(
+        capsys, "digits-mlp", "--array", "ring-4", "--batch", "64").replace("\n", " ")

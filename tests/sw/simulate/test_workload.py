@@ -58,7 +58,7 @@ def test_multiply_adds_are_those_of_the_layers(cost: str, planner: str) -> None:
     plan = planned(NETWORKS["lenet-c"], ARRAYS["torus-2x4"], planner=planner, model="exact", batch=50)
     found = simulated(plan, ARRAYS["torus-2x4"], cost=cost)
     macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
-    biases = 3 * sum(node.weights + node.bias for node in plan.graph.nodes) if cost == "calibrated" else 0
+    biases = 3 * sum(node.weights + node.bias for node in plan.graph.nodes) if cost == "die" else 0
     assert 50 * macs <= found.result.counts.multiplies <= 50 * macs + biases
 
 
@@ -80,7 +80,7 @@ def test_an_embedding_moves_rows_and_adds_their_errors(cost: str, splits: tuple[
         return one.words if isinstance(one, Task) else float(one.die_words.sum())
 
     assert all(words(two) > words(one) >= 2 * 32 * 7 * 12 / 4 for one, two in zip(gathers, adds, strict=True))
-    assert ("table.zero[0]@0 store" in moved) == (cost == "calibrated")
+    assert ("table.zero[0]@0 store" in moved) == (cost == "die")
 
 
 def test_data_parallelism_on_the_papers_machine_takes_its_closed_form() -> None:

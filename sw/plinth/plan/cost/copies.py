@@ -71,6 +71,11 @@ class Copy:
         ends."""
         return min(1.0, buffered(parameters, links) / self.flits(parameters))
 
+    def waiting(self, parameters: DieParameters, link: float) -> float:
+        """Cycles in which what waits in its die's router when the copy ends goes on, if all its flits take ``link`` on
+        the fullest link of their way."""
+        return max(0.0, link - max(self.cycles(parameters), link * (1 - self.held(parameters))))
+
     def read(self, parameters: DieParameters) -> float:
         """Words of the beats read."""
         beat = parameters.beat_words

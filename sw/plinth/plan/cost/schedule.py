@@ -15,7 +15,7 @@ from plinth.partition.regions import Splits
 from plinth.plan.cost.copies import Copy, lookups
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import COPIES, LINK_LATENCY, Machine
+from plinth.plan.cost.machine import LINK_LATENCY, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
 from plinth.step.build import step_of
 from plinth.step.operations import Barrier, Exchange, Reduce
@@ -164,7 +164,7 @@ class _Walk:
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
                 link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(copy, parameters, hops))
-            cycles = machine.copy(COPIES[min(hops, 2)], copy, link)
+            cycles = machine.copy(copy, link if turn else None)
             words = copy.read(parameters) + copy.written(parameters)
             memory = words / cycles[1] / self.rate
             self.tasks.append((waits, self._tile(cycles, words, memory, count, link, hops, copy) if turn else
@@ -181,8 +181,6 @@ class _Walk:
     def _tile(self, cycles: tuple[float, float], words: float, memory: float, count: int, link: float, hops: int,
               copy: Copy) -> Run:
         parameters, machine = self.parameters, self.machine
-        # What the router holds when the copy ends leaves at the link's rate; `arrival` has it at the preset's.
-        slower = max(0.0, 1 - float(parameters.link_rate / machine.measured_rate))
         later = (machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
-                 + copy.held(parameters) * link * slower)
+                 + copy.waiting(parameters, link))
         return lambda die, ready: die.tiles(ready, cycles, words, memory, count, count * link) + later

@@ -9,7 +9,7 @@ from plinth.mapping.products import matrix_tasks
 from plinth.partition.graph import Window
 from plinth.plan.cost import systolic
 from plinth.plan.cost.copies import Copy
-from plinth.plan.cost.machine import Cycles, Machine, Work, full_words, moved_words, unlike
+from plinth.plan.cost.machine import Cycles, Machine, Work, full_words, row_words, unlike
 from plinth.plan.cost.products import Product, row_stationary_parts
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Rows, Tile, Vector
 from plinth.step.vector import VectorProgram
@@ -34,8 +34,8 @@ def _count(shape: str) -> tuple[bool, bool]:
     return shape in ("row", "element"), shape in ("column", "element")
 
 
-def vector_work(program: VectorProgram) -> tuple[Work, str]:
-    """What a vector program does, and the measured program that it is most like."""
+def vector_work(program: VectorProgram) -> Work:
+    """What a vector program does."""
     regions = program.regions
     wise = sums = reductions = functions = column_functions = 0
     for one in program.instructions:
@@ -50,19 +50,10 @@ def vector_work(program: VectorProgram) -> tuple[Work, str]:
             column_functions += target[1] and function
     row_loads, row_stores = (sum(any(_count(regions[move.region])) for move in moves)
                              for moves in (program.loads, program.stores))
-    work = Work(len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise,
+    return Work(len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise,
                 sums=sums, reductions=reductions, functions=functions, column_functions=column_functions,
                 packed_loads=sum(move.packed for move in program.loads),
                 packed_stores=sum(move.packed for move in program.stores))
-    if reductions:
-        name = "loss"
-    elif sums:
-        name = "backward" if work.stores else "bias"
-    elif work.stores > 1 or work.loads > 3:
-        name = "unpool" if wise > 3 else "sum"
-    else:
-        name = "pool" if work.loads > 1 else "forward"
-    return work, name
 
 
 def vector_cost(machine: Machine, vector: Vector) -> VectorCost:
@@ -70,15 +61,15 @@ def vector_cost(machine: Machine, vector: Vector) -> VectorCost:
     known = vector.program.known
     if vector_work not in known:
         known[vector_work] = vector_work(vector.program)
-    work, name = known[vector_work]
-    key = (work, name, vector.rows, vector.columns)
+    work = known[vector_work]
+    key = (work, vector.rows, vector.columns)
     found = machine.known_vectors.get(key)
     if found is None:
         parameters = machine.parameters
-        row = moved_words(parameters, 1, vector.columns)
+        row = row_words(parameters, vector.columns)
         read, written = full_words(parameters, work, vector.rows, vector.columns)
         found = machine.known_vectors[key] = VectorCost(
-            work, *machine.vector(name, vector.rows, vector.columns, work), read + work.row_loads * row,
+            work, *machine.vector(*key), read + work.row_loads * row,
             written + work.row_stores * row)
     return found
 
@@ -130,7 +121,7 @@ def _bounded(machine: Machine, alone: float, row: float, reads: float, writes: f
 
 def _systolic(machine: Machine, work: Multiplication) -> MatrixCost:
     parameters = machine.parameters
-    beat, name = parameters.beat_words, work.direction if work.shape is None else f"convolution-{work.direction}"
+    beat = parameters.beat_words
     alone = row = reads = writes = macs = 0.0
     groups = matrix_tasks(parameters, work.layer, work.direction, work.shape, work.a, work.b, work.c).groups
     bodies = [body for bodies in groups for body in bodies]
@@ -140,8 +131,7 @@ def _systolic(machine: Machine, work: Multiplication) -> MatrixCost:
             m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
             0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
             body["c_stride"] % beat == 0))
-        one, more = machine.scaled(name, (m, n, k), (found.alone, found.row))
-        alone, row = (alone + more if row else one), row + more
+        alone, row = (alone + found.row if row else found.alone), row + found.row
         reads, writes, macs = reads + beat * found.reads, writes + beat * found.writes, macs + m * n * k
     return _bounded(machine, alone, row, reads, writes, len(bodies), macs)
 
@@ -164,8 +154,7 @@ def _row_stationary(machine: Machine, work: Multiplication) -> MatrixCost:
     product = product_of(work)
     parts = row_stationary_parts(machine.parameters, product)
     found = mappings.work(machine.parameters, parts)
-    alone, row = machine.scaled(product.name, product.gemm, (found.alone, found.row))
-    return _bounded(machine, alone, row, found.read, found.written,
+    return _bounded(machine, found.alone, found.row, found.read, found.written,
                     sum(mappings.tasks(loops, mapping) for loops, mapping in parts),
                     float(sum(loops.macs for loops, _ in parts)))
 
@@ -174,7 +163,7 @@ def rows_cost(machine: Machine, work: Rows) -> tuple[Cycles, float]:
     """Rows by their numbers: cycles, and words moved."""
     rows, columns = work.rows.rows, work.rows.columns
     cycles = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
-    return cycles, (2 + work.added) * moved_words(machine.parameters, rows, columns)
+    return cycles, (2 + work.added) * rows * row_words(machine.parameters, columns)
 
 
 def tile_copy(machine: Machine, tile: Tile) -> Copy:

@@ -23,7 +23,7 @@ from plinth.partition.graph import DP, MP, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Exchange, Layout, Splits, layout, weight_words
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import Machine, machine, unlike
+from plinth.plan.cost.machine import BACKWARD, FORWARD, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 
@@ -134,8 +134,8 @@ class StepTime:
                                   for one in (0.0, unlike(node.input_channels, inputs)))
             # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
             times = max(1, 0 if node.weighted else each)
-            forward = max(fprop, times * sum(die.vector("forward", home * raw, outputs)))
-            backward = times * sum(die.vector("backward", samples * raw, outputs))
+            forward = max(fprop, times * sum(die.vector(FORWARD, home * raw, outputs)))
+            backward = times * sum(die.vector(BACKWARD, samples * raw, outputs))
             for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
                                             error if each else 0.0, update)):
                 worst[place] = max(worst[place], cycles / speed)

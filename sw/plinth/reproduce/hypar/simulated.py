@@ -100,7 +100,7 @@ def outcome(graph: PlanGraph, splits: Splits, batch: int, setting: Setting) -> O
                                            for node in graph.nodes))
     plan = Plan(graph=graph, planner="hypar", model="published" if setting.paper else "exact",
                 array=setting.array.name, batch=batch, chunk_words=64, splits=splits)
-    found = simulated(plan, setting.array, cost="paper" if setting.paper else "calibrated", ways=_ways(setting.array),
+    found = simulated(plan, setting.array, cost="paper" if setting.paper else "die", ways=_ways(setting.array),
                       overlap=setting.overlap, form="published" if setting.paper else "exact")
     return Outcome(found.result.seconds, found.result.counts, found.source)
 

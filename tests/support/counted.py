@@ -1,14 +1,13 @@
-"""Measures cycles of tasks on co-simulated dies, for the planners' cost tables.
+"""Cycles of tasks, counted on co-simulated dies beside what the formulas of plan/cost say.
 
-A task is measured three times in a row, without anything between them but that all three wait for a copy before: the
+A task is counted three times in a row, without anything between them but that all three wait for a copy before: the
 first gives the time of a task alone, the last the time that one more takes.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import product
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +21,12 @@ from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.products import MAKERS
 from plinth.mapping.row_stationary import RowStationary
 from plinth.mapping.systolic import Systolic
-from plinth.model.files import dump_yaml
-from plinth.output import write_whole
 from plinth.partition.graph import Window
-from plinth.plan.cost.machine import COPIES, FOLDER, PROGRAMS, Calibration
+from plinth.plan.cost.copies import Copy
+from plinth.plan.cost.machine import Cycles, Machine, Work
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
 from plinth.step.vector import VectorProgram
-from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters, preset
+from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (
     CollectiveOperation,
     Engine,
@@ -39,9 +37,18 @@ from plinth_hw.isa.tasks import (
     VectorOperation,
 )
 
-#: Presets that are measured if none is named: those whose tables the project keeps.
-CALIBRATED = ("ndp-demo", "ndp-demo-mixed", "ndp-demo-fixed", "hypar-demo", "hypar-demo-mixed", "hypar-demo-fixed",
-              "hypar-paper")
+#: Vector programs.
+PROGRAMS = {
+    "forward": Work(1, 1, row_loads=1, wise=2),
+    "sum": Work(4, 1, wise=3),
+    "backward": Work(2, 1, row_loads=1, row_stores=1, wise=1, sums=1),
+    "bias": Work(1, 0, row_loads=1, row_stores=1, sums=1),
+    "pool": Work(2, 1, wise=1),
+    "unpool": Work(4, 2, wise=6),
+    "loss": Work(2, 2, row_loads=2, row_stores=1, wise=5, sums=1, reductions=2, functions=1, column_functions=1),
+}
+#: Copies within a die, to the next one of a ring and to the one behind that, by hops; all dies send at once.
+COPIES = ("local", "remote", "far")
 #: Memory of the die, in words.
 MEMORY_WORDS = 1 << 22
 #: Equal tasks in a row.
@@ -49,11 +56,24 @@ ROW = 3
 #: Words of the copy that a row waits for: long enough for the descriptors of the row to come meanwhile.
 BEFORE = 4096
 
-Measured = list[tuple[Any, ...]]
+
+
+class Counted(NamedTuple):
+    """A task alone, and a further one in a row: counted, and by the formulas."""
+
+    name: str
+    shape: tuple[int, ...]
+    counted: Cycles
+    formula: Cycles
+
+    @property
+    def ratios(self) -> Cycles:
+        """Counted over formula."""
+        return self.counted[0] / self.formula[0], self.counted[1] / self.formula[1]
 
 
 def matrix_shapes(parameters: DieParameters) -> list[tuple[int, int, int]]:
-    """m, n, k of the products that are measured: from a part of a tile to many tiles, short and long sums."""
+    """m, n, k of the products that are counted: from a part of a tile to many tiles, short and long sums."""
     rows, columns = parameters.rows, parameters.columns
     if parameters.machine == ROW_STATIONARY:
         return [*product((columns, 4 * columns, 16 * columns), (10, 32, 128), (16, 64, 200)), (4 * columns, 256, 512)]
@@ -62,7 +82,7 @@ def matrix_shapes(parameters: DieParameters) -> list[tuple[int, int, int]]:
 
 
 def convolution_shapes(parameters: DieParameters) -> list[tuple[ConvolutionShape, int]]:
-    """Layers and images of the convolutions that are measured."""
+    """Layers and images of the convolutions that are counted."""
     wide = parameters.columns
     sizes = [(8, 1, wide, 3, 8), (8, 1, 2 * wide, 3, 8), (8, 1, wide // 2, 3, 8), (4, wide, 2 * wide + 4, 3, 8),
              (4, wide, wide, 3, 8), (4, wide // 2, 2 * wide, 3, 16), (4, wide // 4, 2 * wide + 4, 3, 16),
@@ -75,20 +95,20 @@ def convolution_shapes(parameters: DieParameters) -> list[tuple[ConvolutionShape
 
 
 def vector_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
-    """Rows and columns of the vector programs that are measured."""
+    """Rows and columns of the vector programs that are counted."""
     return [*product((2, 2 * parameters.rows, 8 * parameters.rows), (8, 10, 20, 64, 256)),
             *product((16 * parameters.rows, 32 * parameters.rows), (2, 8, 10, 16, 20, 32))]
 
 
 def copy_shapes(parameters: DieParameters) -> list[tuple[int, int]]:
-    """Rows and columns of the copies that are measured."""
+    """Rows and columns of the copies that are counted."""
     return [(rows, columns) for rows, columns in product(
         (4, 16 * parameters.rows, 64 * parameters.rows, 256 * parameters.rows), (2, 4, 8, 16, 32, 128))
         if 4 * rows * columns <= MEMORY_WORDS // 16]
 
 
 def products(parameters: DieParameters) -> list[Product]:
-    """Products that are measured."""
+    """Products that are counted."""
     found = []
     for direction, (m, n, k) in product(DIRECTIONS, matrix_shapes(parameters)):
         samples, inputs, outputs = {FPROP: (m, k, n), BPROP: (m, n, k), UPDATE: (k, m, n)}[direction]
@@ -159,8 +179,8 @@ class _Session:
             found.append(list(range(first, len(self.builder._pending))))
         self.rows.append(found)
 
-    def multiply(self, product: Product) -> tuple[Any, ...]:
-        """Rows of a product's tasks; what the table calls it."""
+    def multiply(self, product: Product) -> None:
+        """Rows of a product's tasks."""
         packed = self.parameters.packing > 1
         samples, inputs, outputs, window = product.samples, product.inputs, product.outputs, product.window
         x, w, z = (samples, inputs), (inputs, outputs), (samples, outputs)
@@ -184,12 +204,6 @@ class _Session:
                 self.builder.add_parts([product.name] * len(bodies), Engine.MATRIX, maker.operation(window is None),
                                        bodies, reads=[one, two], writes=[three])
         self.row(add)
-        if self.parameters.machine == SYSTOLIC:
-            return product.name, *product.gemm, product.run(self.parameters.packing)
-        if window is None:
-            return product.name, samples, inputs, outputs, 0, 0, 0, 0
-        return (product.name, samples, inputs, outputs, window.size[0], window.kernel[0], window.stride[0],
-                window.padding[0])
 
     def program(self, name: str, rows: int, columns: int) -> bool:
         """Rows of vector tasks; False if they do not fit the scratchpad."""
@@ -272,12 +286,12 @@ class _Session:
         self.row(add, count)
 
 
-def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> tuple[list[list[TaskRecord]], str]:
-    """Records of every die, and the hash of the Verilog."""
+def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> list[list[TaskRecord]]:
+    """Records of every die."""
     parameters, dies = sessions[0].parameters, len(sessions)
     program = assemble([setup(die) for die in range(dies)], [session.builder for session in sessions],
                        memory_words=MEMORY_WORDS)
-    array, digest = backends.cosim_array(parameters, dies, MEMORY_WORDS)
+    array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     driver.step(0)
     found = []
@@ -288,7 +302,7 @@ def _run(sessions: list[_Session], setup: Callable[[int], GraphBuilder]) -> tupl
         # An engine's records come in the order of its tasks.
         rest = {engine: iter(records) for engine, records in order.items()}
         found.append([next(rest[task.engine]) for task in program.step[die].tasks])
-    return found, digest
+    return found
 
 
 def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, int]]:
@@ -299,37 +313,42 @@ def _rows(session: _Session, records: list[TaskRecord]) -> Iterator[tuple[int, i
         yield ends[0] - min(records[task].start for task in members[0]), max(1, period)
 
 
-def _tasks(parameters: DieParameters) -> tuple[Measured, Measured, Measured, int, int, str]:
-    """Tables of matrix and vector tasks and of local copies, cycles of a fetch and of an issue, and the hash."""
-    session = _Session(parameters, 1)
-    matrix = [session.multiply(product) for product in products(parameters)]
-    vector = [(program, *size) for size in vector_shapes(parameters) for program in PROGRAMS
-              if session.program(program, *size)]
-    copies = copy_shapes(parameters)
-    for size in copies:
-        session.copy(*size, "local", 0)
+def _copied(parameters: DieParameters, kind: str, rows: int, columns: int) -> Cycles:
+    """A copy by its formula, while all dies of a ring send as far."""
+    copy, hops = Copy.part(rows, columns), COPIES.index(kind)
+    return Machine(parameters).copy(copy, hops * copy.flits(parameters) / float(parameters.link_rate) if hops else None)
+
+
+def on_one_die(parameters: DieParameters) -> tuple[list[Counted], dict[str, float]]:
+    """Products, vector programs and copies of one die; cycles from a descriptor to the next, and of a wait met."""
+    session, machine = _Session(parameters, 1), Machine(parameters)
+    asked: list[tuple[str, tuple[int, ...], Cycles]] = []
+    for one in products(parameters):
+        session.multiply(one)
+        asked.append((one.name, one.gemm, machine.product(one).cycles))
+    for size, (name, work) in product(vector_shapes(parameters), PROGRAMS.items()):
+        if session.program(name, *size):
+            stages = machine.vector(work, *size)
+            asked.append((name, size, (sum(stages), max(stages))))
+    for size in copy_shapes(parameters):
+        session.copy(*size, COPIES[0], 0)
+        asked.append((COPIES[0], size, _copied(parameters, COPIES[0], *size)))
     session.words(24)
-    (records,), digest = _run([session], lambda die: ring_setup(parameters, [0], 0, 0))
-    rows = list(_rows(session, records))
-    words = [records[tasks[0]] for tasks in session.rows[-1]]
-    fetch = (words[-1].start - words[-9].start) // 8
-    first = session.rows[0][0][0]
-    issue = max(1, records[first].start - records[first - 1].end)
-    counts = len(matrix), len(vector), len(copies)
-    tables, place = [], 0
-    for keys, count in zip((matrix, vector, [("local", *size) for size in copies]), counts, strict=True):
-        tables.append([(*key, *row) for key, row in zip(keys, rows[place:place + count], strict=True)])
-        place += count
-    return tables[0], tables[1], tables[2], fetch, issue, digest
+    (records,) = _run([session], lambda die: ring_setup(parameters, [0], 0, 0))
+    words, first = [records[tasks[0]] for tasks in session.rows[-1]], session.rows[0][0][0]
+    return ([Counted(name, shape, counted, formula) for (name, shape, formula), counted in zip(
+        asked, _rows(session, records), strict=False)],
+            {"fetch": (words[-1].start - words[-9].start) // 8, "issue": records[first].start - records[first - 1].end})
 
 
-def _network(parameters: DieParameters) -> tuple[Measured, dict[str, int]]:
-    """Table of copies to other dies, and latencies of arrivals and rings, on four dies."""
+def on_a_ring(parameters: DieParameters) -> tuple[list[Counted], dict[str, float]]:
+    """Copies to other dies of a ring of four; cycles of reductions beside their words, on two dies, for a further hop,
+    and on one die; and from the last word of a copy on its link to the start of what waits for it."""
     dies, chunk = 4, parameters.chunk_words
     sessions = [_Session(parameters, dies) for _ in range(dies)]
-    copies = copy_shapes(parameters)
+    sizes = list(product(COPIES[1:], copy_shapes(parameters)))
     for die, session in enumerate(sessions):
-        for kind, size in product(("remote", "far"), copies):
+        for kind, size in sizes:
             session.copy(*size, kind, die)
         for group in (0, 1, 2):
             session.reduction(16 * chunk, group)
@@ -339,43 +358,18 @@ def _network(parameters: DieParameters) -> tuple[Measured, dict[str, int]]:
         for group, ring in enumerate((list(range(dies)), [die & ~1, die | 1], [die])):
             ring_setup(parameters, ring, die, group, builder)
         return builder
-    records, _ = _run(sessions, setup)
-    rows = list(_rows(sessions[0], records[0]))
-    four, two, one = (cycles for cycles, _ in rows[2 * len(copies):])
+    rows = list(_rows(sessions[0], _run(sessions, setup)[0]))
+    four, two, one = (cycles for cycles, _ in rows[len(sizes):])
     rate = float(parameters.flit_words * parameters.link_rate)
     half, whole = (2 * (size - 1) * 16 * chunk / size / rate for size in (2, dies))
-    latency = max(1, round(two - half))
-    alone = max(1, round(one - 16 * chunk / parameters.flit_words))
-    hop = max(1, round((four - whole - latency) / (2 * (dies - 2))))
-    return ([(*key, *row) for key, row in zip([(kind, *size) for kind in ("remote", "far") for size in copies], rows,
-                                              strict=False)],
-            {"ring": latency, "hop": hop, "reduce": alone})
+    return ([Counted(kind, size, counted, _copied(parameters, kind, *size)) for (kind, size), counted in zip(
+        sizes, rows, strict=False)],
+            {"ring": two - half, "hop": (four - whole - two + half) / (2 * (dies - 2)),
+             "reduce": one - 16 * chunk / parameters.flit_words, "arrival": _arrival(parameters)})
 
 
-def calibrate(name: str, folder: Path = FOLDER) -> Path:
-    """Measure one preset and write its table.
-
-    Raises
-    ------
-    UserError
-        If a tool is missing or fails, or the table cannot be written.
-    """
-    parameters = preset(name)
-    matrix, vector, copies, fetch, issue, digest = _tasks(parameters)
-    remote, control = _network(parameters)
-    arrival = _arrival(parameters)
-    table = Calibration(
-        preset=name, number_format=str(parameters.multiply_format), verilog_sha256=digest, matrix=tuple(matrix),
-        vector=tuple(vector), transfer=(*copies, *remote),
-        control=tuple({"fetch": fetch, "issue": issue, "arrival": arrival, **control}.items()))
-    path = folder / f"{name}.yaml"
-    header = "# Written by `make calibrate`: cycles measured on the co-simulated Verilog whose hash is below.\n"
-    write_whole(path, lambda place: place.write_text(header + dump_yaml(table.to_data()), encoding="utf-8"))
-    return path
-
-
-def _arrival(parameters: DieParameters) -> int:
-    """Cycles from the end of a copy to another die to the start of a task there that waited for it."""
+def _arrival(parameters: DieParameters) -> float:
+    """Cycles from the last word of a copy on its link to the start of a task of another die that waited for it."""
     sessions = [_Session(parameters, 2) for _ in range(2)]
     for die, session in enumerate(sessions):
         target = session.results[0].part(session.results[0].name, 0, 1, BEFORE)
@@ -389,5 +383,7 @@ def _arrival(parameters: DieParameters) -> int:
             session.builder.add("after", Engine.TRANSFER, TransferOperation.COPY, {
                 "source": target.pointer, "destination": session.other.pointer, "columns": 1, "rows": 1, "planes": 1},
                 reads=[target], writes=[session.other])
-    records, _ = _run(sessions, lambda die: ring_setup(parameters, [0, 1], die, 0))
-    return max(1, records[1][0].start - records[0][0].end)
+    records = _run(sessions, lambda die: ring_setup(parameters, [0, 1], die, 0))
+    copy = Copy(1, BEFORE, BEFORE, BEFORE)
+    waiting = copy.waiting(parameters, copy.flits(parameters) / float(parameters.link_rate))
+    return records[1][0].start - records[0][0].end - waiting
