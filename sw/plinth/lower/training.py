@@ -42,6 +42,8 @@ from plinth_hw.isa.tasks import (
     VectorOperation,
 )
 
+#: Numbers of messages, which follow each other around.
+MESSAGES = 256
 #: Rows of a die's group table.
 GROUPS = 16
 #: Base registers that move from step to step: the first input's, targets', further inputs'.
@@ -299,4 +301,4 @@ class _Lowering:
     def _reduction(self, work: Reduction) -> dict[str, Any]:
         return {"source": self.at(work.gradient).pointer, "destination": self.at(work.weights).pointer,
                 "words": work.weights.columns, "group": work.group, "update": UpdateOperation.SGD,
-                "message": work.message, "rate": self.rate}
+                "message": work.message % MESSAGES, "rate": self.rate}

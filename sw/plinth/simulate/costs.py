@@ -8,11 +8,10 @@ memory of 320 GB/s; nothing but products and words takes time there.
 from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
-from plinth.partition.graph import Node
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
-from plinth.step.tasks import Multiplication, Rows, Share, Task, Vector
+from plinth.step.tasks import Multiplication, Rows, Task, Vector
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -70,15 +69,11 @@ class Costs(Protocol):
         ...
 
 
-def weights_of(node: Node, share: Share) -> int:
-    """Weights of a die's slice of a layer."""
-    return node.weights // (node.input_channels * node.output_channels) * share.inputs * share.outputs
-
-
 def multiply_adds(task: Task) -> float:
     """Multiply-adds of a product, padding and all, as energy counts them."""
     assert task.node is not None and task.share is not None
-    return float(task.share.samples * task.node.output_positions * weights_of(task.node, task.share))
+    return float(task.share.samples * task.node.output_positions * task.share.rows
+                 * task.share.outputs)
 
 
 class DieCosts:
@@ -176,11 +171,12 @@ class Paper:
             return Cost()
         assert node is not None and share is not None
         # A convolution's map is read once; a fully connected layer may read a flattened one.
-        taps = 1 if node.kind == "convolution" else node.weights // (node.input_channels * node.output_channels)
-        read = share.samples * share.inputs * node.input_positions * taps
-        made = share.samples * share.outputs * node.output_positions
+        taps = node.weights // (node.input_channels * node.output_channels) if node.kind == "convolution" else 1
+        read = share.samples * share.rows // taps * node.input_positions
+        # Of the paper's machine a gradient is one product.
+        made = share.samples * share.outputs * node.output_positions / share.pieces
         macs = multiply_adds(task)
-        words = read + made + weights_of(node, share) * share.samples / share.whole
+        words = read + made + share.rows * share.outputs * share.samples / share.whole
         return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
 
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:

@@ -102,7 +102,7 @@ class TaskByTask(Collected):
         joined += waits
         name = f"ring {ring[0]} of {len(ring)}, message {message}"
         if len(joined) == len(ring) * len(waits):
-                self.add(self._ring(name, ring, words, joined), "reduction")
+            self.add(self._ring(name, ring, words, joined), "reduction")
         return name
 
     def _ring(self, name: str, ring: tuple[int, ...], words: float, joined: Sequence[str]) -> Flow:

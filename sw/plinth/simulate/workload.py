@@ -274,13 +274,13 @@ class Groups(Collected):
         found: dict[int, Wait] = {}
         if operation.rings.size == 1:
             for die in range(self.step.dies):
-                cost = self.costs.update(operation.weights.slice(die).words)
+                cost = self.costs.update(operation.words(die))
                 if cost:
                     found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die])
             return found
         members = operation.rings.size
         for place, group in enumerate(rings := self.ways.ring(operation.rings)):
-            count = operation.weights.slice(int(group.dies[0])).words
+            count = operation.words(int(group.dies[0]))
             if count:
                 added = count * (members - 1)
                 label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
@@ -348,4 +348,5 @@ class PublishedGroups(Groups):
 
     def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         number = self.step.graph.nodes.index(operation.node)
-        return self._partners(operation.name, self._sum_elements(number, DP), ready, added=True)
+        whole, pieces = self._sum_elements(number, DP), operation.piece.of
+        return self._partners(operation.name, lambda level: whole(level) / pieces, ready, added=True)

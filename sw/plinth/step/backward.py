@@ -8,6 +8,7 @@ from plinth.step.activation import ACTIVATIONS
 from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
 from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
+from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
@@ -24,8 +25,8 @@ class Backward:
         #: Error of what a node reads of an input, partial where its output channels are split.
         self._errors: dict[tuple[int, int], Tensor] = {}
 
-    def run(self, made: Made) -> None:
-        """One node."""
+    def run(self, made: Made, reductions: Reductions) -> None:
+        """One node, with the sums of its gradient."""
         if made.node.kind == LOSS:
             assert made.error is not None
             self._errors[made.number, 0] = made.error
@@ -40,7 +41,7 @@ class Backward:
             error = self._own(made, error)
             self.step.release(f"{made.node.name}.backward")
         if made.node.weighted:
-            self._weighted(made, error)
+            self._weighted(made, error, reductions)
         else:
             self._junction(made, error)
 
@@ -147,8 +148,8 @@ class Backward:
         for place in range(len(made.x)):
             self._errors[made.number, place] = error
 
-    def _weighted(self, made: Made, error: Tensor) -> None:
-        """Error to all who computed the output; input error; weight gradient."""
+    def _weighted(self, made: Made, error: Tensor, reductions: Reductions) -> None:
+        """Error to all who computed the output; input error; weight gradient and its sum."""
         step, node, z, x = self.step, made.node, made.z, made.x[0]
         assert z is not None
         if step.layouts[made.number].mp:
@@ -163,7 +164,10 @@ class Backward:
             self._errors[made.number, 0] = found
             step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node).buffer))
             self.forward.empty(z, found)
-        if node.gathers:
-            step.add(Gather(node, x, error, step.gradients[node.name], True))
-        else:
-            step.add(Products(node, step.parameters, UPDATE, x, error, step.gradients[node.name].matrix))
+        gradient = step.gradients[node.name]
+        for piece in reductions.pieces(made.number):
+            if node.gathers:
+                step.add(Gather(node, x, error, gradient, True))
+            else:
+                step.add(Products(node, step.parameters, UPDATE, x, error, gradient.matrix, piece))
+            reductions.add(made.number, piece)

@@ -32,7 +32,7 @@ from plinth.step.tasks import (
     Tile,
     Vector,
 )
-from plinth.step.tensors import Part, Tensor, Weights
+from plinth.step.tensors import WHOLE, Part, Tensor, WeightPiece, Weights
 from plinth.step.vector import Piece, VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine
@@ -350,16 +350,26 @@ class Clear:
 
 @dataclass(frozen=True)
 class Products:
-    """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; the gradient of
-    the weights as a whole. Nothing where a die's part or slice is empty."""
+    """A product of a weighted layer: strips of samples, so that other engines follow strip by strip; of the gradient of
+    the weights a piece, of all samples. Nothing where a die's part or slice is empty.
+
+    Parameters
+    ----------
+    x, z : Tensor
+        Input and output, or their errors.
+    weights : callable
+        Of a die: the weights as the engine reads them, or their gradient.
+    piece : Piece
+        Of the gradient.
+    """
 
     node: Node
     parameters: DieParameters
     direction: str
-    #: Input and output (or their errors), and the weights as the engine reads them, or their gradient.
     x: Tensor
     z: Tensor
     weights: Callable[[int], Buffer]
+    piece: WeightPiece = WHOLE
 
     @property
     def name(self) -> str:
@@ -384,12 +394,17 @@ class Products:
         samples = z_part.samples
 
         def share(some: int) -> Share:
-            return Share(some, samples, x_part.channels, z_part.channels)
+            return Share(some, samples, w.rows, z_part.channels, self.piece.of)
 
         if shape is None:
             x, z = (_matrix(buffer, part) for buffer, part in ((x, x_part), (z, z_part)))
         if self.direction == UPDATE:
-            yield self._task(self.name, shape, x, z, w, 0, share(samples))
+            name, (first, rows) = self.name, self.piece.rows(self.parameters, w.rows, w.columns)
+            if rows < w.rows:
+                # Columns of the input are rows of the weights.
+                name, x, w = f"{name}[{self.piece.number}]", Piece(0, x.rows, first, rows).of(x), w.lines(first, rows)
+            if rows:
+                yield self._task(name, shape, x, z, w, 0, share(samples))
             return
         step = (cuts.sample_step(self.parameters) if shape is None else
                 cuts.image_step(samples, shape.out_height * shape.out_width))
@@ -553,7 +568,8 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Sum of a layer's gradients over rings, with the update of the weights; of a ring of one die the update alone.
+    """Sum of a piece of a layer's gradients over rings, with the update of the weights; of a ring of one die the update
+    alone.
 
     Parameters
     ----------
@@ -569,17 +585,26 @@ class Reduce:
     message: int
     weights: Weights
     gradients: Weights
+    parameters: DieParameters
     #: Exchange whose arrivals it waits for, if any.
     after: int | None = None
+    piece: WeightPiece = WHOLE
 
     @property
     def name(self) -> str:
         """Of its task."""
-        return f"{self.node.name}.all_reduce"
+        return f"{self.node.name}.all_reduce" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
+
+    def words(self, die: int) -> int:
+        """Of the message."""
+        return self.piece.words(self.parameters, self.weights.slice(die))[1]
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
-        if self.weights.slice(die).words:
-            source, target = self.gradients.buffer(die), self.weights.buffer(die)
+        first, words = self.piece.words(self.parameters, self.weights.slice(die))
+        if words:
+            source, target = (one.buffer(die) for one in (self.gradients, self.weights))
+            if words < source.columns:
+                source, target = (one.part(one.name, first, 1, words) for one in (source, target))
             work = Reduction(self.group, self.rings.of(die), self.message, source, target, self.after)
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

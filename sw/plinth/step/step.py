@@ -16,7 +16,7 @@ layer::
             dZ = back through pools and f; db = column sums of dZ
             dZ to all dies that computed Z           transfer, where input channels are split
             dX = dZ W^T                              matrix, a task a strip
-    update  dW = X^T dZ                              matrix, the whole part at once
+    update  dW = X^T dZ                              matrix, all samples at once
             W, b -= rate * sum over dies of dW, db   collective, one message a ring
 
 Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
@@ -29,7 +29,9 @@ stay FP32, and errors are scaled up, which the learning rate takes back::
 
     copy    H = narrow(W)                            vector, before fprop
 
-Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both.
+Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both. Of a
+fully connected layer whose gradient goes round rings of dies, dW is computed in pieces of rows, and each goes as soon
+as it is ready, the last one with the bias (:mod:`plinth.step.reductions`).
 """
 
 from collections.abc import Iterator, Sequence

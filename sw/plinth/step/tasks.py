@@ -75,6 +75,7 @@ class Reduction:
     #: The process group, and the die's ring.
     group: int
     ring: tuple[int, ...]
+    #: Number in the step; modulo the number of reduce blocks it is the block's.
     message: int
     gradient: Buffer
     weights: Buffer
@@ -93,12 +94,14 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What products are of a layer: samples, of how many that the die has in all, input and output channels."""
+    """What products are of a layer: samples, of how many that the die has in all; rows and columns of the weights'
+    matrix, and in how many pieces of rows the die's slice goes."""
 
     samples: int
     whole: int
-    inputs: int
+    rows: int
     outputs: int
+    pieces: int = 1
 
 
 Work = Multiplication | Vector | Tile | Rows | Reduction | Signal

@@ -7,11 +7,13 @@ lies dense in its place, channels innermost; where it lies is told a die at a ti
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from math import gcd, lcm
 from typing import NamedTuple, Protocol
 
 from plinth.buffers import Buffer
 from plinth.partition.axes import CHANNELS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
 from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
+from plinth_hw.isa.parameters import DieParameters
 
 #: Indices of an axis, as numpy takes them.
 Selected = Integers | slice
@@ -284,6 +286,35 @@ class WeightSlice:
     def spare_words(self) -> int:
         """Words of the spare rows."""
         return self.spare * self.outputs
+
+
+@dataclass(frozen=True)
+class WeightPiece:
+    """A piece of every die's slice of a layer's weights: neighbouring rows of the matrix, with the last of them the
+    bias. Pieces may be empty."""
+
+    number: int = 0
+    of: int = 1
+
+    def rows(self, parameters: DieParameters, rows: int, columns: int) -> tuple[int, int]:
+        """First row and number of rows, of a matrix: tiles of the array are whole, and pieces begin with a beat."""
+        beat = parameters.beat_words
+        unit = lcm(parameters.rows, beat, beat // gcd(columns, beat))
+        each = rows if self.of == 1 else -(-rows // (self.of * unit)) * unit
+        first = min(self.number * each, rows)
+        return first, min(each, rows - first)
+
+    def words(self, parameters: DieParameters, piece: WeightSlice) -> tuple[int, int]:
+        """First word and number of words, of a slice with its bias."""
+        first, rows = self.rows(parameters, piece.rows, piece.outputs)
+        if not rows and (self.number or piece.rows):
+            return 0, 0
+        end = (first + rows) * piece.outputs if first + rows < piece.rows else piece.words
+        return first * piece.outputs, end - first * piece.outputs
+
+
+#: All of a slice.
+WHOLE = WeightPiece()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from plinth.model.array import ARRAYS
 from plinth.model.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
-from plinth.partition.graph import PlanGraph, from_network
+from plinth.partition.graph import DP, PlanGraph, from_network
 from plinth.plan.cost.machine import machine
 from plinth.plan.cost.tasks import matrix_cost, product_of
 from plinth.plan.cost.time import StepTime
@@ -24,7 +24,8 @@ from plinth.step.activation import ACTIVATIONS, Activation
 from plinth.step.build import step_of
 from plinth.step.operations import Chain, Exchange, Pool
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Arrivals, Multiplication, Signal, Task, Tile
+from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Signal, Task, Tile
+from plinth.step.tensors import WeightPiece, WeightSlice
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import VectorOp
@@ -200,3 +201,32 @@ def test_no_product_is_faster_than_its_pes_or_its_memory(network: str, name: str
                     assert found.macs >= least
                 assert found.row >= found.macs / pes and found.alone >= found.row
                 assert found.row >= found.words / float(die.parameters.memory_words_per_cycle)
+
+
+@pytest.mark.parametrize("name", ["ndp-tiny", "hypar-demo", "ndp-bench"])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 3, 1), (64, 10, 1), (100, 33, 4), (33, 128, 3), (4, 12, 4),
+                                   (0, 5, 2)])
+def test_pieces_of_a_gradient_are_all_of_it(name: str, sizes: tuple[int, int, int]) -> None:
+    parameters, (rows, columns, of) = preset(name), sizes
+    whole = WeightSlice(1, 0, rows, 0, columns, bias=True)
+    row = word = 0
+    for number in range(of):
+        piece = WeightPiece(number, of)
+        first, count = piece.rows(parameters, rows, columns)
+        start, words = piece.words(parameters, whole)
+        assert (first, start) == (row, word) or not words
+        assert start % parameters.beat_words == 0
+        row, word = row + count, word + words
+    assert (row, word) == (rows, whole.words)
+
+
+def test_a_gradient_goes_in_pieces_as_soon_as_each_is_computed() -> None:
+    network = NETWORKS["digits-mlp"]
+    graph = from_network(network)
+    step = step_of(graph, ((DP, DP),) * len(graph.nodes), 128, preset("ndp-demo"))
+    names = [item.name for item in step.tasks(0) if isinstance(item, Task)]
+    behind = [name for name in names if name.startswith(("fc1.update", "fc1.all"))]
+    assert behind == [f"fc1.{what}[{piece}]" for piece in range(4) for what in ("update_grad", "all_reduce")]
+    messages = [item.work.message for item in step.tasks(0) if isinstance(item, Task)
+                and isinstance(item.work, Reduction)]
+    assert len(set(messages)) == len(messages) == 9 and {number % 2 for number in messages} == {0, 1}

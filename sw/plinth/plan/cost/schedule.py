@@ -132,7 +132,7 @@ class _Walk:
     def _reduce(self, operation: Reduce) -> Run:
         """A reduction: its words on the links, its latency."""
         given, size = self.given, operation.rings.size
-        words = operation.weights.slice(0).words
+        words = operation.words(0)
         control = self.machine.control
         if size == 1:
             cycles, latency, moved = words / self.parameters.flit_words, control["reduce"], 3.0 * words
