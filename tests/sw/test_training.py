@@ -124,7 +124,9 @@ def test_ctrl_c_keeps_finished_epochs(tmp_path: Path) -> None:
     saved = tmp_path / "w.npz"
     command = [sys.executable, "-m", "plinth.cli", "train", "--preset", "ndp-tiny", "--dies", "1", "--batch", "128",
                "--epochs", "400", "--device", "golden", "--save", str(saved), "--out", str(tmp_path / "out")]
-    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
+    # Tests that run in the background of a shell ignore the signal, and so would what they start.
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ,
+                           preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     while not saved.exists() and run.poll() is None:
         time.sleep(0.02)
     run.send_signal(signal.SIGINT)
