@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
-from plinth.partition.axes import SAMPLES
+from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds
 from plinth.partition.graph import DP, MP, PlanGraph
 from plinth.partition.groups import RING
@@ -87,6 +87,7 @@ class StepTime:
         self._rings: dict[tuple[int, Vector], float] = {}
         self._owns: dict[tuple[int, Vector, Vector], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
+        self._moved: dict[tuple[Region, Region, int, int], float] = {}
         #: For each node, the edge and the consumer that its home goes by.
         self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
         self._whole = (DP,) * self.levels
@@ -166,10 +167,18 @@ class StepTime:
             if node.weighted:
                 here = self._layout(number, vector, first)
                 positions = node.raw_elements // node.output_channels
-                found = sum(self.links.exchange(Exchange(node.name, "", "", None, one, two, node.output_channels,
-                                                         positions), self.batch)
-                            for one, two in ((here.output, here.home), (here.home, here.output)))
+                found = self._there_and_back(here.output, here.home, node.output_channels, positions)
             self._owns[key] = found
+        return found
+
+    def _there_and_back(self, one: Region, two: Region, channels: int, positions: int) -> float:
+        """Cycles in which what dies have of one region goes to another, and something as large comes back."""
+        key = (one, two, channels, positions)
+        found = self._moved.get(key)
+        if found is None:
+            found = self._moved[key] = sum(
+                self.links.exchange(Exchange("", "", "", None, source, target, channels, positions), self.batch)
+                for source, target in ((one, two), (two, one)))
         return found
 
     def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
@@ -180,10 +189,7 @@ class StepTime:
             one = self.graph.edges[edge]
             home = self._layout(one.producer, vector, first).home
             need = self._layout(one.consumer, reader, self._whole).input
-            name, positions = self.graph.nodes[one.producer].name, one.elements // one.channels
-            found = sum(self.links.exchange(Exchange(name, "", "", None, source, target, one.channels, positions),
-                                            self.batch) for source, target in ((home, need), (need, home)))
-            self._betweens[key] = found
+            found = self._betweens[key] = self._there_and_back(home, need, one.channels, one.elements // one.channels)
         return found
 
     def step(self, splits: Splits) -> Step:
