@@ -19,7 +19,6 @@ from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
-from plinth.step.build import step_of
 
 #: Combinations up to which `joint` also looks at what `exhaustive` finds.
 SEEDED_COMBINATIONS = 1 << 12
@@ -89,8 +88,7 @@ SEARCHES = ("hypar", "exhaustive", "joint")
 
 def memory_bytes(given: Task, splits: Splits) -> int:
     """Bytes that the places of a step take on every die."""
-    time = given.time
-    return 4 * step_of(given.graph, splits, given.words.batch, time.machine.parameters, time.factors).memory_words()
+    return 4 * given.time.schedule.memory_words(splits)
 
 
 def chosen(given: Task, array: Array, planner: str) -> Splits:

@@ -130,12 +130,13 @@ class VectorProgram:
 
     def at(self, die: int, piece: Piece) -> "VectorProgram":
         """The program over a piece of what a die has of its operands."""
-        def placed(moves: Sequence[Move]) -> list[Move]:
-            places = (move.operand if isinstance(move.operand, Buffer) else move.operand.buffer(die) for move in moves)
-            return [Move(piece.of(place), move.region) for place, move in zip(places, moves, strict=True)]
-
-        return replace(self, rows=piece.rows, columns=piece.columns, loads=placed(self.loads),
-                       stores=placed(self.stores))
+        placed = self.known.get(die)
+        if placed is None:
+            placed = self.known[die] = tuple(
+                [(move.operand if isinstance(move.operand, Buffer) else move.operand.buffer(die), move.region)
+                 for move in moves] for moves in (self.loads, self.stores))
+        loads, stores = ([Move(piece.of(place), region) for place, region in moves] for moves in placed)
+        return replace(self, rows=piece.rows, columns=piece.columns, loads=loads, stores=stores)
 
     def clear(self, name: str, any_place: Buffer) -> None:
         """A full region of +0, whatever lies in the place, of which a word is loaded."""

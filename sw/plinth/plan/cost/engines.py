@@ -63,6 +63,11 @@ class Die:
         """``count`` equal tasks went on from a start to an end; descriptors behind them wait for their places."""
         begin = max(start, self.last[engine])
         self.tasks.append((engine, begin, end, words))
+        self.last[engine] = end
+        if count == 1:
+            self.starts[engine].append(begin)
+            self.ends[engine].append(end)
+            return end
         starts, ends, each = self.starts[engine], self.ends[engine], (end - begin) / count
         for place in range(max(0, count - BODIES), count):
             starts.append(begin + place * each)
@@ -71,7 +76,6 @@ class Die:
         self.fetched = max(self.fetched + (count - 1) * self.period,
                            begin + (count - 1 - BODIES) * each if count > BODIES else 0.0,
                            begin + (count - HEADERS) * each if count > HEADERS else 0.0)
-        self.last[engine] = end
         return end
 
     def task(self, engine: str, ready: float, cycles: Cycles, words: float, memory: float = 1.0,

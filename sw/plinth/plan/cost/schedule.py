@@ -7,6 +7,7 @@ time: what they send arrives when what is sent to them would.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from plinth.model.array import Array
 from plinth.partition import regions
@@ -55,11 +56,16 @@ class Schedule:
         self.hop = array.link_latency
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
+        #: The step under given splits, of which the last is kept; and words of memory that it takes on every die.
+        self.built = lru_cache(maxsize=1)(self._built)
+        self.memory_words = lru_cache(maxsize=1 << 12)(lambda splits: self.built(splits).memory_words())
+
+    def _built(self, splits: Splits) -> Step:
+        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors)
 
     def step(self, splits: Splits) -> Times:
         """A step under the given splits: walked through alone first, then with what engines take from each other."""
-        walk = _Walk(self, step_of(self.graph, splits, self.batch, self.machine.parameters,
-                                   self.links.factors))
+        walk = _Walk(self, self.built(splits))
         shares: list[float] = []
         for _ in range(PASSES):
             die = Die(self.machine, shares, self.speed)
