@@ -52,8 +52,9 @@ class Transfer:
 class Reduction:
     """The gradient of one layer, weights then bias, summed over rings of dies that differ in the levels ``over``.
 
-    Chunk c of ``chunk_words`` words (the last may be short) belongs to member c mod N of the ring and its sum starts
-    at the member after the owner.
+    It goes whole, or that of a fully connected layer in pieces of rows (:mod:`plinth.step.reductions`), each a message:
+    chunk c of ``chunk_words`` words of a message (the last may be short) belongs to member c mod N of the ring and its
+    sum starts at the member after the owner.
     """
 
     layer: str

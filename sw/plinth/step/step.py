@@ -29,7 +29,7 @@ stay FP32, and errors are scaled up, which the learning rate takes back::
 
     copy    H = narrow(W)                            vector, before fprop
 
-Weights of a layer are followed by its bias in memory, and gradients alike, so that one message reduces both. Of a
+Weights of a layer are followed by its bias in memory, and gradients alike, so that a message reduces both. Of a
 fully connected layer whose gradient goes round rings of dies, dW is computed in pieces of rows, and each goes as soon
 as it is ready, the last one with the bias (:mod:`plinth.step.reductions`).
 """
