@@ -43,6 +43,8 @@ class Die:
         self.tasks: list[tuple[str, float, float, float]] = []
         #: Of all reductions.
         self.latencies = 0.0
+        #: End of each reduce block's last reduction.
+        self.blocks = [0.0] * machine.parameters.reduce_blocks
         #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
         self.reductions: list[tuple[float, float, float]] = []
         self._loaded = self._computed = 0.0
@@ -102,14 +104,16 @@ class Die:
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, count * words, count)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: float, linked: bool = True) -> float:
+    def reduce(self, ready: float, cycles: float, latency: float, words: float, block: int,
+               linked: bool = True) -> float:
         """End of a reduction whose words take some cycles on the links, which it shares with others; or of a single
-        die, which takes none there."""
+        die, which takes none there. A block works on one after the other, latency and all."""
         start, slower = self._start("collective", ready)
-        begin = max(start, self.last["collective"])
+        begin = max(start, self.last["collective"], self.blocks[block])
         busy = begin + cycles * max(1.0, words / cycles / self.rate * slower)
-        self._end("collective", start, busy, words)
+        self._end("collective", begin, busy, words)
         self.latencies += latency
+        self.blocks[block] = busy + latency
         self.ends["collective"][-1] = busy + latency
         if linked and self.reductions and begin <= self.reductions[-1][1]:
             first, last, tail = self.reductions[-1]

@@ -5,7 +5,7 @@ works in order, so one pass over the tasks finds all their times. The other dies
 time: what they send arrives when what is sent to them would.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ from plinth.model.array import Array
 from plinth.partition import regions
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
-from plinth.plan.cost.copies import Copy, lookups
+from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Machine
@@ -88,14 +88,21 @@ class _Walk:
         self.rate = float(self.parameters.memory_words_per_cycle)
         self.tasks: list[tuple[list[int], Run]] = []
         self._accesses: Accesses[int] = Accesses()
+        #: Tasks that are reductions, and by number of their exchange those that are barriers.
+        self._reductions: list[int] = []
+        self._barriers: dict[int, int] = {}
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
         for operation in step.operations:
             if isinstance(operation, Exchange):
                 self._exchange(operation)
             elif isinstance(operation, Reduce):
+                after = [] if operation.after is None else [self._barriers[operation.after]]
                 for task in operation.tasks(0):
-                    self._task(task, self._reduce(operation))
-            elif not isinstance(operation, Barrier):
+                    self._reductions.append(len(self.tasks))
+                    self._task(task, self._reduce(operation), after)
+            elif isinstance(operation, Barrier):
+                self._barrier(operation)
+            else:
                 for item in operation.tasks(0, most):
                     assert isinstance(item, Task)
                     self._task(item, self._work(item))
@@ -107,8 +114,8 @@ class _Walk:
             ends.append(run(die, max([ends[one] for one in waits], default=0.0)))
         return max(die.reduced, *die.last.values())
 
-    def _task(self, task: Task, run: Run) -> None:
-        waits = self._accesses.needed(task.reads, task.writes)
+    def _task(self, task: Task, run: Run, after: Sequence[int] = ()) -> None:
+        waits = [*after, *self._accesses.needed(task.reads, task.writes)]
         self._accesses.touch(task.reads, task.writes, len(self.tasks))
         self.tasks.append((sorted(set(waits)), run))
 
@@ -139,7 +146,7 @@ class _Walk:
         """A reduction: its words on the links, its latency."""
         given, size = self.given, operation.rings.size
         words = operation.words(0)
-        control = self.machine.control
+        control, block = self.machine.control, operation.message % self.parameters.reduce_blocks
         if size == 1:
             cycles, latency, moved = words / self.parameters.flit_words, control["reduce"], 3.0 * words
         else:
@@ -148,8 +155,16 @@ class _Walk:
             moved = 4 * words * (size - 1) / size
 
         def run(die: Die, ready: float) -> float:
-            return die.reduce(ready, cycles, latency, moved, linked=size > 1)
+            return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
         return run
+
+    def _barrier(self, operation: Barrier) -> None:
+        """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
+        later, count = self.machine.control["arrival"] + self.given.hop - LINK_LATENCY, operation.dies - 1
+        cycles = float(MEMORY_LATENCY), float(MEMORY_LATENCY)
+        self._barriers[operation.number] = len(self.tasks)
+        self.tasks.append((list(self._reductions), lambda die, ready: die.task(
+            "transfer", ready, cycles, 0.0, 0.0, count) + later))
 
     def _exchange(self, operation: Exchange) -> None:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
