@@ -18,7 +18,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,9 @@ from plinth.model.network import perceptron
 from plinth.model.network_file import load_network, network_from_data, network_to_data
 from plinth.model.onnx.reader import read_onnx
 from plinth.model.zoo import NETWORKS
+from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
+from plinth.partition.regions import Lists
 from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
@@ -153,10 +155,12 @@ def _used(array: Array) -> object:
 
 
 def _plans(suffix: str) -> Door:
-    data = tuple(plan_network(NETWORKS[name], ARRAYS["ring-2"], planner="hypar", batch=8).plan.to_data()
-                 for name in ("digits-mlp",))
     network = NETWORKS["digits-mlp"]
     graph = from_network(network)
+    plans = [plan_network(network, ARRAYS["ring-2"], planner=planner, batch=8).plan for planner in ("hypar", "data")]
+    uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 3], [1, 4, 5, 6, 7]))), owners=(1, 0))
+    plans[1] = replace(plans[1], lists=(Lists(samples=ranges_of((8, 0))), *(uneven,) * (len(graph.nodes) - 1)))
+    data = tuple(plan.to_data() for plan in plans)
     texts = tuple((dump_yaml(one) if suffix == ".yaml" else json.dumps(one)).encode() for one in data)
     return Door(suffix, texts, lambda path: load_plan(path, network), wrong(data),
                 lambda found: plan_from_data(found, graph, "file"), text=True)

@@ -36,7 +36,6 @@ def arguments(tmp_path: Path, *given: str) -> list[str]:
     (("--array", "full-4", "--format", "mixed"), "does not compute in --format mixed"),
     (("--planner", "data", "--plan", "plan.yaml"), "leave one of them out"),
     (("--plan", "missing.yaml"), "missing.yaml"),
-    (("--dies", "8", "--batch", "5"), "a batch of 5 leaves some of 8 dies without samples"),
     (("resnet-34",), "takes 150528 inputs"),
 ])
 def test_what_does_not_fit(given: tuple[str, ...], message: str, tmp_path: Path,

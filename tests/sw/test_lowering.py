@@ -119,11 +119,15 @@ def test_a_plan_needs_sizes_in_range(dies: int, batch: int) -> None:
         data_parallel(NETWORKS["digits-mlp"], dies=dies, batch=batch)
 
 
-def test_a_batch_smaller_than_the_array_is_not_lowered() -> None:
+def test_a_die_without_samples_has_zeros_for_its_gradient() -> None:
     network = NETWORKS["digits-mlp"]
-    with pytest.raises(UserError, match="batch of 3 leaves some of 4 dies"):
-        lower_training(network, data_parallel(network, dies=4, batch=3), DEMO, rate=0.1, steps=1,
-                       memory_words=1 << 20)
+    program = lower_training(network, data_parallel(network, dies=4, batch=3), DEMO, rate=0.1, steps=1,
+                             memory_words=1 << 20)
+    assert [part.samples for part in program.predictions.parts] == [1, 1, 1, 0]
+    zeros = [[task.name for task in graph.tasks if ".gradients.zero" in task.name] for graph in program.setup]
+    assert not any(zeros[:3]) and {name.split("[")[0] for name in zeros[3]} == {
+        f"{layer.name}.gradients.zero" for layer in network.weighted}
+    assert not any(task.engine is Engine.MATRIX for task in program.step[3].tasks)
 
 
 def test_mixed_precision_takes_data_parallel_plans_only() -> None:

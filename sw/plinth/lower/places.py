@@ -90,7 +90,7 @@ class LayerWeights:
         piece = self.slices[die]
         size = self.shape[0] * self.shape[1] * self.shape[2]
         weights = flat[:size].reshape(self.shape)[self._index(piece)]
-        return np.concatenate([weights.ravel(), flat[size:][piece.output_index]])
+        return np.concatenate([weights.ravel(), flat[size:][piece.output_index] if piece.bias else flat[:0]])
 
     def _index(self, piece: WeightSlice) -> tuple[Any, ...]:
         return _grid((slice(0, self.shape[0]), piece.input_index, piece.output_index))

@@ -22,6 +22,7 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array
 from plinth.model.network import Network
+from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, LOSS
 from plinth.partition.groups import RING
 from plinth.plan.plan import Plan
@@ -109,9 +110,6 @@ def check_array(array: Array) -> None:
 
 def _check(plan: Plan, narrow: bool) -> None:
     """Refuse what has no lowering."""
-    if plan.batch < plan.dies:
-        raise UserError(f"a batch of {plan.batch} leaves some of {plan.dies} dies without samples; give a batch of at "
-                        f"least {plan.dies}")
     if not narrow:
         return
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
@@ -127,6 +125,10 @@ def _check(plan: Plan, narrow: bool) -> None:
             if follower.kind == "mean-pool" and follower.kernel[1] > max(VECTOR_LOADS, follower.stride[1]):
                 raise UserError(f"layer {follower.name!r} cannot be lowered with operands of 16 bits: it adds up "
                                 f"windows of {follower.kernel[1]} columns that overlap; choose --format fp32")
+    if len({(here.input.cuts(SAMPLES), here.owners) for here in plan.layouts}) > 1:
+        raise UserError("layers whose samples are not cut alike, or that other dies own, cannot be lowered with "
+                        "operands of 16 bits: maps of 16 bits do not move between dies; choose --format fp32, or give "
+                        "all layers and the loss the same list of samples and the same owners")
 
 
 class _Lowering:

@@ -27,6 +27,7 @@ from plinth.partition.cuts import (
     levels_of,
     order_of,
     parts,
+    pieces,
     places,
     shared,
 )
@@ -120,6 +121,24 @@ def _meeting(axis: str, size: int, one: Region, two: Region, factors: Factors) -
     low, high = one.bounds(axis, size, factors)
     other_low, other_high = two.bounds(axis, size, factors)
     return np.maximum(np.minimum(high[:, None], other_high) - np.maximum(low[:, None], other_low), 0)
+
+
+def sent(axis: str, size: int, one: Region, two: Region, factors: Factors, die: int) -> Integers:
+    """Elements of an axis that a die has of one region, and each die of another."""
+    if not _aligned(one, two, axis):
+        row = one.numbers(axis, factors)[die], two.numbers(axis, factors)
+        return shared(size, one.cuts(axis), two.cuts(axis), factors)[row]
+    low, high = one.bounds(axis, size, factors)
+    other_low, other_high = two.bounds(axis, size, factors)
+    return np.maximum(np.minimum(high[die], other_high) - np.maximum(low[die], other_low), 0)
+
+
+def runs(axis: str, size: int, one: Region, two: Region, factors: Factors, die: int, other: int) -> int:
+    """In how many runs the elements lie that a die has of one region and another of a second."""
+    ranges = (int(bound[place]) for region, place in ((one, die), (two, other))
+              for bound in region.bounds(axis, size, factors))
+    first, end, start, stop = ranges
+    return len(pieces(one.orders.get(axis), first, end, two.orders.get(axis), start, stop))
 
 
 @lru_cache(maxsize=512)

@@ -26,7 +26,9 @@ from plinth.partition import regions
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of
 from plinth.partition.graph import LOSS, PlanGraph
-from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Partition, Ring, Splits
+from plinth.partition.lists import check_lists
+from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Lists, Partition, Ring, Splits
+from plinth.plan.lists_file import lists_to_data, region_to_data
 
 #: Version of the plan format.
 PLAN_VERSION = 3
@@ -72,7 +74,7 @@ class Plan:
     Raises
     ------
     UserError
-        If a split does not fit its layer, or a size is out of range.
+        If a split or a list does not fit its layer, or a size is out of range.
     """
 
     graph: PlanGraph
@@ -108,6 +110,9 @@ class Plan:
             raise UserError(f"the plan is for {self.dies} dies, but array {self.array!r} has {self.hardware.dies}")
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
+        lists = tuple(None if one == Lists() else one for one in self.lists)
+        object.__setattr__(self, "lists", lists if any(lists) else ())
+        check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
 
     @property
     def network(self) -> str:
@@ -143,9 +148,12 @@ class Plan:
                      for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
                      if node.weighted)
 
+    def _number(self, layer: str) -> int:
+        return next(number for number, node in enumerate(self.graph.nodes) if node.name == layer)
+
     def rings(self, reduction: Reduction) -> tuple[Ring, ...]:
         """The rings of a reduction: members and words of the message."""
-        number = next(number for number, node in enumerate(self.graph.nodes) if node.name == reduction.layer)
+        number = self._number(reduction.layer)
         return tuple(regions.node_rings(self.graph.nodes[number], self.layouts[number], self.factors))
 
     @cached_property
@@ -191,7 +199,8 @@ class Plan:
         reductions = []
         for reduction in self.reductions:
             entry = {"layer": reduction.layer, "words": reduction.words, "over": _levels(reduction.over),
-                     "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1])}}
+                     "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1]),
+                                 **_lists(self.layouts[self._number(reduction.layer)].weights)}}
             if listed:
                 entry["rings"] = [{"members": list(ring.members), "words": ring.words}
                                   for ring in self.rings(reduction)]
@@ -204,9 +213,16 @@ class Plan:
             "levels": self.levels, "factors": list(self.factors), "batch": self.batch,
             "chunk_words": self.chunk_words, "words": self.words,
             "predicted_seconds": self.predicted_seconds,
-            "layers": [{"name": node.name, "kind": node.kind, "splits": list(vector)}
-                       for node, vector in zip(self.graph.nodes, self.splits, strict=True) if node.kind != LOSS],
+            "layers": [{"name": node.name, "kind": node.kind, "splits": list(vector), **self._parts(number)}
+                       for number, (node, vector) in enumerate(zip(self.graph.nodes, self.splits, strict=True))
+                       if node.kind != LOSS],
+            **({"loss": self._parts(len(self.splits) - 1)} if self._parts(len(self.splits) - 1) else {}),
             "transfers": transfers, "reductions": reductions}
+
+    def _parts(self, number: int) -> dict[str, Any]:
+        """Lists of a node, if it has any, as an entry of a file."""
+        found = self.lists[number] if self.lists else None
+        return {"parts": lists_to_data(found)} if found else {}
 
     def to_yaml(self) -> str:
         """The plan as the text of a YAML file."""
@@ -223,8 +239,14 @@ def _levels(cuts: Levels) -> list[int]:
     return [level + 1 for level in cuts]
 
 
-def _region(region: Region) -> dict[str, list[int]]:
-    return {"batch": _levels(levels_of(region.cuts(SAMPLES))), "channels": _levels(levels_of(region.cuts(CHANNELS)))}
+def _region(region: Region) -> dict[str, Any]:
+    return {"batch": _levels(levels_of(region.cuts(SAMPLES))), "channels": _levels(levels_of(region.cuts(CHANNELS))),
+            **_lists(region)}
+
+
+def _lists(region: Region) -> dict[str, Any]:
+    found = region_to_data(region)
+    return {"parts": found} if found else {}
 
 
 def _named(name: str, factors: Factors) -> Array | None:

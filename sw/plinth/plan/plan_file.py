@@ -1,6 +1,7 @@
 """Plans in files: read as untrusted, compared with what follows from their splits, and with what they are used with."""
 
 import re
+from collections.abc import Mapping
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from plinth.model.network_file import network_from_data
 from plinth.model.zoo import NETWORKS
 from plinth.output import json_text, write_whole
 from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
-from plinth.partition.regions import MAXIMUM_LEVELS, Splits
+from plinth.partition.groups import no_partition
+from plinth.partition.lists import AXES, check_lists
+from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
+from plinth.plan.lists_file import lists_from_data, lists_schema
 from plinth.plan.plan import LISTED_DIES, MAXIMUM_BATCH, MAXIMUM_DIES, PLAN_VERSION, Plan, fingerprint
 
 #: Largest plan file that is read, in bytes.
@@ -109,7 +113,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         If it is of another version or another network, malformed, or states what does not follow from its splits.
     """
     check_version(data, where, "a plan", PLAN_VERSION, _command(data))
-    check_mapping(data, where, "a plan", required=_KEYS)
+    check_mapping(data, where, "a plan", required=_KEYS, optional=("loss",))
     if data["network"] != graph.name:
         raise UserError(f"{where}: the plan is for network {described(data['network'])}, not {graph.name!r}; {_AGAIN}")
     if data["fingerprint"] != fingerprint(graph):
@@ -148,6 +152,12 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         definition = network_from_data(data["definition"], f"{where}: definition")
         if fingerprint(from_network(definition)) != data["fingerprint"]:
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
+    splits = _splits(data["layers"], graph, data["levels"], where)
+    lists = _lists(data, graph, where)
+    try:
+        check_lists(graph, splits, lists, data["batch"], tuple(factors))
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     _check_rings(data["reductions"], prod(factors), where)
     seconds = data["predicted_seconds"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
@@ -155,9 +165,12 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         raise UserError(f"{where}: predicted_seconds must be a number of seconds, not {described(seconds)}; {_AGAIN}")
     plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"], batch=data["batch"],
                 chunk_words=data["chunk_words"], predicted_seconds=seconds,
-                splits=_splits(data["layers"], graph, data["levels"], where), factors=tuple(factors),
-                hardware=hardware, definition=definition)
-    difference = _difference(data, plan.to_data(), "")
+                splits=splits, factors=tuple(factors), lists=lists, hardware=hardware, definition=definition)
+    expected = plan.to_data()
+    # Lists are read however they are written.
+    given = {key: value for key, value in data.items() if key != "loss"} | {
+        "layers": expected["layers"], **({"loss": expected["loss"]} if "loss" in expected else {})}
+    difference = _difference(given, expected, "")
     if difference:
         raise UserError(f"{where}: {difference} follows from the splits; {_AGAIN}")
     return plan
@@ -169,14 +182,8 @@ def _check_rings(reductions: Any, dies: int, where: str) -> None:
         rings = entry.get("rings") if isinstance(entry, dict) else None
         if not isinstance(rings, list):
             continue
-        found: list[Any] = []
-        for ring in rings:
-            members = ring.get("members") if isinstance(ring, dict) else None
-            found += members if isinstance(members, list) else []
-        if any(not is_integer(die, 0, dies - 1) for die in found) or sorted(found) != list(range(dies)):
-            what = next((f"die {die} is in none" for die in range(dies) if die not in found), None) or next(
-                f"{_shown(die)} is in two, or no die" for die in found
-                if found.count(die) > 1 or not is_integer(die, 0, dies - 1))
+        what = no_partition([ring.get("members") if isinstance(ring, dict) else [] for ring in rings], dies)
+        if what:
             raise UserError(f"{where}: rings of reduction {_shown(entry.get('layer'))} are no partition of {dies} "
                             f"dies: {what}; {_AGAIN}")
 
@@ -190,7 +197,7 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
     found = []
     for node, entry in zip(nodes, layers, strict=True):
         place = f"{where}: layer {node.name!r}"
-        check_mapping(entry, place, "a layer's entry", required=("name", "kind", "splits"))
+        check_mapping(entry, place, "a layer's entry", required=("name", "kind", "splits"), optional=("parts",))
         if entry["name"] != node.name:
             raise UserError(f"{place}: the plan has {described(entry['name'])} in its place; {_AGAIN}")
         vector = entry["splits"]
@@ -202,6 +209,19 @@ def _splits(layers: Any, graph: PlanGraph, levels: int, where: str) -> Splits:
                 raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
         found.append(tuple(vector))
     return (*found, (SPLITS[0],) * levels)
+
+
+def _lists(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Partition:
+    """The lists of each node, of which those of the loss stand for themselves."""
+    loss = data.get("loss")
+    if loss is not None:
+        check_mapping(loss, f"{where}: loss", "an entry of the loss", required=("parts",))
+    layers, found = iter(data["layers"]), []
+    for node in graph.nodes:
+        entry = loss if node.kind == LOSS else next(layers)
+        parts = None if entry is None else entry.get("parts")
+        found.append(None if parts is None else lists_from_data(parts, f"{where}: layer {node.name!r}: parts"))
+    return tuple(found) if any(found) else ()
 
 
 def _difference(found: Any, expected: Any, place: str) -> str:
@@ -259,7 +279,8 @@ def plan_schema() -> dict[str, Any]:
         return {"description": what, "type": "array", "items": items}
 
     region = mapping("batch and channels that a die has; first parts are one larger if a length does not divide",
-                     {"batch": levels, "channels": levels})
+                     {"batch": levels, "channels": levels, "parts": lists_schema(("samples", "channels"))},
+                     optional=("parts",))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plan",
         **mapping("How a network is split over an array, and what moves in a training step", {
@@ -280,7 +301,9 @@ def plan_schema() -> dict[str, Any]:
             "layers": listed("splits, from level 1 on; level h splits on digit h of a die's number, from the highest",
                              mapping("one layer or junction", {
                                  "name": name, "kind": name,
-                                 "splits": {"type": "array", "items": {"enum": list(SPLITS)}}})),
+                                 "splits": {"type": "array", "items": {"enum": list(SPLITS)}},
+                                 "parts": lists_schema(tuple(AXES))}, optional=("parts",))),
+            "loss": mapping("of the loss, whose batch every level splits", {"parts": lists_schema(("samples",))}),
             "transfers": listed("transfers between layers, in the order of the step", mapping(
                 "every die sends what of its `from` lies in another die's `to`, at each of `positions`", {
                     "layer": name, "phase": {"enum": ["fprop", "bprop"]},
@@ -294,9 +317,11 @@ def plan_schema() -> dict[str, Any]:
             "reductions": listed("weight reductions, in the order of bprop", mapping(
                 "rings of the dies that differ in the levels `over`", {
                     "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,
-                    "weights": mapping("how the weights are cut", {"input": levels, "output": levels}),
+                    "weights": mapping("how the weights are cut", {
+                        "input": levels, "output": levels, "parts": lists_schema(("inputs", "outputs"))},
+                        optional=("parts",)),
                     "rings": listed(f"members in ring order, and words of the message; only up to {LISTED_DIES} dies",
                                     mapping("one ring", {"members": {"type": "array", "items": count},
                                                          "words": count}))},
-                optional=("rings",)))}),
+                optional=("rings",)))}, optional=("loss",)),
     }

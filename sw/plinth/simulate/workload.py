@@ -16,7 +16,6 @@ from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.partition.axes import CHANNELS, SAMPLES, common
-from plinth.partition.cuts import Integers
 from plinth.partition.graph import DP, MP
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
@@ -122,20 +121,6 @@ _After = tuple[tuple[str, int], ...]
 Ready = list[tuple[Wait, ...]]
 
 
-def classes(step: Step) -> list[Integers]:
-    """Dies that have as many samples and channels of everything as each other."""
-    found = []
-    for place in step.places:
-        spans = getattr(place.what, "spans", None)
-        if spans is not None:
-            found += [spans.samples, spans.channels]
-    if not found:
-        return [np.arange(step.dies)]
-    _, which = np.unique(np.array(found), axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
-
-
 class Groups(Collected):
     """A step in groups of tasks, and exchanges in groups of dies that have to do with each other: a group's words are
     one flow, which waits for all its senders, and starts then, beside whatever else is on the links."""
@@ -146,7 +131,7 @@ class Groups(Collected):
         self.second = 1 / float(array.clock_mhz * 1_000_000)
         self.hop = array.link_latency
         self.most = max(1, min(cuts.STRIPS, MOST_PIECES // (step.dies * len(step.graph.nodes))))
-        self._classes = classes(step)
+        self._classes = step.classes()
         self._accesses: list[Accesses[_After]] = [Accesses() for _ in self._classes]
         #: For each die, what ends a task or an operation that others wait for.
         self._ends: list[dict[tuple[str, int], Wait]] = [{} for _ in range(step.dies)]

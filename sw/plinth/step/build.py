@@ -1,6 +1,8 @@
 """Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
 
-from plinth.partition.cuts import Factors
+from plinth.buffers import Buffer
+from plinth.partition.axes import SAMPLES
+from plinth.partition.cuts import Factors, Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Partition, Splits
@@ -29,6 +31,7 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
     forward = Forward(step)
     made = forward.run()
     step.forward_operations = len(step.operations)
+    _idle(step)
     backward = Backward(step, forward)
     for number in graph.weighted:
         rings = step.members(RING, number)
@@ -47,3 +50,17 @@ def _weights(step: Step, number: int, kind: str) -> Weights:
     return step.reserve(Weights(
         f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
         step.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
+
+
+def _idle(step: Step) -> None:
+    """The gradient of a die without samples is zero."""
+    for number in step.graph.weighted:
+        node, here = step.graph.nodes[number], step.layouts[number]
+        samples, gradient = here.input.lengths(SAMPLES, step.batch, step.factors), step.gradients[node.name]
+        if samples.all():
+            continue
+
+        def place(die: int, samples: Integers = samples, gradient: Weights = gradient) -> Buffer:
+            return Buffer(gradient.name, 0, 0, 0, 1) if samples[die] else gradient.buffer(die)
+
+        step.zeros.append(Clear(f"{gradient.name}.zero", None, step.parameters, place, step.any))

@@ -39,8 +39,10 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TypeVar
 
+import numpy as np
+
 from plinth.buffers import Buffer
-from plinth.partition.cuts import Factors, halves
+from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, Layout, Partition, Splits, layouts
@@ -133,6 +135,18 @@ class Step:
         """Words of memory that places take on every die, for one step's inputs and targets."""
         beat = self.parameters.beat_words
         return sum(-(-max(1, place.words) // beat) * beat for place in self.places)
+
+    def classes(self) -> list[Integers]:
+        """Dies that have as many samples and channels of everything as each other."""
+        found = []
+        for place in self.places:
+            if isinstance(place.what, Tensor):
+                found += [place.what.spans.samples, place.what.spans.channels]
+        if not found:
+            return [np.arange(self.dies)]
+        _, which = np.unique(np.array(found), axis=1, return_inverse=True)
+        which = which.reshape(-1)
+        return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
 
     # Building.
 

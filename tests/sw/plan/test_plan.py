@@ -3,15 +3,21 @@
 import copy
 import json
 import random
+from dataclasses import replace
 from itertools import chain as joined
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.zoo import NETWORKS
+from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import SPLITS, from_network
+from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
 
@@ -84,7 +90,7 @@ def edit(data, path, value) -> None:
     (["hardware", "dies"], 8, r"factors are \[2, 2\], but array 'ring-4' has \[2, 2, 2\]"),
     (["hardware", "name"], "full-4", "for array 'ring-4', but hardware is 'full-4'"),
     (["hardware", "preset"], "best", "hardware: .*best"),
-    (["reductions", 0, "rings", 0, "members"], [0, 0, 2, 3], "no partition of 4 dies: 0 is in two"),
+    (["reductions", 0, "rings", 0, "members"], [0, 0, 2, 3], "no partition of 4 dies: die 0 is in two"),
     (["network"], "vgg-a", "for network .*vgg-a.*, not 'digits-cnn'"),
     (["fingerprint"], "0", "another network called 'digits-cnn'"),
     (["layers", 0, "splits", 0], "xp", "unknown split"),
@@ -132,7 +138,68 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
 
 
 def test_the_schema_names_every_key() -> None:
-    schema, data = plan_schema(), made().to_data()
+    schema, data = plan_schema(), listed().to_data()
     assert list(schema["properties"]) == list(data)
     for key in ("layers", "transfers", "reductions"):
         assert list(schema["properties"][key]["items"]["properties"]) == list(data[key][0])
+    parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
+    assert list(parts) == ["samples", "inputs", "outputs", "owners"]
+
+
+#: Lists of each kind: sizes, index sets, owners.
+UNEVEN = Lists(samples=ranges_of((7, 0, 1, 2)), owners=(3, 1, 0, 2))
+
+
+def listed(batch: int = 10) -> Plan:
+    return replace(made(batch=batch), splits=(("dp", "dp"), ("mp", "op"), ("op", "mp"), ("dp", "mp"), ("dp", "dp")),
+                   lists=(UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
+                          Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))),
+                          None, UNEVEN))
+
+
+def test_lists_come_back_from_files_however_they_are_written(tmp_path) -> None:
+    plan = listed()
+    for name, text in (("plan.yaml", plan.to_yaml()), ("plan.json", json.dumps(plan.to_data()))):
+        (tmp_path / name).write_text(text)
+        assert load_plan(tmp_path / name, NETWORKS["digits-cnn"]) == plan
+    data = plan.to_data()
+    assert data["layers"][0]["parts"] == {"samples": {"sizes": [7, 0, 1, 2]}, "owners": [3, 1, 0, 2]}
+    assert data["layers"][1]["parts"]["inputs"]["lists"] == [[0, [3, 5]], [[1, 2], [6, 7]]]
+    data["layers"][0]["parts"]["samples"] = {"lists": [[6, [0, 5]], [], [7], [9, 8]]}
+    assert plan_from_data(data, GRAPH, "plan") == plan
+
+
+@pytest.mark.parametrize(("path", "value", "message"), [
+    (["layers", 0, "parts", "samples"], {"sizes": [7, 0, 1, 3]}, "index 10 of part 3 is out of range; indices go from"),
+    (["layers", 0, "parts", "samples"], {"sizes": [7, 0, 1, 1]}, "index 9 is in no part; give each index to one part"),
+    (["layers", 0, "parts", "samples"], {"sizes": [7, 3, 0]}, "the list has 3 parts; give 2 or 4, as the splits cut"),
+    (["layers", 0, "parts", "samples"], {"lists": [[[0, 6]], [3], [7], [8, 9]]}, "index 3 is in parts 0 and 1"),
+    (["layers", 0, "parts", "samples"], {"lists": [[[6, 0]]]}, "part 0: an index is an integer or .first, last., not"),
+    (["layers", 0, "parts", "samples"], {"lists": [7]}, "part 0 must be a list of indices"),
+    (["layers", 0, "parts", "samples"], {}, "give either sizes or lists"),
+    (["layers", 0, "parts", "samples"], {"sizes": [True, 9, 0, 0]}, "sizes must be integers from 0 on"),
+    (["layers", 0, "parts", "samples"], {"sizes": 7}, "sizes must be a list with the length of each part"),
+    (["layers", 0, "parts", "outputs"], {"sizes": [8]}, "layer 'conv1': outputs: the list has 1 parts; no level"),
+    (["layers", 0, "parts", "owners"], [3, 1, 0, 1], "owners are no partition of 4 dies: die 1 is in two; give each"),
+    (["layers", 0, "parts", "owners"], [3, 1, 0], "owners are no partition of 4 dies: die 2 is in none"),
+    (["layers", 0, "parts", "owners"], [3, 1, 0, 4], "owners are no partition of 4 dies: 4 is no die"),
+    (["layers", 0, "parts", "owners"], ["x"], "owners must be numbers of dies"),
+    (["layers", 0, "parts", "owner"], [3], "unknown key 'owner'"),
+    (["layers", 0, "parts", "owners"], [0, 1, 2, 3], "follows from the splits"),
+    (["loss"], {"parts": {"outputs": {"sizes": [1]}}}, "layer 'loss': outputs: the list has 1 parts"),
+    (["loss"], 7, "an entry of the loss is a mapping"),
+    (["transfers", 0, "from", "parts", "owners", 0], 9, r"transfers\[0\].from.parts.owners\[0\] is 9, but 3 follows"),
+])
+def test_lists_that_were_edited_are_refused_in_one_line(path, value, message) -> None:
+    data = copy.deepcopy(listed().to_data())
+    edit(data, path, value)
+    with pytest.raises(UserError, match=message) as error:
+        plan_from_data(data, GRAPH, "plan.yaml")
+    assert "\n" not in str(error.value) and str(error.value).startswith("plan.yaml: ")
+
+
+@given(st.randoms(use_true_random=False), st.integers(0, 9))
+def test_any_lists_come_back(rng, seed) -> None:
+    plan = made(seed=seed)
+    plan = replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
+    assert plan_from_data(json.loads(json.dumps(plan.to_data())), GRAPH, "plan") == plan

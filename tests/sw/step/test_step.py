@@ -19,7 +19,6 @@ from plinth.plan.cost.tasks import matrix_cost, product_of
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import data, one_weird_trick
 from plinth.simulate.step import simulated
-from plinth.simulate.workload import classes
 from plinth.step.activation import ACTIVATIONS, Activation
 from plinth.step.build import step_of
 from plinth.step.operations import Chain, Exchange, Pool
@@ -129,9 +128,9 @@ def test_tasks_wait_for_what_they_touch() -> None:
 
 def test_equal_dies_are_one_class() -> None:
     graph = from_network(NETWORKS["lenet-c"])
-    assert [list(one) for one in classes(step_of(graph, data(graph, 3), 64, preset("ndp-demo")))] == [list(range(8))]
+    assert [list(one) for one in step_of(graph, data(graph, 3), 64, preset("ndp-demo")).classes()] == [list(range(8))]
     # 50 samples on 8 dies: two have 7.
-    assert sorted(map(len, classes(step_of(graph, data(graph, 3), 50, preset("ndp-demo"))))) == [2, 6]
+    assert sorted(map(len, step_of(graph, data(graph, 3), 50, preset("ndp-demo")).classes())) == [2, 6]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane
+from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, exchange_words
@@ -127,23 +127,30 @@ class Links:
         cycles, hops = self._unit(source, target, depth, width)
         return cycles * (batch // depth) * (exchange.channels // width) * exchange.positions + hops * latency
 
-    def tiles(self, exchange: Exchange, batch: int) -> tuple[Tile, ...]:
-        """Tiles of the first die to each other one, in the order in which it sends them, its own first.
+    def tiles(self, exchange: Exchange, batch: int, die: int = 0) -> tuple[Tile, ...]:
+        """Tiles of a die to each other one, in the order in which it sends them, its own first.
 
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
         """
-        return self._tiles(exchange.source, exchange.target, batch, exchange.channels, exchange.positions)
+        return self._tiles(exchange.source, exchange.target, batch, exchange.channels, exchange.positions, die)
 
-    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int
+    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int, die: int = 0
                      ) -> tuple[Tile, ...]:
         factors, dies = self.factors, self.array.dies
-        low, high = source.bounds(SAMPLES, batch, factors)
-        first, last = source.bounds(CHANNELS, channels, factors)
-        to_low, to_high = target.bounds(SAMPLES, batch, factors)
-        to_first, to_last = target.bounds(CHANNELS, channels, factors)
-        samples = np.maximum(np.minimum(high[0], to_high) - np.maximum(low[0], to_low), 0)
-        width = np.maximum(np.minimum(last[0], to_last) - np.maximum(first[0], to_first), 0)
-        own = Tile(int(samples[0]), int(width[0]), 0.0, 0, 1)
+        # By the turn in which the die sends.
+        samples, width = (np.roll(sent(axis, size, source, target, factors, die), -die)
+                          for axis, size in plane(batch, channels))
+
+        def tile(turn: int, cycles: float, hops: int) -> Tile:
+            """A tile, or one for each run of samples and of channels."""
+            if source.orders or target.orders:
+                down, across = (max(1, runs(axis, size, source, target, factors, die, (die + turn) % dies))
+                                for axis, size in plane(batch, channels))
+                return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across), cycles / (down * across),
+                            hops, down * across)
+            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1)
+
+        own = tile(0, 0.0, 0)
         if dies > TURNS:
             met = np.flatnonzero(samples[1:] * width[1:]) + 1
             if not len(met):
@@ -155,10 +162,10 @@ class Links:
         words = pattern(source, target, plane(batch, channels), factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
-            sent = np.zeros_like(words)
-            sent[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
-            cycles, hops = self._cycles(sent)
-            found.append(Tile(int(samples[turn]), int(width[turn]), cycles * positions, max(1, hops), 1))
+            moved = np.zeros_like(words)
+            moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
+            cycles, hops = self._cycles(moved)
+            found.append(tile(turn, cycles * positions, max(1, hops)))
         return tuple(found)
 
     def ring_words(self, rings: ProcessGroups, words: int) -> float:

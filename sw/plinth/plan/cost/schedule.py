@@ -12,7 +12,7 @@ from functools import lru_cache
 from plinth.model.array import Array
 from plinth.partition import regions
 from plinth.partition.graph import PlanGraph
-from plinth.partition.regions import Splits
+from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
@@ -60,12 +60,18 @@ class Schedule:
         self.built = lru_cache(maxsize=1)(self._built)
         self.memory_words = lru_cache(maxsize=1 << 12)(lambda splits: self.built(splits).memory_words())
 
-    def _built(self, splits: Splits) -> Step:
-        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors)
+    def _built(self, splits: Splits, lists: Partition = ()) -> Step:
+        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists)
 
-    def step(self, splits: Splits) -> Times:
-        """A step under the given splits: walked through alone first, then with what engines take from each other."""
-        walk = _Walk(self, self.built(splits))
+    def step(self, splits: Splits, lists: Partition = ()) -> Times:
+        """A step under the given splits, and lists if there are any."""
+        step = self.built(splits, lists)
+        # Without lists the first die has as much as any other.
+        dies = [int(some[0]) for some in step.classes()] if lists else [0]
+        return max((self._walked(_Walk(self, step, die)) for die in dies), key=lambda times: times.cycles)
+
+    def _walked(self, walk: "_Walk") -> Times:
+        """A die's tasks: walked through alone first, then with what engines take from each other."""
         shares: list[float] = []
         for _ in range(PASSES):
             die = Die(self.machine, shares, self.speed)
@@ -76,15 +82,16 @@ class Schedule:
         for engine, start, stop, _ in die.tasks:
             busy[engine] += stop - start
         busy["collective"] += die.latencies
-        return Times(end, end - max(stop for engine, _, stop, _ in die.tasks if engine != "collective"), **busy)
+        last = max((stop for engine, _, stop, _ in die.tasks if engine != "collective"), default=0.0)
+        return Times(end, end - last, **busy)
 
 
 class _Walk:
-    """The tasks of the first die, which has as much as any other: what each waits for, and how it runs."""
+    """The tasks of a die: what each waits for, and how it runs."""
 
-    def __init__(self, given: Schedule, step: Step):
+    def __init__(self, given: Schedule, step: Step, number: int):
         self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
-        self.step = step
+        self.step, self.die = step, number
         self.rate = float(self.parameters.memory_words_per_cycle)
         self.tasks: list[tuple[list[int], Run]] = []
         self._accesses: Accesses[int] = Accesses()
@@ -97,13 +104,13 @@ class _Walk:
                 self._exchange(operation)
             elif isinstance(operation, Reduce):
                 after = [] if operation.after is None else [self._barriers[operation.after]]
-                for task in operation.tasks(0):
+                for task in operation.tasks(number):
                     self._reductions.append(len(self.tasks))
                     self._task(task, self._reduce(operation), after)
             elif isinstance(operation, Barrier):
                 self._barrier(operation)
             else:
-                for item in operation.tasks(0, most):
+                for item in operation.tasks(number, most):
                     assert isinstance(item, Task)
                     self._task(item, self._work(item))
 
@@ -145,7 +152,7 @@ class _Walk:
     def _reduce(self, operation: Reduce) -> Run:
         """A reduction: its words on the links, its latency."""
         given, size = self.given, operation.rings.size
-        words = operation.words(0)
+        words = operation.words(self.die)
         control, block = self.machine.control, operation.message % self.parameters.reduce_blocks
         if size == 1:
             cycles, latency, moved = words / self.parameters.flit_words, control["reduce"], 3.0 * words
@@ -172,14 +179,16 @@ class _Walk:
         source, target = operation.source, operation.targets[0]
         asked = regions.Exchange("", "", "", None, source.region, target.region, source.channels, source.positions)
         # Rows lie one behind the other in what a die has of either side.
-        strides = source.part(0).channels, target.part(0).channels
-        first, there = len(self.tasks), operation.received(0)
-        mine = [source.buffer(0)] if source.part(0).words else []
+        die = self.die
+        strides = source.part(die).channels, target.part(die).channels
+        first, there = len(self.tasks), operation.received(die)
+        mine = [source.buffer(die)] if source.part(die).words else []
         waits = sorted(set(self._accesses.needed(mine, there)))
-        for turn, (samples, width, link, hops, count) in enumerate(given.links.tiles(asked, given.batch)):
+        for turn, (samples, width, link, hops, count) in enumerate(given.links.tiles(asked, given.batch, die)):
             if not (samples and width) or not (turn or operation.own):
                 continue
-            copy = Copy(samples * source.positions, width, *strides)
+            # Where it has nothing there, rows lie in another die as wide as they are.
+            copy = Copy(samples * source.positions, width, *(max(stride, width) for stride in strides))
             if turn:
                 # Flits are not full where narrow rows do not follow each other.
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)

@@ -21,7 +21,7 @@ from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds
 from plinth.partition.graph import DP, MP, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.regions import Exchange, Layout, Splits, layout, weight_words
+from plinth.partition.regions import Exchange, Layout, Partition, Splits, layout, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
@@ -74,7 +74,7 @@ class StepTime:
         self.links = Links(array)
         self.levels, self.factors = array.levels, array.factors
         self.schedule = Schedule(graph, batch, array, self.machine, self.links)
-        self._steps: dict[Splits, Step] = {}
+        self._steps: dict[tuple[Splits, Partition], Step] = {}
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
         # What costs the same is computed once: numbers of nodes and edges of equal shape.
@@ -192,13 +192,13 @@ class StepTime:
             found = self._betweens[key] = self._there_and_back(home, need, one.channels, one.elements // one.channels)
         return found
 
-    def step(self, splits: Splits) -> Step:
-        """A step under the given splits, task by task."""
-        found = self._steps.get(splits)
+    def step(self, splits: Splits, lists: Partition = ()) -> Step:
+        """A step under the given splits, and lists if there are any, task by task."""
+        found = self._steps.get((splits, lists))
         if found is None:
-            times = self.schedule.step(splits)
+            times = self.schedule.step(splits, lists)
             transfers = min(times.transfer, times.cycles - times.exposed)
-            found = self._steps[splits] = Step(
+            found = self._steps[splits, lists] = Step(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
         return found
@@ -228,6 +228,6 @@ class StepTime:
         """Cycles of a step."""
         return self.step(splits).cycles
 
-    def seconds(self, splits: Splits) -> float:
+    def seconds(self, splits: Splits, lists: Partition = ()) -> float:
         """Seconds of a step."""
-        return self.cycles(splits) / float(self.array.clock_mhz * 1_000_000)
+        return self.step(splits, lists).cycles / float(self.array.clock_mhz * 1_000_000)

@@ -1,0 +1,123 @@
+"""Lists of parts in files: of a Plan's layers, and of its transfers.
+
+An axis is told by the sizes of parts that follow each other, or by the indices of each, a number or [first, last]::
+
+    samples: {sizes: [10, 0, 6]}
+    inputs: {lists: [[0, 2, [4, 9]], [1, 3], []]}
+    owners: [2, 0, 1]
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from plinth.errors import UserError
+from plinth.model.files import check_mapping
+from plinth.model.layers import described, is_integer
+from plinth.partition.axes import Region
+from plinth.partition.cuts import Indices, Listed, ranges_of
+from plinth.partition.lists import AXES
+from plinth.partition.regions import MAXIMUM_LEVELS, Lists
+
+#: Largest number of an index.
+_LARGEST = 1 << 31
+#: Most parts, or owners: as many as dies.
+_MOST = 1 << MAXIMUM_LEVELS
+
+
+def lists_from_data(data: Any, where: str) -> Lists:
+    """Lists of a layer as a file has them, of the right kinds; what they say is for
+    :func:`plinth.partition.lists.check_lists`.
+
+    Raises
+    ------
+    UserError
+        If they are malformed.
+    """
+    check_mapping(data, where, "an entry of parts", required=(), optional=(*AXES, "owners"))
+    owners = data.get("owners")
+    if owners is not None:
+        _check_list(owners, f"{where}: owners", "a list with a die for each seat")
+        if not all(is_integer(die, 0, _LARGEST) for die in owners):
+            raise UserError(f"{where}: owners must be numbers of dies, not {described(owners)}; give each die one seat")
+    return Lists(**{axis: _parts(data[axis], f"{where}: {axis}") for axis in AXES if data.get(axis) is not None},
+                 owners=None if owners is None else tuple(owners))
+
+
+def _check_list(found: Any, where: str, what: str) -> None:
+    if not isinstance(found, list) or len(found) > _MOST:
+        raise UserError(f"{where} must be {what}, {_MOST} at most, not "
+                        f"{f'{len(found)} of them' if isinstance(found, list) else described(found)}")
+
+
+def _parts(data: Any, where: str) -> tuple[Indices, ...]:
+    """The parts of an axis."""
+    check_mapping(data, where, "a list of parts", required=(), optional=("sizes", "lists"))
+    if len(data) != 1:
+        raise UserError(f"{where}: give either sizes or lists")
+    if "sizes" in data:
+        sizes = data["sizes"]
+        _check_list(sizes, f"{where}: sizes", "a list with the length of each part")
+        if not all(is_integer(size, 0, _LARGEST) for size in sizes):
+            raise UserError(f"{where}: sizes must be integers from 0 on, not {described(sizes)}; give each part's "
+                            "length")
+        return ranges_of(sizes)
+    _check_list(data["lists"], f"{where}: lists", "a list with the indices of each part")
+    return tuple(_indices(part, f"{where}: part {number}") for number, part in enumerate(data["lists"]))
+
+
+def _indices(part: Any, where: str) -> Indices:
+    """The indices of a part as ascending ranges; what stands in it twice stays so."""
+    if not isinstance(part, list):
+        raise UserError(f"{where} must be a list of indices or [first, last], not {described(part)}")
+    ranges = []
+    for item in part:
+        first, last = item if isinstance(item, list) and len(item) == 2 else (item, item)
+        if not is_integer(first, -_LARGEST, _LARGEST) or not is_integer(last, -_LARGEST, _LARGEST) or last < first:
+            raise UserError(f"{where}: an index is an integer or [first, last], not {described(item)}")
+        ranges.append((first, last + 1))
+    found: list[tuple[int, int]] = []
+    for first, end in sorted(ranges):
+        if found and found[-1][1] == first:
+            found[-1] = found[-1][0], end
+        else:
+            found.append((first, end))
+    return tuple(found)
+
+
+def _axis(parts: Sequence[Indices]) -> dict[str, Any]:
+    sizes = [sum(end - first for first, end in part) for part in parts]
+    if tuple(parts) == ranges_of(sizes):
+        return {"sizes": sizes}
+    return {"lists": [[first if end == first + 1 else [first, end - 1] for first, end in part] for part in parts]}
+
+
+def _entry(axes: Mapping[str, Sequence[Indices] | None], owners: tuple[int, ...] | None) -> dict[str, Any]:
+    found: dict[str, Any] = {axis: _axis(parts) for axis, parts in axes.items() if parts is not None}
+    return found if owners is None else {**found, "owners": list(owners)}
+
+
+def lists_to_data(lists: Lists) -> dict[str, Any]:
+    """Lists as files have them."""
+    return _entry({axis: getattr(lists, axis) for axis in AXES}, lists.owners)
+
+
+def region_to_data(region: Region) -> dict[str, Any]:
+    """What a region has beside levels: lists of its axes, by their names, and owners."""
+    firsts = {axis: cuts[0] for axis, cuts in region.axes if cuts}
+    return _entry({axis: first.parts for axis, first in firsts.items() if isinstance(first, Listed)}, region.owners)
+
+
+def lists_schema(axes: Sequence[str]) -> dict[str, Any]:
+    """Their form as JSON Schema."""
+    count = {"type": "integer", "minimum": 0}
+    axis = {"description": "a part for each combination of the digits at the first levels that cut the axis", "oneOf": [
+        {"type": "object", "additionalProperties": False, "required": ["sizes"], "properties": {
+            "sizes": {"description": "lengths of parts that follow each other", "type": "array", "items": count}}},
+        {"type": "object", "additionalProperties": False, "required": ["lists"], "properties": {"lists": {
+            "description": "indices of each part, numbers or [first, last]; each in one part", "type": "array",
+            "items": {"type": "array", "items": {"oneOf": [
+                count, {"type": "array", "items": count, "minItems": 2, "maxItems": 2}]}}}}}]}
+    return {"description": "axes cut by list, and which die has the part of which seat; left out: evenly, by number",
+            "type": "object", "additionalProperties": False, "properties": {
+                **dict.fromkeys(axes, axis),
+                "owners": {"description": "for each seat its die", "type": "array", "items": count}}}

@@ -1,0 +1,145 @@
+"""Training steps of plans with uneven, empty and index-set parts, and parts that other dies own."""
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data, random_plan, trainable_network
+from tests.support.partitions import random_lists
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.errors import UserError
+from plinth.lower.training import lower_training
+from plinth.model.array import ring
+from plinth.model.network import Network, perceptron
+from plinth.partition.cuts import ranges_of, runs_of
+from plinth.partition.regions import Lists
+from plinth.plan.cost.time import StepTime
+from plinth.plan.plan import Plan
+from plinth.simulate.step import simulated
+from plinth.step.build import step_of
+from plinth.step.tasks import Reduction, Tile
+from plinth.training.session import Session
+from plinth_hw.isa.parameters import DieParameters, preset
+
+
+def trained(network: Network, plan: Plan, seed: int, name: str = "ndp-tiny", **how: bool) -> Session:
+    """After a step."""
+    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), program, **how)
+    next(iter(made.epoch(0)))
+    return made
+
+
+def correct(made: Session, plan: Plan) -> None:
+    """As float64 has it, and with the words of the plan."""
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 1e-5
+    assert sent(plan, made.program.parameters) == plan.words
+
+
+def sent(plan: Plan, parameters: DieParameters) -> int:
+    """Words of the tiles and messages of all dies."""
+    step, found = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists), 0
+    for die in range(plan.dies):
+        for item in step.tasks(die):
+            work = getattr(item, "work", None)
+            if isinstance(work, Tile) and work.die is not None:
+                found += work.source.rows * work.source.columns
+            elif isinstance(work, Reduction) and work.ring[0] == die:
+                found += 2 * (len(work.ring) - 1) * work.gradient.columns
+    return found
+
+
+def case(seed: int, dies: int) -> tuple[Network, Plan]:
+    """A random network under a random plan with random lists."""
+    generator, rng = np.random.default_rng([seed, dies]), random.Random(seed)
+    network = trainable_network(generator)
+    plan = random_plan(network, dies, int(generator.integers(1, 4 * dies + 3)), generator)
+    return network, replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
+
+
+@pytest.mark.parametrize(("seed", "dies"), [
+    *((seed, dies) for dies in (2, 3, 4) for seed in range(100, 110)), *((seed, 6) for seed in range(100, 104))])
+def test_a_step_is_that_of_the_network_under_any_lists(seed: int, dies: int) -> None:
+    network, plan = case(seed, dies)
+    correct(trained(network, plan, seed, ("ndp-tiny", "hypar-tiny")[seed % 2]), plan)
+
+
+def weights(made: Session) -> list[np.ndarray]:
+    return [np.asarray(one) for one in made.parameters(made.driver)]
+
+
+@pytest.mark.parametrize(("seed", "dies"), [*((seed, dies) for dies in (3, 4) for seed in range(120, 126))])
+def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
+    """Every layer's parts on other dies, the loss's on those of its layer's: all bits are as before."""
+    network, plan = case(seed, dies)
+    rng = random.Random(seed)
+    owners = [tuple(rng.sample(range(dies), dies)) for _ in plan.graph.nodes]
+    owners[-1] = owners[-2]
+    without = replace(plan, lists=tuple(replace(one or Lists(), owners=None) for one in plan.lists))
+    moved = replace(plan, lists=tuple(replace(one or Lists(), owners=seats) for one, seats in
+                                      zip(plan.lists, owners, strict=True)))
+    one, two = trained(network, without, seed), trained(network, moved, seed)
+    assert all(np.array_equal(*pair) for pair in zip(weights(one), weights(two), strict=True))
+    correct(two, moved)
+
+
+def mixed(batch: int = 7) -> tuple[Network, Plan]:
+    """Three dies: uneven and empty samples, index sets of both channels, other owners."""
+    network = perceptron("three", (6, 9, 5, 3))
+    plan = random_plan(network, 3, batch, np.random.default_rng(0))
+    splits = (("dp",), ("mp",), ("op",), ("dp",))
+    lists = (Lists(samples=ranges_of((batch - 3, 0, 3)), owners=(2, 0, 1)),
+             Lists(inputs=tuple(map(runs_of, ([0, 2, 4, 8], [], [1, 3, 5, 6, 7])))),
+             Lists(outputs=tuple(map(runs_of, ([1], [0, 2], [])))), None)
+    return network, replace(plan, splits=splits, lists=lists)
+
+
+def test_tiles_between_index_sets_are_one_a_run() -> None:
+    network, plan = mixed()
+    correct(trained(network, plan, 0), plan)
+    assert plan.words == sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
+    for transfer in plan.transfers:
+        assert sum(words for _, _, words in plan.pairs(transfer)) == transfer.words
+
+
+def test_steps_of_lists_are_predicted_and_simulated() -> None:
+    """By the fullest die, whichever it is; task by task as well as in groups, with the words that the plan counts."""
+    plan, array = mixed(70)[1], ring(3)
+    time = StepTime(plan.graph, plan.batch, array)
+    for overlap in (True, False):
+        found = simulated(plan, array, overlap=overlap)
+        assert found.work.moved_words == plan.words
+        assert found.result.seconds == pytest.approx(time.seconds(plan.splits, plan.lists), rel=0.5)
+    wide = replace(random_plan(perceptron("wide", (64, 96, 10)), 3, 96, np.random.default_rng(0)),
+                   splits=(("dp",),) * 3)
+    time = StepTime(wide.graph, 96, array)
+    even = time.seconds(wide.splits)
+    for sizes in ((90, 3, 3), (3, 3, 90)):
+        uneven = replace(wide, lists=(Lists(samples=ranges_of(sizes)),) * 3)
+        assert time.seconds(uneven.splits, uneven.lists) > 1.5 * even
+        assert simulated(uneven, array).result.seconds > 1.5 * simulated(wide, array).result.seconds
+
+
+def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
+    network = perceptron("narrow", (6, 8, 4))
+    plan = replace(random_plan(network, 2, 8, np.random.default_rng(0)), splits=(("dp",),) * 3)
+    uneven = Lists(samples=tuple(map(runs_of, ([0, 2, 5], [1, 3, 4, 6, 7]))), owners=(1, 0))
+    alike, other = replace(plan, lists=(uneven,) * 3), replace(plan, lists=(uneven, uneven, None))
+    made = trained(network, alike, 0, "ndp-demo-mixed")
+    assert made.checks is not None and made.checks.failure is None
+    with pytest.raises(UserError, match=r"layers whose samples are not cut alike, .* choose --format fp32"):
+        trained(network, other, 0, "ndp-demo-mixed")
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiny-dies")
+@pytest.mark.parametrize("name", ["ndp-tiny", "hypar-tiny"])
+def test_lists_and_owners_on_rtl(name: str) -> None:
+    network, plan = mixed()
+    made = trained(network, plan, 0, name, rtl=True)
+    assert made.equal and made.compared_steps == 1
+    assert sum(made.driver.injected_words(die) for die in range(plan.dies)) == plan.words
+    correct(made, plan)
