@@ -24,8 +24,10 @@ from plinth_hw.comm.router import Router
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine
+from plinth_hw.matrix.ends import SumsAtEnds
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
@@ -111,8 +113,20 @@ class Die(wiring.Component):
             control.memory_fault.eq(axi.fault),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
+        if isinstance(parameters.multiply_format, Fixed):
+            self._ends(m, control, engines.get(Engine.MATRIX), engines.get(Engine.VECTOR))
         self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         return m
+
+    def _ends(self, m: Module, control: Control, matrix: Any, vector: Any) -> None:
+        """What of fixed-point numbers comes to an end of its format."""
+        if matrix is not None:
+            m.submodules.ends = ends = SumsAtEnds(self.parameters)
+            beats = matrix.store_memory.data
+            m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
+                         ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
+        if vector is not None:
+            m.d.comb += control.narrowed_to_ends.eq(vector.narrowed_to_ends)
 
     def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:

@@ -238,3 +238,16 @@ def test_rounding_a_weight_is_no_error() -> None:
         return next(each.value for each in step_errors(["fc"], 1e-9, step, found) if each.name == "update")
     assert error(wanted.astype(np.float32)) == 0
     assert error(np.nextafter(before, np.float32(9))) > 10
+
+
+def test_dies_count_what_becomes_an_end_of_its_format() -> None:
+    """Weights beyond q4.11; other formats have no such counters."""
+    made = stepped(lowered("ndp-demo-fixed"))
+    assert made.driver.saturations(0) == {"sums": 0, "conversions": 0}
+    made.load_parameters([np.float32(100) * values for values in made.parameters(made.driver)])
+    large = sum(int((np.abs(copies[0]) >= 16).sum()) for copies in made._copies())
+    next(iter(made.epoch(0)))
+    for die in range(DIES):
+        found = made.driver.saturations(die)
+        assert found is not None and found["conversions"] >= large > 100
+    assert stepped(lowered("ndp-demo-mixed")).driver.saturations(0) is None

@@ -24,6 +24,7 @@ from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.memory.crossbar import fault_layout
@@ -71,6 +72,8 @@ class Control(wiring.Component):
         A tile's packet named an address beyond the memory.
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
+    sums_at_ends, narrowed_to_ends : In
+        With fixed-point operands only: numbers at an end of their format that were stored, or made, in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
         To and from other dies.
     error_out : Out(1), error_source : Out
@@ -103,6 +106,8 @@ class Control(wiring.Component):
             "memory_fault": In(1),
             "landing_fault": In(LandingFault),
             "words_read": In(words), "words_written": In(words),
+            **({"sums_at_ends": In(words), "narrowed_to_ends": In(words)}
+               if isinstance(parameters.multiply_format, Fixed) else {}),
             "injected_words": In(all_links), "transit_words": In(all_links),
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
             "advance_out": Out(stream.Signature(RemoteAdvance)),
@@ -253,8 +258,10 @@ class Control(wiring.Component):
                 getattr(registers, f"first_busy_{e}").eq(window.first),
                 getattr(registers, f"last_busy_{e}").eq(window.last),
             ]
-        increments += [self.injected_words, self.transit_words, self.words_read, self.words_written,
-                       *(self.port_words[port] for port in range(self.parameters.ports))]
+        increments += [self.injected_words, self.transit_words, self.words_read, self.words_written]
+        if isinstance(parameters.multiply_format, Fixed):
+            increments += [self.sums_at_ends, self.narrowed_to_ends]
+        increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
         m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
                      if counters.bits[i]]

@@ -27,6 +27,7 @@ from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import ErrorCode
@@ -40,6 +41,8 @@ ENGINE_COUNTERS = 8
 #: Global performance counters, after those of the engines; those of the links follow.
 GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ,
                    Register.WORDS_WRITTEN)
+#: Further ones of dies of fixed-point operands.
+FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
 
 
 #: Registers are decoded in pages of this many bytes.
@@ -100,9 +103,14 @@ class AXI4LiteSignature(wiring.Signature):
         })
 
 
+def global_counters(parameters: DieParameters) -> tuple[Register, ...]:
+    """Performance counters of a die that are of no engine and no link."""
+    return GLOBAL_COUNTERS + (FIXED_COUNTERS if isinstance(parameters.multiply_format, Fixed) else ())
+
+
 def counter_count(parameters: DieParameters) -> int:
     """Performance counters of a die."""
-    return ENGINE_COUNTERS * len(parameters.engines) + len(GLOBAL_COUNTERS) + parameters.ports
+    return ENGINE_COUNTERS * len(parameters.engines) + len(global_counters(parameters)) + parameters.ports
 
 
 def rate_word(rate: Fraction) -> int:
@@ -382,7 +390,7 @@ class Registers(wiring.Component):
             with m.Case(Register.CYCLE >> 2):
                 answers.give(m, self.cycle[:32])
                 m.d.sync += high.eq(self.cycle[32:])
-            for index, register in enumerate(GLOBAL_COUNTERS):
+            for index, register in enumerate(global_counters(self.parameters)):
                 with m.Case(register >> 2, (register >> 2) + 1):
                     self._counter(m, Const(ENGINE_COUNTERS * len(self.engines) + index), address[2], answers, high)
 
@@ -413,7 +421,7 @@ class Registers(wiring.Component):
 
     def _links(self, m: Module, address: Signal, answers: _Answers, high: Signal) -> None:
         """Words sent on each link."""
-        first = ENGINE_COUNTERS * len(self.engines) + len(GLOBAL_COUNTERS)
+        first = ENGINE_COUNTERS * len(self.engines) + len(global_counters(self.parameters))
         for port in range(self.parameters.ports):
             with m.If(address[3:_PAGE_LOG2] == port):
                 self._counter(m, Const(first + port), address[2], answers, high)

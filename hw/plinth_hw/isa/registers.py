@@ -55,6 +55,10 @@ class Register(IntEnum):
     #: RO: words read from and written to memory (64 bits each)
     WORDS_READ = 0x058
     WORDS_WRITTEN = 0x060
+    #: RO: sums that matrix tasks stored at an end of their format; dies of fixed-point operands only (64 bits)
+    SUMS_AT_ENDS = 0x068
+    #: RO: numbers that NARROW made an end of their format; dies of fixed-point operands only (64 bits)
+    NARROWED_TO_ENDS = 0x070
 
 
 #: RW: 16 base registers (words).

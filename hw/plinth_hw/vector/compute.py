@@ -27,6 +27,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
@@ -54,6 +55,13 @@ def latencies(conversion: Conversion) -> dict[VectorOp, int]:
     return {**lane_latencies(conversion), VectorOp.FUNCTION: _LONGEST}
 
 
+def narrowed_signature(parameters: DieParameters) -> dict[str, Any]:
+    """Members that only dies with fixed-point operands have."""
+    if not isinstance(parameters.narrow_format, Fixed):
+        return {}
+    return {"narrowed_to_ends": Out((parameters.beat_words // 2).bit_length())}
+
+
 class ComputeStage(wiring.Component):
     """Runs the programs of tasks, one after the other.
 
@@ -71,6 +79,9 @@ class ComputeStage(wiring.Component):
         Of each bank of both halves, two cycles after the command.
     busy : Out(1)
         A program runs.
+    narrowed_to_ends : Out
+        With a fixed-point narrow format only: results of NARROW, of the write a cycle ago, that are its least or
+        largest number.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -84,6 +95,7 @@ class ComputeStage(wiring.Component):
             **{f"data_{half}": In(data.ArrayLayout(unsigned(32), banks)) for half in range(2)},
             "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
             "busy": Out(1),
+            **narrowed_signature(parameters),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -150,7 +162,7 @@ class ComputeStage(wiring.Component):
 
         steps = self._commands(m, walk, reader.command, instruction)
         results = self._lanes(m, platform, instruction, is_function, reader, steps[_LANES - 1], walk.reduces)
-        self._write(m, walk, is_function, result_latency, steps, results)
+        self._write(m, walk, instruction.op, is_function, result_latency, steps, results)
         return m
 
     def _commands(self, m: Module, walk: GroupWalk, read: Any, instruction: Any) -> dict[int, Any]:
@@ -209,8 +221,8 @@ class ComputeStage(wiring.Component):
                 results.append(lane.o)
         return results
 
-    def _write(self, m: Module, walk: GroupWalk, is_function: Any, result_latency: Any, steps: dict[int, Any],
-               results: list[Any]) -> None:
+    def _write(self, m: Module, walk: GroupWalk, op: Any, is_function: Any, result_latency: Any,
+               steps: dict[int, Any], results: list[Any]) -> None:
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         half = banks // 2
         step = Signal(_Step(banks, lines))
@@ -231,6 +243,14 @@ class ComputeStage(wiring.Component):
             inside = (~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
             m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside))
         m.d.sync += Cat(write.data[lane] for lane in range(half)).eq(Cat(results))
+        narrow = self.parameters.narrow_format
+        if isinstance(narrow, Fixed):
+            narrows = Signal()
+            m.d.sync += narrows.eq(op == VectorOp.NARROW)
+            mask = narrow.bits - 1
+            ends = [(write.data[lane][:mask] ^ write.data[lane][mask].replicate(mask)).all()
+                    & (write.mask[lane] | write.mask[lane + half]) for lane in range(half)]
+            m.d.sync += self.narrowed_to_ends.eq(Mux(write.enable & narrows, sum(ends), 0))
 
 
 class _Step(data.StructLayout):

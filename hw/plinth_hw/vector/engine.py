@@ -24,7 +24,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.scratchpad import SharedArray, SharedReadTurn, VectorWriter, WriteTurn, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
-from plinth_hw.vector.compute import ComputeStage
+from plinth_hw.vector.compute import ComputeStage, narrowed_signature
 from plinth_hw.vector.load import LoadStage
 from plinth_hw.vector.moves import scratchpad_lines
 from plinth_hw.vector.store import StoreStage
@@ -45,6 +45,8 @@ class VectorEngine(wiring.Component):
     engine : Out(EngineSignature)
     load_memory : Out(ReadPort)
     store_memory : Out(WritePort)
+    narrowed_to_ends : Out
+        As of :class:`~plinth_hw.vector.compute.ComputeStage`.
 
     Raises
     ------
@@ -61,6 +63,7 @@ class VectorEngine(wiring.Component):
             "engine": Out(EngineSignature(parameters)),
             "load_memory": Out(ReadPort(parameters)),
             "store_memory": Out(WritePort(parameters)),
+            **narrowed_signature(parameters),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -94,6 +97,8 @@ class VectorEngine(wiring.Component):
             m.d.sync += used.bit_select(store.half, 1).eq(0)
         with m.If(bodies.started):
             m.d.sync += [half.eq(~half), used.bit_select(half, 1).eq(1)]
+        for name in narrowed_signature(self.parameters):
+            m.d.comb += getattr(self, name).eq(getattr(compute, name))
         self._scratchpad(m, load, compute, store)
         self._report(m, bodies, load, compute, store)
         return m

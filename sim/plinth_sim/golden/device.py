@@ -109,6 +109,9 @@ class GoldenDevice:
     queues: dict[Engine, deque[FetchedTask]] = field(default_factory=dict)
     running: bool = False
     done: bool = False
+    #: As the registers of the same names.
+    sums_at_ends: int = 0
+    narrowed_to_ends: int = 0
 
     def read_memory(self, address: int, count: int) -> Words:
         """Copy of ``count`` words from word address ``address``."""
@@ -129,11 +132,17 @@ class GoldenDevice:
             return int(self.running) | int(self.done) << 1 | int(failed) << 2
         if regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             return self.counters[(address - regs.COUNTERS) // 4]
+        for register, counter in ((Register.SUMS_AT_ENDS, self.sums_at_ends),
+                                  (Register.NARROWED_TO_ENDS, self.narrowed_to_ends)):
+            if register <= address < register + 8:
+                return counter >> 8 * (address - register) & 0xFFFFFFFF
         return self.registers.get(address, 0)
 
     def write_register(self, address: int, value: int) -> None:
         """Write a register; CONTROL starts the graph."""
         if address == Register.CONTROL:
+            if value & CONTROL_CLEAR_COUNTERS:
+                self.sums_at_ends = self.narrowed_to_ends = 0
             if value & CONTROL_START:
                 self.running, self.done = True, False
                 self.queues = self._fetch()
@@ -309,11 +318,12 @@ class GoldenDevice:
         """
         try:
             if task.engine is Engine.MATRIX:
-                self._multiply(task.operation, task.body)
+                self.sums_at_ends += matrix.at_ends(self.parameters.multiply_format,
+                                                    self._multiply(task.operation, task.body))
             elif task.engine is Engine.VECTOR:
-                vector.execute(self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
-                               buffer_words=self.parameters.vector_buffer_words,
-                               narrow=self.parameters.narrow_format)
+                self.narrowed_to_ends += vector.execute(
+                    self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
+                    buffer_words=self.parameters.vector_buffer_words, narrow=self.parameters.narrow_format)
             else:
                 self.groups[task.body.group] = Membership(task.body.members, task.body.index,
                                                            task.body.next_die)
@@ -322,18 +332,19 @@ class GoldenDevice:
         except IndexError as error:
             raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
-    def _multiply(self, operation: MatrixOperation, body: Any) -> None:
+    def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[np.float32]:
+        """Run a matrix task; returns the sums that it stored."""
         if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
             raise DescriptorError(ErrorCode.BAD_OPERATION)
         if operation is MatrixOperation.ROW_STATIONARY:
-            row_stationary.execute(self.memory, body, self.bases, self.parameters)
-            return
+            rows = row_stationary.execute(self.memory, body, self.bases, self.parameters).c
+            return self.memory[rows[:, None] + np.arange(body.filters)].view(np.float32)
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise DescriptorError(ErrorCode.BAD_OPERAND)
         if operation is MatrixOperation.CONVOLUTION:
-            convolution.execute(self.memory, body, self.bases, self.parameters.multiply_format)
-            return
+            rows = convolution.execute(self.memory, body, self.bases, self.parameters.multiply_format).c
+            return self.memory[rows[:, None] + np.arange(body.n)].view(np.float32)
         a_shape = (body.k, body.m) if body.transpose_a else (body.m, body.k)
         b_shape = (body.n, body.k) if body.transpose_b else (body.k, body.n)
         a = self._operand(body.a, body.a_stride, *a_shape)
@@ -343,6 +354,7 @@ class GoldenDevice:
                                  b.T if body.transpose_b else b,
                                  np.array(c).view(np.float32) if body.accumulate else None)
         c[...] = result.view(np.uint32)
+        return result
 
     def _operand(self, pointer: Pointer, stride: int, rows: int, columns: int) -> NDArray[Any]:
         words = np.array(self.block(self.address(pointer), rows, -(-columns // self.parameters.packing), stride))

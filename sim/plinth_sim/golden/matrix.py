@@ -81,6 +81,13 @@ def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: FloatArray | None
     return _fixed_gemm(fmt, a, b, c) if isinstance(fmt, Fixed) else gemm(a, b, c)
 
 
+def at_ends(fmt: Format, sums: FloatArray) -> int:
+    """How many stored sums have the magnitude of the ends of their format; 0 where they are no fixed point."""
+    if not isinstance(fmt, Fixed):
+        return 0
+    return int(np.count_nonzero(np.abs(sums) == np.float32(2.0**fmt.sums.integer_bits)))
+
+
 def _fixed_gemm(fmt: Fixed, a: NDArray[np.int16], b: NDArray[np.int16], c: FloatArray | None) -> FloatArray:
     sums = fmt.sums
     left, right = a.astype(np.float64), b.astype(np.float64)

@@ -274,9 +274,17 @@ def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
     return np.ascontiguousarray(np.broadcast_to(result, shape))
 
 
-def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> None:
+def at_ends(bits: Bits, fmt: Format) -> int:
+    """How many results of NARROW are the least or the largest number of a fixed-point format."""
+    if not isinstance(fmt, Fixed):
+        return 0
+    numbers = bits.astype(np.uint16).view(np.int16)
+    return int(np.count_nonzero((numbers == fmt.least) | (numbers == fmt.most)))
+
+
+def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> int:
     """Run the instructions on region contents, ``[rows, columns]`` bit patterns, in place; ``narrow`` is the die's
-    narrow format.
+    narrow format. Returns how many numbers NARROW made an end of it, as :func:`at_ends`.
 
     Raises
     ------
@@ -288,6 +296,7 @@ def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> No
             raise BadOperandError(f"region {number} is read before it is written")
         return regions[number]
 
+    ends = 0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for instruction in program.instructions:
             dst = program.regions[instruction.dst]
@@ -297,6 +306,9 @@ def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> No
                 instruction, a, b, program.immediates[instruction.immediate],
                 dst.shape(program.rows, program.columns),
                 dst.is_row and not program.regions[instruction.a].is_row, narrow)
+            if instruction.op is VectorOp.NARROW:
+                ends += at_ends(regions[instruction.dst], narrow)
+    return ends
 
 
 def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
@@ -322,8 +334,8 @@ def _window(memory: Bits, start: int, stride: int, rows: int, words: int) -> Bit
 
 
 def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
-            buffer_words: int | None = None, narrow: Format = FP16) -> None:
-    """Run a task body on a die's memory, in place.
+            buffer_words: int | None = None, narrow: Format = FP16) -> int:
+    """Run a task body on a die's memory, in place; returns what :func:`run` does.
 
     Parameters
     ----------
@@ -358,7 +370,7 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         if move.packed:
             block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
         regions[move.region] = block.reshape(shape)
-    run(program, regions, narrow)
+    ends = run(program, regions, narrow)
     for move in program.stores:
         if move.region not in regions:
             raise BadOperandError(f"region {move.region} is stored before it is written")
@@ -373,7 +385,8 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         window = _window(memory, start, move.stride, rows, words)
         for row in range(rows):
             window[row] = block[row]
+    return ends
 
 
-__all__ = ["BadOperandError", "Instruction", "Move", "Program", "Region", "check_fit", "compute", "decode",
+__all__ = ["BadOperandError", "Instruction", "Move", "Program", "Region", "at_ends", "check_fit", "compute", "decode",
            "execute", "from_narrow", "maximum", "run", "to_narrow"]

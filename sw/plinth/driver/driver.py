@@ -327,6 +327,15 @@ class Driver:
         return (device.read_register(Register.WORDS_INJECTED)
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 
+    def saturations(self, die: int) -> dict[str, int] | None:
+        """Of a die with fixed-point operands, the sums that tasks stored at an end of their format and the conversions
+        that gave an end of the operands'; None of other dies."""
+        if not isinstance(self.program.parameters.multiply_format, Fixed):
+            return None
+        device = self.device(die)
+        return {name: device.read_register(register) | device.read_register(register + 4) << 32 for name, register in (
+            ("sums", Register.SUMS_AT_ENDS), ("conversions", Register.NARROWED_TO_ENDS))}
+
     def clear_counters(self) -> None:
         """Clear performance counters on every die of this process."""
         for die in self._devices.values():

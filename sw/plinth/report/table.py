@@ -24,6 +24,7 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
         ("test loss", f"{report['test_loss']:.4f}"),
         ("equal to golden", exact),
         ("against float64", ", ".join(f"{name} {report[f'{name}_error']:.1e}" for name in report["errors"])),
+        *_saturated(report),
         ("cycles", cycles),
         ("wall time", f"{report['wall_seconds']:.1f} s, after {report['setup_seconds']:.1f} s of set-up"),
     ]
@@ -46,6 +47,14 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
             engines.add_row(name, *(f"{values[key]:,}" for key in (
                 "tasks", "busy", "stall_input", "stall_output", "stall_memory", "words")))
         console.print(engines)
+
+
+def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:
+    """Of dies with fixed-point operands, numbers at an end of their format."""
+    if report["saturations"] is None:
+        return []
+    sums, conversions = (sum(die[name] for die in report["saturations"]) for name in ("sums", "conversions"))
+    return [("at the ends", f"{conversions:,} operands, {sums:,} sums (of their formats)")]
 
 
 def _layers(console: Console, report: dict[str, Any]) -> None:

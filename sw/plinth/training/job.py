@@ -220,6 +220,8 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "link_bytes": [[4 * words for words in ports] for ports in links],
         "injected_bytes": [4 * driver.injected_words(die) for die in range(dies)],
         "injected_bytes_predicted": 4 * steps * plan.words,
+        "saturations": None if parameters.number_format != "fixed" else [
+            driver.saturations(die) for die in range(dies)],
         "layers": layer_report(plan, driver if cosim and steps else None),
         "plan": plan.to_data(),
         "verilog_sha256": digest,

@@ -1,6 +1,7 @@
 """Register file: the whole map against a table, AXI4-Lite's rules, pulses and latches."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count, rate_word
 from plinth_hw.control.sequencer import Sequencer
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.formats import Q4_11
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import Engine, ErrorCode
@@ -20,6 +22,7 @@ OKAY, SLVERR = 0, 2
 TINY = preset("ndp-tiny")
 FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), counters=16, die_bits=4,
              ports=1)
+FIXED = replace(FEW, multiply_format=Q4_11)
 ONES = (1 << 32) - 1
 CYCLE = 0x123456789ABCDEF0
 
@@ -126,6 +129,7 @@ class Map:
                           for index in range(ENGINE_COUNTERS)}
         rest: list[int] = [
             Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ, Register.WORDS_WRITTEN,
+            *((Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS) if parameters.number_format == "fixed" else ()),
             *(regs.LINK_WORDS + 8 * port for port in range(parameters.ports))]
         self.long |= dict(zip(rest, around.performance[ENGINE_COUNTERS * len(engines):], strict=True))
         self.update = {start + 4 * index: (is_base, index)
@@ -158,7 +162,7 @@ class Map:
         return response
 
 
-@pytest.mark.parametrize("parameters", [TINY, FEW], ids=["all", "few"])
+@pytest.mark.parametrize("parameters", [TINY, FEW, FIXED], ids=["all", "few", "fixed"])
 def test_every_register_and_hole(parameters: DieParameters) -> None:
     """Reads and writes of all registers, and of addresses and strobes that must answer SLVERR and do nothing,
     in random order, with every channel at random."""

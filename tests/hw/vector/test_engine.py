@@ -21,6 +21,7 @@ from tests.support.vector_programs import (
 )
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
+from plinth_hw.isa.formats import Q4_11
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
 from plinth_hw.memory import banks
@@ -175,6 +176,33 @@ def test_in_amaranth_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
              limit_cycles=20_000, background=memory.benches([dut.load_memory], [dut.store_memory], seed=4))
     check_memory(memory.words, expected)
     assert [result.error for result in results] == [ErrorCode.NONE] * len(fields)
+
+
+def test_numbers_that_are_narrowed_to_an_end_are_counted() -> None:
+    """Fixed point: of every shape, in both directions, and none twice."""
+    parameters, rng = preset("ndp-tiny", multiply_format=Q4_11), np.random.default_rng(8)
+    memory = MemoryModel(parameters, WORDS)
+    memory.words[:] = (20 * rng.standard_normal(WORDS)).astype(np.float32).view(np.uint32)
+    fields = []
+    for dst, along in product(SHAPES, (False, True)):
+        rows, columns = int(rng.integers(1, 12)), int(rng.integers(1, 12))
+        fields.append(single(VectorOp.NARROW, (dst, dst), rows, columns, rng, DESTINATION[0] + 500 * len(fields),
+                             lanes_along_rows=along))
+        fields.append(random_task(parameters, rng, SOURCE, (20000, WORDS - 100), BASES, largest=9, instructions=6))
+    expected = memory.words.copy()
+    ends = sum(vector.execute(expected, words_of(body), BASES, narrow=Q4_11) for body in fields)
+    dut = VectorEngine(parameters)
+    counted: list[int] = []
+
+    async def count(ctx: Any) -> None:
+        async for *_, found in ctx.tick().sample(dut.narrowed_to_ends):
+            counted.append(found)
+
+    results: list[Any] = []
+    simulate(dut, *run_tasks(dut.engine, [(PROGRAM, words_of(body)) for body in fields], BASES, results),
+             limit_cycles=40_000, background=[count, *memory.benches([dut.load_memory], [dut.store_memory], seed=4)])
+    check_memory(memory.words, expected)
+    assert sum(counted) == ends > 50
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -37,6 +37,26 @@ def test_random_graphs_of_other_dies(die: DieParameters, seed: int) -> None:
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)
 
 
+@pytest.mark.parametrize("die", [FIXED, TINY_FIXED], ids=["fixed", "fixed rows"])
+def test_numbers_at_the_ends_of_their_format_are_counted_as_in_the_golden_model(die: DieParameters) -> None:
+    program, buffers = random_program(die, 2, 3, 60, MEMORY_WORDS)
+    found = []
+    for make in (CosimArray, GoldenArray):
+        array, generator = make(die, 2, MEMORY_WORDS), np.random.default_rng(0)
+        driver = Driver(array, program, memory_words=MEMORY_WORDS)
+        for number in range(2):
+            for buffer in buffers:
+                shape = buffer.rows, buffer.columns
+                values = np.where(generator.random(shape) < 0.1, 2.0**26, 10 * generator.standard_normal(shape))
+                driver.write_floats(number, buffer, values.astype(np.float32))
+        driver.step(0)
+        driver.clear_counters()
+        driver.step(0)
+        found.append([driver.saturations(number) for number in range(2)])
+    assert found[0] == found[1]
+    assert all(sum(counts[name] for counts in found[0]) > 0 for name in ("sums", "conversions"))
+
+
 @pytest.mark.parametrize(("memory_latency", "write_latency", "link_latency"), [(1, 1, 1), (200, 100, 40)])
 def test_latencies_change_nothing_in_memory(memory_latency: int, write_latency: int,
                                             link_latency: int) -> None:

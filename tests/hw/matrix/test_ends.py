@@ -1,0 +1,52 @@
+# amaranth: UnusedElaboratable=no
+"""Sums that are stored at an end of their fixed-point format are counted, beat by beat."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import simulate
+
+from plinth_hw.isa.formats import FP16, Q4_11, Fixed
+from plinth_hw.isa.parameters import preset
+from plinth_hw.matrix.ends import SumsAtEnds
+from plinth_sim.golden import matrix
+
+
+@pytest.mark.parametrize("operands", [Q4_11, Fixed(7, 8)])
+def test_words_that_are_written_are_counted(operands: Fixed) -> None:
+    """Ends of either sign and their neighbours; words that are not written, beats that are not taken."""
+    die = preset("ndp-tiny", multiply_format=operands)
+    rng, beats, end = np.random.default_rng(1), 200, np.float32(2.0**operands.sums.integer_bits)
+    values = rng.choice(np.array([end, -end, np.nextafter(end, np.float32(0)), 2 * end, 0.0, 1.0], np.float32),
+                        (beats, die.beat_words))
+    strobes, valid = rng.integers(0, 1 << die.beat_words, beats), rng.integers(0, 2, beats)
+    values[0], strobes[0], valid[0] = end, (1 << die.beat_words) - 1, 1
+    dut = SumsAtEnds(die)
+    found: list[int] = []
+
+    async def drive(ctx: Any) -> None:
+        for row, strobe, taken in zip(values.view(np.uint32), strobes, valid, strict=True):
+            ctx.set(dut.data, sum(int(word) << 32 * place for place, word in enumerate(row)))
+            ctx.set(dut.strobe, int(strobe))
+            ctx.set(dut.valid, int(taken))
+            await ctx.tick()
+            found.append(ctx.get(dut.count))
+
+    simulate(dut, drive)
+    written = (strobes[:, None] >> np.arange(die.beat_words) & 1).astype(bool)
+    assert found == [matrix.at_ends(operands, row[mask]) * int(taken)
+                     for row, mask, taken in zip(values, written, valid, strict=True)]
+    assert max(found) == die.beat_words
+
+
+def test_the_ends_are_what_sums_saturate_to() -> None:
+    big = np.full((1, 1 << 18), Q4_11.least, np.int16)
+    for other, count in ((big.T, 1), (~big.T, 1), (np.zeros_like(big.T), 0)):
+        assert matrix.at_ends(Q4_11, matrix.multiply(Q4_11, big, other)) == count
+    assert matrix.at_ends(FP16, np.float32([2.0**25])) == 0
+
+
+def test_floating_point_has_no_ends() -> None:
+    with pytest.raises(TypeError, match="Sums must be fixed-point, not float32"):
+        SumsAtEnds(preset("ndp-tiny"))
