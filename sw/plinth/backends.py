@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import plinth_sim
 from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.layers import Convolution, MaxPool, MeanPool
@@ -94,6 +95,12 @@ def die_digest(parameters: DieParameters) -> str:
     except OSError as error:
         raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
                         "or set PLINTH_BUILD to another one") from error
+
+
+def harness_digest() -> str:
+    """SHA-256 of what drives the dies of a co-simulation: its memory, links and registers."""
+    folder = Path(plinth_sim.__file__).resolve().parent / "rtl"
+    return _digest({path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.*") if path.is_file()})
 
 
 def reference_layers(network: Network) -> tuple[reference.Layer, ...]:

@@ -36,6 +36,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
+               "agreement_holdout_mean", "agreement_holdout_worst",
                "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
@@ -300,11 +301,11 @@ def bench(only: str | None, as_json: bool) -> None:
 
 
 @cli.command()
-@click.option("--only", default="", metavar="TEXT", help="steps whose network/preset/array contains this; "
+@click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
               "docs/agreement.md stays as it is")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def agreement(only: str, as_json: bool) -> None:
-    """Compare simulated with co-simulated cycles of a step, under every planner; into docs/agreement.md."""
+    """Compare simulated and predicted with co-simulated cycles of steps; into docs/agreement.md."""
     from plinth.bench import agreement as steps
 
     found = steps.measure(say=lambda text: click.echo(text, err=True), only=only)
@@ -313,7 +314,7 @@ def agreement(only: str, as_json: bool) -> None:
     if as_json:
         _print_json([row.to_data() for row in steps.rows(found)])
     else:
-        click.echo(steps.table(found))
+        click.echo("\n\n".join((steps.table(found), steps.holdout_table(found))))
 
 
 @cli.command()

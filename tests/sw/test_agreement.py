@@ -2,15 +2,21 @@
 
 import dataclasses
 import json
+from collections import Counter
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from plinth import cli
-from plinth.bench import agreement
+from plinth import backends, cli
+from plinth.bench import agreement, holdouts, steps
 from plinth.bench.agreement import Agreement, Step
+from plinth.bench.holdouts import Case, First
+from plinth.bench.steps import lowered_step, program_digest
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
 
 STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data", "joint")), 1000, 990, 1010),
          Agreement(Step("digits-cnn", dataclasses.replace(ARRAYS["full-4"], preset="hypar-demo"), (("mp",), ("mp",)),
@@ -19,7 +25,7 @@ STEPS = [Agreement(Step("digits-mlp", ARRAYS["ring-2"], (("dp",) * 3,), ("data",
 
 def test_rows_and_table() -> None:
     found = {row.name: row for row in agreement.rows(STEPS)}
-    assert set(found) == set(agreement.BENCHES)
+    assert set(found) == set(agreement.BENCHES) - {"agreement_holdout_mean", "agreement_holdout_worst"}
     assert found["agreement_error_mean"].value == pytest.approx(0.035)
     assert found["agreement_error_worst"].value == pytest.approx(0.06)
     assert found["prediction_error_mean"].value == pytest.approx(0.055)
@@ -46,12 +52,96 @@ def test_operands_of_16_bits_have_a_line_of_their_own() -> None:
         "error 0.0 %, worst 0.0 %.")
 
 
+def held_out(case: Case, counted: int, simulated: int, predicted: int, first: First | None = None) -> Agreement:
+    return Agreement(Step(case.network, case.array, (("dp",),), (case.planner,), case.batch, case), counted, simulated,
+                     predicted, "digest", first)
+
+
+def test_holdouts_stand_apart_as_first_measured_and_today() -> None:
+    case = holdouts.CASES[4]
+    first = First((("dp",),), "digest", 1000, 900, 1200)
+    found = [*STEPS, held_out(case, 1000, 990, 1010, first)]
+    rows = {row.name: row for row in agreement.rows(found)}
+    assert set(rows) == set(agreement.BENCHES)
+    assert rows["agreement_error_worst"].value == pytest.approx(0.06)
+    assert rows["agreement_holdout_mean"].value == rows["agreement_holdout_worst"].value == pytest.approx(0.1)
+    # What was mended later does not count.
+    assert rows["prediction_error_worst"].value == pytest.approx(0.2)
+    assert rows["prediction_error_mean"].value == pytest.approx((0.01 + 0.1 + 0.2) / 3)
+    text = agreement.holdout_table(found)
+    assert ("| lenet-28 | 96 | `ndp-demo` | ring-6 | 1/8 | data | 1,000 | -10.0 % | +20.0 % | 1,000 | -1.0 % | +1.0 % |"
+            in text)
+    assert text.endswith("1 hold-outs, first measurement, simulated: mean error 10.0 %, worst 10.0 %, predicted: mean "
+                         "error 20.0 %, worst 20.0 %; today, simulated: mean error 1.0 %, worst 1.0 %, predicted: mean "
+                         "error 1.0 %, worst 1.0 %.")
+    assert agreement.table(found) == agreement.table(STEPS)
+    assert agreement.table(found[2:]) == agreement.holdout_table(STEPS) == "None was measured."
+
+
+def test_what_was_first_measured_stays(tmp_path: Path) -> None:
+    file, (one, two, *_) = tmp_path / "first.json", holdouts.CASES
+    first, later = (First((("dp", "op"),), "digest", counted, 1, 2) for counted in (5, 6))
+    assert holdouts.first_measured(file) == {}
+    holdouts.write_first([(one, first)], file)
+    holdouts.write_first([(one, later), (two, later)], file)
+    assert holdouts.first_measured(file) == {one.key: first, two.key: later}
+    file.write_text('[{"case": 1}]')
+    with pytest.raises(UserError, match="not a list of first measurements"):
+        holdouts.first_measured(file)
+
+
+def test_holdouts_are_others_than_the_grid() -> None:
+    """Of what the grid does not have, each at least twice."""
+    assert not set(holdouts.NETWORKS) & set(NETWORKS) and len({case.key for case in holdouts.CASES}) == len(
+        holdouts.CASES)
+    counts = Counter(value for case in holdouts.CASES for value in (
+        case.network, case.batch, f"{case.array.dies} dies", case.array.preset, case.array.rate))
+    for value in (*holdouts.NETWORKS, 32, 96, 200, "3 dies", "6 dies", "12 dies", "hypar-half", "ndp-tiny",
+                  "ndp-bench", Fraction(1, 8)):
+        assert counts[value] >= 2, value
+    # Plans are chosen among.
+    assert all(len({case.planner for case in holdouts.CASES if (case.network, case.batch, case.array) == (
+        one.network, one.batch, one.array)}) >= 2 for one in holdouts.CASES)
+
+
+@pytest.mark.parametrize("case", holdouts.CASES[::5], ids=lambda case: f"{case.network}-{case.array.name}")
+def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: Case) -> None:
+    splits = (("dp",) * case.array.levels,) * len(from_network(holdouts.NETWORKS[case.network]).nodes)
+    known = {case.key: First(splits, "digest", 1, 1, 1)}
+    name = f"hold-outs/{case.network}/{case.array.preset}/{case.array.name}"
+    (step,) = (one for one in agreement._held_out(name, known | {
+        other.key: known[case.key] for other in holdouts.CASES}) if one.case == case)
+    assert step.splits == splits
+    program = lowered_step(step.definition, case.array, splits, case.batch)
+    assert len(program.step) == case.array.dies and len(program_digest(program)) == 16
+
+
+def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = iter(range(100, 110))
+    monkeypatch.setattr(backends, "build_root", lambda: tmp_path)
+    monkeypatch.setattr(backends, "die_digest", lambda die: "verilog")
+    monkeypatch.setattr(steps, "counted_cycles", lambda *given: next(counts))
+    network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
+
+    def kept(rate: Fraction = array.rate, split: str = "dp") -> int:
+        here = dataclasses.replace(array, link_rate=rate)
+        return steps.kept_cycles(network, here, lowered_step(network, here, ((split,),) * 3 + (("dp",),)))
+    assert [kept(), kept(), kept(Fraction(1, 8)), kept(split="mp"), kept()] == [100, 100, 101, 102, 100]
+    for path in tmp_path.rglob("*.json"):
+        path.write_text("{")
+    assert kept() == 103
+    monkeypatch.setattr(backends, "die_digest", lambda die: "other")
+    assert kept() == 104
+
+
 def test_the_page_is_written_in_place(tmp_path: Path) -> None:
     page = tmp_path / "agreement.md"
-    page.write_text(f"before\n{agreement.BEGIN}\nold\n{agreement.END}\nafter\n")
+    page.write_text("before\n<!-- agreement -->\nold\n<!-- /agreement -->\nmiddle\n<!-- hold-outs -->\n"
+                    "<!-- /hold-outs -->\nafter\n")
     agreement.write_page(STEPS, page)
     agreement.write_page(STEPS, page)
-    assert page.read_text() == f"before\n{agreement.BEGIN}\n{agreement.table(STEPS)}\n{agreement.END}\nafter\n"
+    assert page.read_text() == (f"before\n<!-- agreement -->\n{agreement.table(STEPS)}\n<!-- /agreement -->\nmiddle\n"
+                                f"<!-- hold-outs -->\n{agreement.NONE}\n<!-- /hold-outs -->\nafter\n")
     page.write_text("nothing")
     with pytest.raises(UserError, match="there is no place for the table between"):
         agreement.write_page(STEPS, page)
@@ -59,9 +149,9 @@ def test_the_page_is_written_in_place(tmp_path: Path) -> None:
 
 def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
-        cli.main(["agreement", "--only", "ring-3"])
+        cli.main(["agreement", "--only", "ring-99"])
     assert stop.value.code == 2
-    assert "no step's network/preset/array contains 'ring-3'" in capsys.readouterr().err
+    assert "no step's network/preset/array contains 'ring-99'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

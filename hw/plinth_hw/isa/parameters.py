@@ -259,7 +259,8 @@ def _hypar(name: str, rows: int, columns: int, feature_words: int, bank_words: i
     return _ndp(name, beat, **(values | changes))
 
 
-#: Named presets. ``tiny`` for block tests, ``demo`` for the training run, ``paper`` for the figures of MPT and HyPar.
+#: Named presets. ``tiny`` for block tests, ``demo`` for the training run, ``half`` and ``paper`` for HyPar's
+#: unit, half as wide and high, and the figures of MPT and HyPar.
 PRESETS: dict[str, DieParameters] = {
     p.name: p for p in (
         _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
@@ -272,6 +273,7 @@ PRESETS: dict[str, DieParameters] = {
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),
         _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q4_11),
+        _hypar("hypar-half", 6, 7, 3328, 512, memory_words_per_cycle=Fraction(16)),
         _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
     )
 }

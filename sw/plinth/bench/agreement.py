@@ -1,22 +1,25 @@
 """What users are told of a training step against what co-simulated dies count: the digits networks on both machines,
-under every planner; and data-parallel with operands of 16 bits.
+under every planner; data-parallel with operands of 16 bits; and cases that played no part in making predictions.
 
 Simulated cycles are those of the step that `plinth simulate` shows, predicted ones those that `plinth plan` gives, both
 through the functions behind the commands. The co-simulation runs the plan on the RTL.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from time import monotonic
 from typing import Any
 
+from plinth.bench import holdouts
+from plinth.bench.holdouts import Case, First
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
-from plinth.bench.steps import BATCH, counted_cycles, lowered_step, text
+from plinth.bench.steps import BATCH, kept_cycles, lowered_step, program_digest, text
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
+from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
@@ -30,9 +33,9 @@ AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", 
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
 NARROW_PRESETS = ("ndp-demo-mixed", "ndp-demo-fixed", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
-#: Where the table stands.
+#: Where the tables stand.
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md"
-BEGIN, END = "<!-- agreement -->", "<!-- /agreement -->"
+GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,14 @@ class Step:
     array: Array
     splits: Splits
     planners: tuple[str, ...]
+    batch: int = BATCH
+    #: Of the cases of :mod:`holdouts`, which one.
+    case: Case | None = None
+
+    @property
+    def definition(self) -> Network:
+        """Its network."""
+        return (holdouts.NETWORKS if self.case else NETWORKS)[self.network]
 
     @property
     def name(self) -> str:
@@ -58,6 +69,10 @@ class Agreement:
     counted: int
     simulated: int
     predicted: int
+    #: Digest of the program that was counted.
+    program: str = ""
+    #: Of a hold-out, what was measured first.
+    first: First | None = None
 
     @property
     def error(self) -> float:
@@ -74,41 +89,49 @@ class Agreement:
         """Whether operands are of 16 bits."""
         return self.step.array.preset in NARROW_PRESETS
 
+    @property
+    def at_first(self) -> "Agreement":
+        """What was measured first, of a hold-out."""
+        first = self.first
+        return self if first is None else replace(
+            self, counted=first.counted, simulated=first.simulated, predicted=first.predicted, first=None)
+
     def to_data(self) -> dict[str, Any]:
         """For programs."""
         step = self.step
-        return {"network": step.network, "preset": step.array.preset, "array": step.array.name,
-                "planners": list(step.planners), "splits": text(step.splits), "counted": self.counted,
-                "simulated": self.simulated, "error": self.error, "predicted": self.predicted,
-                "prediction_error": self.prediction_error}
+        found = {"network": step.network, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
+                 "link_rate": str(step.array.rate), "planners": list(step.planners), "splits": text(step.splits),
+                 "counted": self.counted, "simulated": self.simulated, "error": self.error,
+                 "predicted": self.predicted, "prediction_error": self.prediction_error, "holdout": bool(step.case)}
+        return found | ({"first": self.at_first.to_data()} if self.first else {})
 
 
 def simulated_cycles(step: Step) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = Plan(graph=from_network(NETWORKS[step.network]), planner="given", model="exact", array=array.name,
-                batch=BATCH, chunk_words=array.die_parameters().chunk_words, splits=step.splits,
+    plan = Plan(graph=from_network(step.definition), planner="given", model="exact", array=array.name,
+                batch=step.batch, chunk_words=array.die_parameters().chunk_words, splits=step.splits,
                 factors=array.factors)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 
 def predicted_cycles(step: Step) -> int:
     """Cycles of a step by `plinth plan`."""
-    given = task(from_network(NETWORKS[step.network]), step.array, "exact", BATCH)
+    given = task(from_network(step.definition), step.array, "exact", step.batch)
     return round(given.time.cycles(step.splits))
 
 
 def compare(step: Step) -> Agreement:
-    """Run one step on the RTL, and simulate it.
+    """Run one step on the RTL, unless it was counted before, and simulate it.
 
     Raises
     ------
     UserError
         If a tool fails.
     """
-    program = lowered_step(step.network, step.array, step.splits)
-    return Agreement(step, counted_cycles(step.network, step.array, program), simulated_cycles(step),
-                     predicted_cycles(step))
+    program = lowered_step(step.definition, step.array, step.splits, step.batch)
+    return Agreement(step, kept_cycles(step.definition, step.array, program, step.batch), simulated_cycles(step),
+                     predicted_cycles(step), program_digest(program))
 
 
 def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
@@ -126,103 +149,163 @@ def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
     return found
 
 
+def _grid(only: str) -> list[Step]:
+    cases = [(network, replace(ARRAYS[array], preset=die))
+             for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
+             for die in dies for array in arrays for network in AGREED_NETWORKS]
+    return [Step(network, array, splits, planners)
+            for network, array in cases if only in f"{network}/{array.preset}/{array.name}"
+            for splits, planners in plans(network, array).items()]
+
+
+def _held_out(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
+    """Cases, under the plans of their first measurement, or of today if there was none."""
+    steps = []
+    for case in holdouts.CASES:
+        if only not in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}":
+            continue
+        if case.key in known:
+            splits = known[case.key].splits
+        else:
+            graph = from_network(holdouts.NETWORKS[case.network])
+            splits = PLANNERS[case.planner](task(graph, case.array, "exact", case.batch))
+        steps.append(Step(case.network, case.array, splits, (case.planner,), case.batch, case))
+    return steps
+
+
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
-    """All steps whose name (network/preset/array) contains ``only``, spread over the processors.
+    """All steps whose name (network/preset/array, of hold-outs behind ``hold-outs/``) contains ``only``, spread over
+    the processors; hold-outs, which take longest, begin, and stand last. If all are measured, what was never measured
+    of hold-outs before is written to their file.
 
     Raises
     ------
     UserError
         If nothing is called so, or a tool fails.
     """
-    cases = [(network, replace(ARRAYS[array], preset=die))
-             for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
-             for die in dies for array in arrays for network in AGREED_NETWORKS]
-    chosen = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
-    if not chosen:
-        raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]} or "
-                        f"{AGREED_PRESETS[1]}")
-    steps = [Step(network, array, splits, planners) for network, array in chosen
-             for splits, planners in plans(network, array).items()]
+    known = holdouts.first_measured()
+    later = _held_out(only, known)
+    steps = [*later, *_grid(only)]
+    if not steps:
+        raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]}, "
+                        f"{AGREED_PRESETS[1]} or {HOLDOUTS}")
     found: list[Agreement | None] = [None] * len(steps)
     begin = monotonic()
     for number, (place, one) in enumerate(spread(compare, steps), 1):
         found[place] = one
         left = (monotonic() - begin) / number * (len(steps) - number) / 60
         say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * one.error:+.1f} %")
-    return [one for one in found if one]
+    measured = [one for one in found if one]
+    if not only:
+        holdouts.write_first([(one.step.case, First(one.step.splits, one.program, one.counted, one.simulated,
+                                                    one.predicted)) for one in measured if one.step.case])
+        known = holdouts.first_measured()
+    measured = [replace(one, first=known.get(one.step.case.key)) if one.step.case else one for one in measured]
+    return [*measured[len(later):], *measured[:len(later)]]
 
 
-def _kinds(found: list[Agreement]) -> dict[str, list[Agreement]]:
-    """Steps with FP32 operands, and with operands of 16 bits, by what their rows are called, if there are any."""
-    kinds = {"agreement": [one for one in found if not one.narrow],
-             "agreement_16_bits": [one for one in found if one.narrow]}
+def _kinds(found: Sequence[Agreement]) -> dict[str, list[Agreement]]:
+    """Steps of a kind by what the kind is called, of those there are."""
+    grid = [one for one in found if not one.step.case]
+    kinds = {"steps with FP32 operands": [one for one in grid if not one.narrow],
+             "steps with operands of 16 bits": [one for one in grid if one.narrow],
+             "hold-outs": [one for one in found if one.step.case]}
     return {name: steps for name, steps in kinds.items() if steps}
 
 
-def table(found: list[Agreement]) -> str:
-    """As Markdown."""
+def _errors(steps: Sequence[Agreement]) -> str:
+    return ", ".join(f"{what}: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %" for what, errors in (
+        ("simulated", [100 * abs(one.error) for one in steps]),
+        ("predicted", [100 * abs(one.prediction_error) for one in steps])))
+
+
+def table(found: Sequence[Agreement]) -> str:
+    """Of the grid, as Markdown."""
+    grid = [one for one in found if not one.step.case]
+    if not grid:
+        return NONE
     lines = ["| network | preset | array | planners | counted | simulated | error | predicted | error |",
              "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
     lines += [f"| {one.step.network} | `{one.step.array.preset}` | {one.step.array.name} | "
               f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % | "
-              f"{one.predicted:,} | {100 * one.prediction_error:+.1f} % |" for one in found]
-    for steps in _kinds(found).values():
-        operands = "operands of 16 bits" if steps[0].narrow else "FP32 operands"
-        lines += ["", f"{len(steps)} steps with {operands}, " + ", ".join(
-            f"{what}: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %" for what, errors in (
-                ("simulated", [100 * abs(one.error) for one in steps]),
-                ("predicted", [100 * abs(one.prediction_error) for one in steps]))) + "."]
+              f"{one.predicted:,} | {100 * one.prediction_error:+.1f} % |" for one in grid]
+    for name, steps in _kinds(grid).items():
+        lines += ["", f"{len(steps)} {name}, {_errors(steps)}."]
     return "\n".join(lines)
 
 
-def write_page(found: list[Agreement], page: Path = PAGE) -> None:
-    """Replace the table of docs/agreement.md.
+def holdout_table(found: Sequence[Agreement]) -> str:
+    """Of the hold-outs, as first measured and today, as Markdown."""
+    steps = [one for one in found if one.step.case]
+    if not steps:
+        return NONE
+    lines = ["| network | batch | preset | array | words a cycle | planner | counted first | simulated | predicted | "
+             "counted today | simulated | predicted |",
+             "| --- | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    for one in steps:
+        step, cells = one.step, [f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
+                                 for when in (one.at_first, one)]
+        lines.append(f"| {step.network} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
+                     f"{step.array.rate} | {', '.join(step.planners)} | {' | '.join(cells)} |")
+    lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([one.at_first for one in steps])}; "
+                  f"today, {_errors(steps)}."]
+    return "\n".join(lines)
+
+
+def write_page(found: Sequence[Agreement], page: Path = PAGE) -> None:
+    """Replace the tables of docs/agreement.md.
 
     Raises
     ------
     UserError
-        If the page is missing or has no place for the table.
+        If the page is missing or has no place for a table.
     """
-    try:
-        before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-        _, after = rest.split(END)
-    except (OSError, ValueError) as error:
-        raise UserError(f"{page}: there is no place for the table between {BEGIN} and {END}") from error
-    page.write_text(f"{before}{BEGIN}\n{table(found)}\n{END}{after}", encoding="utf-8")
+    for name, made in ((GRID, table(found)), (HOLDOUTS, holdout_table(found))):
+        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        try:
+            before, rest = page.read_text(encoding="utf-8").split(begin)
+            _, after = rest.split(end)
+        except (OSError, ValueError) as error:
+            raise UserError(f"{page}: there is no place for the table between {begin} and {end}") from error
+        page.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8")
 
 
-def regrets(found: list[Agreement]) -> list[tuple[float, Agreement]]:
-    """For each network on each array, the counted step of the plan that is predicted to be the shortest over that of
-    the best plan, and the former."""
-    groups: dict[tuple[str, Array], list[Agreement]] = {}
+def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
+    """For each network and batch on each array, the counted step of the plan that is predicted to be the shortest over
+    that of the best plan, and the former."""
+    groups: dict[tuple[str, int, Array], list[Agreement]] = {}
     for one in found:
-        groups.setdefault((one.step.network, one.step.array), []).append(one)
+        groups.setdefault((one.step.network, one.step.batch, one.step.array), []).append(one)
     chosen = [min(steps, key=lambda one: one.predicted) for steps in groups.values()]
     return [(one.counted / min(other.counted for other in steps), one)
             for one, steps in zip(chosen, groups.values(), strict=True)]
 
 
-def rows(found: list[Agreement]) -> list[Row]:
-    """Mean and worst error of what is simulated and of what is predicted, and what a choice by predictions costs."""
-    detail = {"batch": BATCH, "steps": [one.to_data() for one in found]}
+def rows(found: Sequence[Agreement]) -> list[Row]:
+    """Mean and worst error of what is simulated, of the grid and of hold-outs as first measured, and of what is
+    predicted of both; and what a choice by predictions costs."""
+    detail = {"steps": [one.to_data() for one in found]}
+    first = [one.at_first for one in found]
+    grid, others = ([one for one in first if bool(one.step.case) is held] for held in (False, True))
     made = []
-    for name, what, errors in (("agreement", "simulated", [abs(one.error) for one in found]),
-                               ("prediction", "predicted", [abs(one.prediction_error) for one in found])):
-        unit = f"|{what} / counted - 1|"
-        worst = found[max(range(len(found)), key=errors.__getitem__)].step
-        made += [Row(f"{name}_error_mean", mean(errors), unit, "tiles that meet on their way", detail),
-                 Row(f"{name}_error_worst", max(errors), unit, f"{worst.name}", detail)]
-    regret, one = max(regrets(found), key=lambda pair: pair[0])
+    for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
+                              ("prediction_error", "predicted", first)):
+        if steps:
+            errors = [abs(one.error if what == "simulated" else one.prediction_error) for one in steps]
+            unit, worst = f"|{what} / counted - 1|", steps[max(range(len(steps)), key=errors.__getitem__)].step
+            made += [Row(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
+                     Row(f"{name}_worst", max(errors), unit, worst.name, detail)]
+    regret, one = max(regrets(first), key=lambda pair: pair[0])
     return [*made, Row("ranking_regret_worst", regret, "counted step of the plan predicted best / of the best plan",
                        one.step.name, detail)]
 
 
 def agreement_errors() -> list[Row]:
-    """Simulated and predicted against counted cycles of a step, for every planner."""
+    """Simulated and predicted against counted cycles of a step, for every planner and of hold-outs."""
     return rows(measure())
 
 
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
-    ("agreement_error_mean", "agreement_error_worst", "prediction_error_mean", "prediction_error_worst",
-     "ranking_regret_worst"), agreement_errors)
+    ("agreement_error_mean", "agreement_error_worst", "agreement_holdout_mean", "agreement_holdout_worst",
+     "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst"), agreement_errors)

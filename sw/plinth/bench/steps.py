@@ -1,21 +1,27 @@
 """Training steps under plans: how their cycles are counted, and what a hybrid plan is worth."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
 
 from plinth import backends
 from plinth.bench.row import Row
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.array import ARRAYS, Array
+from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, Task, task
-from plinth.training.data import digits
+from plinth.training.data import Dataset, digits, table_rows
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import preset
 
@@ -25,23 +31,62 @@ BATCH, MEMORY_WORDS = 128, 1 << 22
 RATES = (Fraction(1), Fraction(1, 8))
 
 
-def lowered_step(name: str, array: Array, splits: Splits) -> TrainingProgram:
-    """The task graphs of a step of a network of the zoo."""
-    network, parameters = NETWORKS[name], array.die_parameters()
-    plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=BATCH,
+def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH) -> TrainingProgram:
+    """The task graphs of a step."""
+    parameters = array.die_parameters()
+    plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
                 chunk_words=parameters.chunk_words, splits=splits, factors=array.factors)
-    return lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+    steps = len(_samples(network, batch).train_x) // batch
+    return lower_training(network, plan, parameters, rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
 
 
-def counted_cycles(name: str, array: Array, program: TrainingProgram) -> int:
+def _samples(network: Network, batch: int) -> Dataset:
+    """Digits for the networks of the zoo; for others as much as a step needs, drawn evenly."""
+    if NETWORKS.get(network.name) == network:
+        return digits()
+    generator, rows, (size, classes) = np.random.default_rng(0), table_rows(network), (
+        network.input.elements, network.output.elements)
+    x = (generator.integers(rows, size=(batch, size)) if rows
+         else generator.random((batch, size), dtype=np.float32))
+    y = generator.integers(classes, size=batch)
+    return Dataset(x, y, x[:0], y[:0], classes)
+
+
+def counted_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """Cycles of the first step of a training run on co-simulated dies."""
     # A link's rate is a register of the die, which the driver writes: all rates run on one model.
     die = preset(array.preset, ports=program.parameters.ports)
     dies, _ = backends.cosim_array(die, array.dies, MEMORY_WORDS, links=array.directed())
     driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
-    session = Session(NETWORKS[name], digits(), program, driver, None, None, BATCH, 0)
-    session.load_parameters(initial_parameters(NETWORKS[name], 0))
+    session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
+    session.load_parameters(initial_parameters(network, 0))
     return int(next(iter(session.epoch(0))).cycles)
+
+
+def program_digest(program: TrainingProgram) -> str:
+    """What dies run, in short."""
+    graphs = [(graph.address, [task.words for task in graph.tasks], sorted(graph.advances.items()))
+              for graph in (*program.setup, *program.step)]
+    return hashlib.sha256(repr((graphs, sorted(program.moving.items()), program.records)).encode()).hexdigest()[:16]
+
+
+def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
+    """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
+    the build folder, so that a measurement that was ended goes on where it was."""
+    die = preset(array.preset, ports=program.parameters.ports)
+    key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.directed(),
+           str(array.rate), array.link_latency, network.name, batch)
+    path = backends.build_root() / "agreement" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.json"
+    try:
+        return int(json.loads(path.read_text(encoding="utf-8"))["cycles"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # Nothing was kept, or not to the end.
+        pass
+    cycles = counted_cycles(network, array, program, batch)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {"cycles": cycles, "network": network.name, "batch": batch, "array": array.name,
+                      "preset": array.preset})
+    return cycles
 
 
 class Counter:
@@ -54,7 +99,8 @@ class Counter:
         """Cycles of the first step of a training run."""
         key = network, array.name, array.preset, array.rate, splits
         if key not in self._found:
-            self._found[key] = counted_cycles(network, array, lowered_step(network, array, splits))
+            given = NETWORKS[network]
+            self._found[key] = counted_cycles(given, array, lowered_step(given, array, splits))
         return self._found[key]
 
 

@@ -1,0 +1,148 @@
+"""Steps that played no part in making predictions, and what was first measured of them.
+
+Networks, batches, numbers of dies, dies and links are others than those of the grid of :mod:`agreement`. The first
+whole measurement writes each case with its splits and what was counted, simulated and predicted; what is measured later
+stands beside it and never instead.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from plinth.errors import UserError
+from plinth.model.array import Array, full, ring, torus
+from plinth.model.layers import (
+    Add,
+    Convolution,
+    Dense,
+    Embedding,
+    Flatten,
+    Join,
+    Layer,
+    MaxPool,
+    Relu,
+    Shape,
+    SoftmaxCrossEntropy,
+)
+from plinth.model.network import Network, perceptron
+from plinth.output import write_json
+from plinth.partition.regions import Splits
+
+#: First measurements.
+FILE = Path(__file__).resolve().parent / "holdouts.json"
+
+
+def _residual() -> Network:
+    """A residual block, and a join of two branches, on maps of 12 x 12."""
+    def convolution(name: str, channels: int, source: str = "", size: int = 3) -> Layer:
+        return Convolution(name=name, channels=channels, kernel=(size, size), padding=(size // 2, size // 2),
+                           inputs=(source,) if source else ())
+
+    return Network(name="residual-12", input=Shape((3, 12, 12)), layers=(
+        convolution("conv1", 12), Relu(name="relu1"), convolution("conv2", 12), Relu(name="relu2"),
+        convolution("conv3", 12), Add(name="add", inputs=("relu1", "conv3")), Relu(name="relu3"),
+        convolution("wide", 18, "relu3"), convolution("narrow", 18, "relu3", 1),
+        Join(name="join", inputs=("wide", "narrow")), Relu(name="relu4"),
+        MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)), Flatten(name="flatten"),
+        Dense(name="fc", outputs=10), SoftmaxCrossEntropy(name="loss")))
+
+
+#: By name.
+NETWORKS: dict[str, Network] = {network.name: network for network in (
+    Network(name="lenet-28", input=Shape((1, 28, 28)), layers=(
+        Convolution(name="conv1", channels=6, kernel=(5, 5)), Relu(name="relu1"),
+        MaxPool(name="pool1", kernel=(2, 2), stride=(2, 2)),
+        Convolution(name="conv2", channels=16, kernel=(5, 5)), Relu(name="relu2"),
+        MaxPool(name="pool2", kernel=(2, 2), stride=(2, 2)), Flatten(name="flatten"),
+        Dense(name="fc1", outputs=120), Relu(name="relu3"), Dense(name="fc2", outputs=84), Relu(name="relu4"),
+        Dense(name="fc3", outputs=10), SoftmaxCrossEntropy(name="loss"))),
+    _residual(),
+    Network(name="words-8", input=Shape((8,)), layers=(
+        Embedding(name="table", rows=500, width=24), Dense(name="fc1", outputs=96), Relu(name="relu1"),
+        Dense(name="fc2", outputs=10), SoftmaxCrossEntropy(name="loss"))),
+    perceptron("wide-mlp", (256, 1024, 384, 10)),
+    perceptron("narrow-mlp", (40, 24, 18, 24, 18, 12)),
+)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network on an array, under the plan of a planner."""
+
+    network: str
+    batch: int
+    array: Array
+    planner: str
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells it from others."""
+        return (self.network, str(self.batch), self.array.preset, self.array.name, str(self.array.rate), self.planner)
+
+
+@dataclass(frozen=True)
+class First:
+    """What was first measured of a case, its splits, and the digest of the program that ran."""
+
+    splits: Splits
+    program: str
+    counted: int
+    simulated: int
+    predicted: int
+
+
+def _cases() -> tuple[Case, ...]:
+    slow = Fraction(1, 8)
+    arrays: tuple[tuple[str, int, Array, tuple[str, ...]], ...] = (
+        ("lenet-28", 32, ring(3), ("data", "one-weird-trick")),
+        ("lenet-28", 32, ring(6, preset="hypar-half"), ("data", "one-weird-trick")),
+        ("lenet-28", 96, ring(6, link_rate=slow), ("data", "joint")),
+        ("residual-12", 96, ring(6), ("data", "one-weird-trick")),
+        ("residual-12", 32, replace(torus(3, 4), preset="hypar-demo"), ("data", "joint")),
+        ("residual-12", 96, ring(3, preset="ndp-bench", link_rate=slow), ("data", "one-weird-trick", "joint")),
+        ("words-8", 200, full(3), ("data", "one-weird-trick")),
+        ("words-8", 200, ring(6, preset="hypar-half", link_rate=slow), ("data", "joint")),
+        ("words-8", 96, ring(12, preset="ndp-tiny"), ("data", "joint")),
+        ("wide-mlp", 32, ring(3, preset="ndp-bench"), ("data", "joint")),
+        ("wide-mlp", 96, replace(torus(3, 4), link_rate=slow), ("hypar", "joint")),
+        ("wide-mlp", 32, ring(6, preset="hypar-half"), ("data", "joint")),
+        ("narrow-mlp", 200, ring(12, preset="ndp-tiny"), ("data", "model")),
+        ("narrow-mlp", 200, ring(3, preset="hypar-half", link_rate=slow), ("data", "one-weird-trick")),
+        ("narrow-mlp", 96, ring(6, preset="ndp-bench"), ("data", "model")))
+    return tuple(Case(network, batch, array, planner) for network, batch, array, planners in arrays
+                 for planner in planners)
+
+
+CASES = _cases()
+
+
+def first_measured(file: Path = FILE) -> dict[tuple[str, ...], First]:
+    """First measurements by case; none if there is no file yet.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged.
+    """
+    if not file.exists():
+        return {}
+    try:
+        return {tuple(one.pop("case")): First(splits=tuple(map(tuple, one.pop("splits"))), **one)
+                for one in json.loads(file.read_text(encoding="utf-8"))}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{file}: not a list of first measurements; take it from the repository again") from error
+
+
+def write_first(found: Sequence[tuple[Case, First]], file: Path = FILE) -> None:
+    """Add cases that were never measured before.
+
+    Raises
+    ------
+    UserError
+        If the file is damaged or cannot be written.
+    """
+    known = first_measured(file)
+    known = {case.key: first for case, first in found} | known
+    write_json(file, [{"case": list(key), **asdict(first)} for key, first in known.items()])
