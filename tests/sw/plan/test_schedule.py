@@ -17,6 +17,7 @@ from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
 from plinth.plan.cost.schedule import Times
 from plinth.plan.cost.time import StepTime
+from plinth.step.operations import Barrier, Reduce
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.landing import BLOCKS
 from plinth_hw.memory.slots import packet_words
@@ -41,8 +42,9 @@ def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> N
     assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 350
     # The next one loads while this one computes.
     assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 550
-    for ends in (1300, 2300):
-        die.reduce(80_000, 1000, 300, 0)
+    # Two blocks share the links; a block ends a message before it begins the next.
+    for block, ends in ((0, 1300), (1, 2300), (1, 3600)):
+        die.reduce(80_000, 1000, 300, 0, block)
         assert die.reduced == 80_000 + die.issue + ends
     for _ in range(20):
         die.task("transfer", 100_000, (10, 10), 0)
@@ -51,13 +53,13 @@ def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> N
 
 def test_tiles_and_reductions_take_turns_on_links() -> None:
     die = Die(machine(preset("ndp-demo")), (), 1.0)
-    for _ in range(2):
-        die.reduce(1000 - die.issue, 1000, 300, 0)
+    for block in range(2):
+        die.reduce(1000 - die.issue, 1000, 300, 0, block)
 
     def tile(start: float, end: float) -> float:
         return die.tiles(start - die.issue, (end - start, end - start), 0, 0, 1, end - start)
 
-    die.reduce(40_000, 1000, 300, 0, linked=False)
+    die.reduce(40_000, 1000, 300, 0, 0, linked=False)
     # 200 of a tile beside the first of them, which the second waits for; one beside the rest of the second.
     assert [tile(800, 1200), die.reductions[0]] == [1400, (1000, 3200, 300)]
     assert [tile(2000, 9000), die.reductions[0]] == [10_200, (1000, 4400, 300)]
@@ -134,3 +136,13 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
     assert found(100, 16, 8, "op").transfer > small.transfer
     assert found(100, 16, 8, "mp").cycles > small.cycles
     assert die.rows(0, 16, 100) == (0, 0)
+
+
+def test_barriers_between_sets_of_rings_that_share_a_block_take_time() -> None:
+    schedule = StepTime(from_network(NETWORKS["digits-mlp"]), 128, ring(8)).schedule
+    splits = (("op", "op", "dp"), ("dp", "dp", "mp"), ("dp", "dp", "dp"), ("dp", "dp", "dp"))
+    found, step = schedule.step(splits).cycles, schedule.built(splits)
+    assert any(isinstance(one, Barrier) for one in step.operations)
+    step.operations[:] = [replace(one, after=None) if isinstance(one, Reduce) else one for one in step.operations
+                          if not isinstance(one, Barrier)]
+    assert schedule.step(splits).cycles < found
