@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import plinth_sim
 from plinth.driver.device import Array
 from plinth.errors import UserError
 from plinth.model.layers import Convolution, MaxPool, MeanPool
@@ -99,7 +98,9 @@ def die_digest(parameters: DieParameters) -> str:
 
 def harness_digest() -> str:
     """SHA-256 of what drives the dies of a co-simulation: its memory, links and registers."""
-    folder = Path(plinth_sim.__file__).resolve().parent / "rtl"
+    from plinth_sim import rtl
+
+    folder = Path(rtl.__file__).resolve().parent
     return _digest({path.name: path.read_text(encoding="utf-8") for path in folder.glob("*.*") if path.is_file()})
 
 
