@@ -9,6 +9,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.planners.simple import data
 from plinth.step.build import step_of
+from plinth.step.cuts import zero_step
 from plinth.step.operations import Clear
 from plinth.step.tasks import Vector
 from plinth.step.vector import VectorProgram
@@ -82,3 +83,11 @@ def test_the_place_that_tasks_join_in_is_their_own() -> None:
     step = step_of(graph, data(graph, 1), 8, TINY)
     assert step.places[0].name == step.any.place == "join" and step.places[0].words == 2
     assert all(place.name != "join" for place in step.places[1:])
+
+
+@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-demo", "ndp-paper"])
+def test_zeros_fill_the_scratchpad_or_the_fields_of_a_task(name: str) -> None:
+    """A half of the scratchpad but for a beat, or as many whole beats as 16 bits count."""
+    parameters = preset(name)
+    beat = parameters.beat_words
+    assert zero_step(parameters) == min(parameters.vector_buffer_words - beat, 65535 // beat * beat)
