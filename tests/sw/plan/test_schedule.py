@@ -141,7 +141,7 @@ def test_rows_of_an_embedding_hold_the_transfer_engine_and_their_gradient_is_cle
 def test_barriers_between_sets_of_rings_that_share_a_block_take_time() -> None:
     schedule = StepTime(from_network(NETWORKS["digits-mlp"]), 128, ring(8)).schedule
     splits = (("op", "op", "dp"), ("dp", "dp", "mp"), ("dp", "dp", "dp"), ("dp", "dp", "dp"))
-    found, step = schedule.step(splits).cycles, schedule.built(splits)
+    found, step = schedule.step(splits).cycles, schedule.built(splits, ())
     assert any(isinstance(one, Barrier) for one in step.operations)
     step.operations[:] = [replace(one, after=None) if isinstance(one, Reduce) else one for one in step.operations
                           if not isinstance(one, Barrier)]
