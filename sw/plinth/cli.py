@@ -363,14 +363,18 @@ def schema(what: str) -> None:
 @click.option("--model", type=click.Choice(["exact", "published"]), default="exact", show_default=True,
               help="how words are counted: as the dies move them, or as HyPar publishes")
 @click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
+@click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
+              help="a .yaml file with lists of parts, by layer: docs/partition.md")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
-def plan(network: str, array_name: str, planner: str, model: str, batch: int, out: Path | None,
+def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, out: Path | None,
          picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
+    from plinth.partition.graph import from_network
+    from plinth.plan.lists_file import load_lists
     from plinth.plan.plan_file import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
@@ -379,7 +383,9 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, ou
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
-    planned = plan_network(load_network(network), load_array(array_name), planner=planner, model=model, batch=batch)
+    given = load_network(network)
+    planned = plan_network(given, load_array(array_name), planner=planner, model=model, batch=batch,
+                           lists=None if parts is None else load_lists(parts, from_network(given)))
     if out is not None:
         save_plan(out, planned.plan)
     if picture is not None:
@@ -427,6 +433,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
     from plinth.plan.plan_file import check_use
+    from plinth.plan.planning import check_prediction
     from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
@@ -444,6 +451,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         assert plan_.hardware is not None
         array = load_array(array_name) if array_name else plan_.hardware
         check_use(plan_, str(plan_file), array=array)
+        check_prediction(plan_, str(plan_file))
     else:
         if network is None:
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")

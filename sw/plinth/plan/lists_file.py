@@ -8,18 +8,22 @@ An axis is told by the sizes of parts that follow each other, or by the indices 
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from plinth.errors import UserError
-from plinth.model.files import check_mapping
+from plinth.model.files import check_mapping, read_yaml
 from plinth.model.layers import described, is_integer
 from plinth.partition.axes import Region
 from plinth.partition.cuts import Indices, Listed, ranges_of
+from plinth.partition.graph import PlanGraph
 from plinth.partition.lists import AXES
 from plinth.partition.regions import MAXIMUM_LEVELS, Lists
 
 #: Largest number of an index.
 _LARGEST = 1 << 31
+#: Largest file, in bytes.
+_LARGEST_FILE = 1 << 24
 #: Most parts, or owners: as many as dies.
 _MOST = 1 << MAXIMUM_LEVELS
 
@@ -41,6 +45,19 @@ def lists_from_data(data: Any, where: str) -> Lists:
             raise UserError(f"{where}: owners must be numbers of dies, not {described(owners)}; give each die one seat")
     return Lists(**{axis: _parts(data[axis], f"{where}: {axis}") for axis in AXES if data.get(axis) is not None},
                  owners=None if owners is None else tuple(owners))
+
+
+def load_lists(path: Path, graph: PlanGraph) -> dict[str, Lists]:
+    """Lists of some layers, by name, from a YAML file, which is untrusted.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, names no layer, or is malformed.
+    """
+    data = read_yaml(path, _LARGEST_FILE)
+    check_mapping(data, str(path), "a file of parts", required=(), optional=tuple(node.name for node in graph.nodes))
+    return {name: lists_from_data(entry, f"{path}: layer {name!r}") for name, entry in data.items()}
 
 
 def _check_list(found: Any, where: str, what: str) -> None:

@@ -161,22 +161,6 @@ class Plan:
         """Words that all dies send in a step."""
         return sum(one.words for one in self.transfers) + sum(one.words for one in self.reductions)
 
-    @cached_property
-    def memory_bytes(self) -> int:
-        """Bytes that the fullest die needs: weights and their gradients; inputs, sums and maps, and the errors of
-        each."""
-        words = np.zeros(self.dies, dtype=np.int64)
-        for node, here in zip(self.graph.nodes, self.layouts, strict=True):
-            if node.weighted:
-                words += 2 * sum(regions.weight_words(node, here, self.factors))
-            samples = Region.of(here.owners, samples=here.input.cuts(SAMPLES))
-            read = (samples, 1) if node.gathers else (here.input, node.input_channels)
-            for region, channels, elements in ((*read, node.input_elements),
-                                               (here.output, node.output_channels, node.raw_elements)):
-                words += 2 * region.lengths(SAMPLES, self.batch, self.factors) * region.lengths(
-                    CHANNELS, channels, self.factors) * (elements // channels)
-        return 4 * int(words.max())
-
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
         words = regions.words(transfer.exchange, self.batch, self.factors)

@@ -1,7 +1,8 @@
 """From a network and an array to a Plan."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import isclose
 
 from plinth.errors import UserError
 from plinth.model.array import Array, prime_factors
@@ -10,7 +11,8 @@ from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, MP, PlanGraph, from_network
-from plinth.partition.regions import Splits
+from plinth.partition.lists import check_lists
+from plinth.partition.regions import Lists, Partition, Splits, total_words
 from plinth.plan.cost.models import MODELS, Words
 from plinth.plan.cost.time import Step, StepTime
 from plinth.plan.plan import CHUNK_WORDS, MAXIMUM_DIES, Plan
@@ -20,6 +22,8 @@ from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 
+#: Share by which two predictions of a step may differ: they are sums in another order.
+ROUNDING = 1e-6
 #: Combinations up to which `joint` also looks at what `exhaustive` finds.
 SEEDED_COMBINATIONS = 1 << 12
 
@@ -86,9 +90,9 @@ PLANNERS: dict[str, Callable[[Task], Splits]] = {
 SEARCHES = ("hypar", "exhaustive", "joint")
 
 
-def memory_bytes(given: Task, splits: Splits) -> int:
+def memory_bytes(given: Task, splits: Splits, lists: Partition = ()) -> int:
     """Bytes that the places of a step take on every die."""
-    return 4 * given.time.schedule.memory_words(splits)
+    return 4 * given.time.schedule.memory_words(splits, lists)
 
 
 def chosen(given: Task, array: Array, planner: str) -> Splits:
@@ -130,29 +134,54 @@ class Planned:
         return self.memory_bytes <= self.die_memory_bytes
 
 
-def outcome(given: Task, splits: Splits) -> Outcome:
-    """Words and time of splits."""
-    return Outcome(given.words.total_bytes(splits), given.time.seconds(splits), given.time.step(splits))
+def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
+    """Words and time of splits, and of lists if there are any."""
+    total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists) if lists else
+             given.words.total_bytes(splits))
+    return Outcome(total, given.time.seconds(splits, lists), given.time.step(splits, lists))
 
 
 def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
-                 batch: int = 256) -> Planned:
-    """Plan a network over an array.
+                 batch: int = 256, lists: Mapping[str, Lists] | None = None) -> Planned:
+    """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split.
 
     Raises
     ------
     UserError
-        If the planner or the model refuses the array.
+        If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
     given = task(from_network(network), array, model, batch)
     splits = chosen(given, array, planner)
-    found = outcome(given, splits)
+    parts = tuple((lists or {}).get(node.name) for node in given.graph.nodes) if lists else ()
+    if parts:
+        check_lists(given.graph, splits, parts, batch, array.factors)
+        if model != "exact":
+            raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
+                            "--model exact")
+    found = outcome(given, splits, parts)
     plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors,
+                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, lists=parts,
                 predicted_seconds=found.predicted_seconds, hardware=array,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
-    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits), array.memory_bytes)
+    return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits, parts),
+                   array.memory_bytes)
+
+
+def check_prediction(plan: Plan, where: str) -> None:
+    """Compare the step that a plan's file predicts with what the prediction gives.
+
+    Raises
+    ------
+    UserError
+        If they differ; with both values.
+    """
+    if plan.predicted_seconds is None or plan.hardware is None:
+        return
+    found = StepTime(plan.graph, plan.batch, plan.hardware).seconds(plan.splits, plan.lists)
+    if not isclose(found, plan.predicted_seconds, rel_tol=ROUNDING):
+        raise UserError(f"{where}: predicted_seconds is {plan.predicted_seconds:.9g}, but a step of this plan is "
+                        f"predicted to take {found:.9g}; make the plan again with `plinth plan`")
 
 
 def data_parallel(network: Network, *, dies: int, batch: int, chunk_words: int = CHUNK_WORDS) -> Plan:

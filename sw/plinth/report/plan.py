@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from plinth.output import write_whole
+from plinth.partition.lists import AXES
 from plinth.plan.planning import Outcome, Planned
 from plinth.units import duration, size
 
@@ -36,7 +37,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
     step = planned.outcome.step
     return {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
-        "dies": plan.dies, "levels": plan.levels, "batch": plan.batch,
+        "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
         "layers": [graph.nodes[number].name for number in weighted], "splits": splits(weighted),
         "junctions": [graph.nodes[number].name for number in junctions], "junction_splits": splits(junctions),
         **costs(planned.outcome),
@@ -53,6 +54,9 @@ def show_plan(console: Console, planned: Planned) -> None:
     plan, graph = planned.plan, planned.plan.graph
     console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
                   f"{plan.planner}, {plan.model} model", highlight=False)
+    if plan.levels:
+        levels = ", ".join(f"H{level + 1} in {factor}" for level, factor in enumerate(plan.factors))
+        console.print(f"levels are the factors of {plan.dies} dies: {levels}", style="dim", highlight=False)
     columns = [number for number in graph.planned if graph.nodes[number].weighted or graph.nodes[number].junction]
     room = 0
     blocks: list[list[int]] = []
@@ -74,13 +78,19 @@ def show_plan(console: Console, planned: Planned) -> None:
             table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[split][1]) for split in splits))
         console.print(table)
         console.print()
+    for number, node in enumerate(graph.nodes):
+        found = plan.lists[number] if plan.lists else None
+        if found is not None:
+            told = [axis for axis in AXES if getattr(found, axis) is not None]
+            told += ["other owners"] if found.owners is not None else []
+            console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
     used = {split for vector in plan.splits for split in vector}
     console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
     totals = Table(box=None, pad_edge=False)
     for heading in ("planner", "moved a step", "of data", "predicted step", "speed-up"):
         totals.add_column(heading, justify="left" if heading == "planner" else "right")
     data = planned.baselines["data"]
-    rows = {plan.planner: planned.outcome, **planned.baselines}
+    rows = {f"{plan.planner}{' by list' if plan.lists else ''}": planned.outcome, **planned.baselines}
     for name, outcome in rows.items():
         share = outcome.total_bytes / data.total_bytes if data.total_bytes else 1.0
         totals.add_row(name, size(outcome.total_bytes), f"{share:.3g}", duration(outcome.predicted_seconds),

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from plinth.output import write_whole
 from plinth.simulate.phases import PHASES
-from plinth.simulate.step import Simulated
+from plinth.simulate.step import Simulated, memory_bytes
 from plinth.units import duration, size
 from plinth_sim.array.machine import Flow
 from plinth_sim.array.simulate import EngineTime
@@ -38,7 +38,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "dies": plan.dies, "batch": plan.batch, "cost": found.cost, "cycles_from": found.source,
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
-        "memory_bytes": found.plan.memory_bytes, "die_memory_bytes": found.array.memory_bytes,
+        "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
         "moved_words": found.work.moved_words,
         "counts": {key: getattr(result.counts, key) for key in
                    ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
@@ -118,8 +118,8 @@ def show_simulation(console: Console, found: Simulated) -> None:
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
     words = f"{size(4 * found.work.moved_words)} moved between dies, {size(4 * result.counts.dram_words)} in memories"
-    console.print(f"{words}; the fullest memory needs {size(plan.memory_bytes)} of {size(found.array.memory_bytes)}",
-                  highlight=False)
+    need, have = memory_bytes(plan, found.array), found.array.memory_bytes
+    console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
     console.print(f"cycles from {found.source}", style="dim", highlight=False)
 
 

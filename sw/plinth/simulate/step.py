@@ -16,6 +16,7 @@ from plinth.plan.planning import chosen, task
 from plinth.simulate.costs import COSTS
 from plinth.simulate.ways import Ways
 from plinth.simulate.workload import Workload, workload
+from plinth.step.build import step_of
 from plinth.units import size
 from plinth_sim.array import trace
 from plinth_sim.array.energy import Energy
@@ -82,17 +83,23 @@ def load(path: Path, network: str | None) -> Plan:
     return load_plan(path, None if network is None else load_network(network))
 
 
+def memory_bytes(plan: Plan, array: Array) -> int:
+    """Bytes that the places of a plan's step take on every die of an array."""
+    step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists)
+    return 4 * step.memory_words()
+
+
 def check_memory(plan: Plan, array: Array) -> None:
-    """Compare what a plan needs of its fullest die's memory with what a die of the array has.
+    """Compare what a plan's step needs of every die's memory with what a die of the array has.
 
     Raises
     ------
     UserError
         If it does not fit.
     """
-    need = plan.memory_bytes
+    need = memory_bytes(plan, array)
     if need > array.memory_bytes:
-        raise UserError(f"the plan does not fit the dies' memory: the fullest die needs {size(need)}, a die of array "
+        raise UserError(f"the plan does not fit the dies' memory: a die needs {size(need)}, a die of array "
                         f"{array.name!r} has {size(array.memory_bytes)}; choose another planner, a smaller batch or "
                         f"more dies, or an array file with memory_bytes of at least {need}")
 

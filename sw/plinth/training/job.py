@@ -17,7 +17,7 @@ from plinth.model.parameters import Parameters
 from plinth.output import write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use, load_plan
-from plinth.plan.planning import plan_network
+from plinth.plan.planning import check_prediction, plan_network
 from plinth.training import checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
@@ -147,6 +147,7 @@ def _plan(options: JobOptions) -> Plan:
         return plan_network(network, array, planner=options.planner, batch=options.batch).plan
     plan = load_plan(options.plan, network)
     check_use(plan, str(options.plan), array=array, batch=options.batch)
+    check_prediction(plan, str(options.plan))
     return plan
 
 

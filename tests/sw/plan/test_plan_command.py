@@ -53,6 +53,58 @@ def test_a_plan_beyond_the_memory_of_a_die_is_warned_of(capsys, tmp_path) -> Non
     assert "of memory, a die of small has" in text
 
 
+PARTS = """fc1: {samples: {sizes: [20, 12, 0]}}
+fc2: {samples: {lists: [[0, [8, 31]], [[1, 4]], [[5, 7]]]}, owners: [1, 2, 0]}
+"""
+
+
+def test_lists_of_parts_are_planned_written_trained_and_simulated(capsys, tmp_path) -> None:
+    (tmp_path / "parts.yaml").write_text(PARTS)
+    path = tmp_path / "plan.yaml"
+    text = run(capsys, "digits-mlp", "--array", "ring-3", "--planner", "data", "--batch", "32", "--parts",
+               str(tmp_path / "parts.yaml"), "--out", str(path))
+    assert "fc2 by list: samples, other owners" in text and "levels are the factors of 3 dies: H1 in 3" in text
+    assert "data by list" in text
+    plan = load_plan(path)
+    assert plan.lists[0] is not None and plan.lists[1] is not None and plan.lists[1].owners == (1, 2, 0)
+    cli.main(["simulate", str(path), "--json"])
+    assert json.loads(capsys.readouterr().out)["moved_words"] == plan.words
+    cli.main(["train", str(path), "--device", "golden", "--steps", "1", "--out", str(tmp_path)])
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["failure"] is None and report["plan"] == plan.to_data()
+
+
+@pytest.mark.parametrize(("parts", "message"), [
+    ("fc9: {}", "unknown key 'fc9'"), ("[]", "a file of parts is a mapping"),
+    ("fc1: {samples: {sizes: [20, 12]}}", "layer 'fc1': samples: the list has 2 parts; give 3, as the splits cut it"),
+    ("fc1: {inputs: {sizes: [64]}}", "inputs: the list has 1 parts; no level splits this axis: leave the list out"),
+    ("fc1: {owners: [0, 0, 1]}", "owners are no partition of 3 dies: die 0 is in two; give each die one seat")])
+def test_lists_that_do_not_fit_are_refused(parts, message, capsys, tmp_path) -> None:
+    (tmp_path / "parts.yaml").write_text(parts)
+    assert message in refused(capsys, "digits-mlp", "--array", "ring-3", "--planner", "data", "--batch", "32",
+                              "--parts", str(tmp_path / "parts.yaml"))
+
+
+def test_what_a_plan_predicts_is_compared_where_it_is_used(capsys, tmp_path) -> None:
+    path = tmp_path / "plan.json"
+    run(capsys, "digits-mlp", "--array", "ring-2", "--batch", "32", "--out", str(path))
+    data = json.loads(path.read_text())
+    seconds = data["predicted_seconds"]
+    for wrong, ends in ((seconds * (1 + 1e-9), False), (seconds * 1.001, True)):
+        path.write_text(json.dumps(data | {"predicted_seconds": wrong}))
+        for command in (["simulate", str(path)], ["train", str(path), "--device", "golden", "--steps", "1", "--out",
+                                                  str(tmp_path)]):
+            if not ends:
+                cli.main(command)
+                capsys.readouterr()
+                continue
+            with pytest.raises(SystemExit):
+                cli.main(command)
+            error = capsys.readouterr().err
+            assert f"predicted_seconds is {wrong:.9g}, but a step of this plan is predicted to take" in error
+            assert f"{seconds:.9g}; make the plan again with `plinth plan`" in error
+
+
 def test_junctions_have_splits_of_their_own(capsys) -> None:
     found = json.loads(run(capsys, "resnet-34", "--planner", "hypar", "--json"))
     assert len(found["layers"]) == len(NETWORKS["resnet-34"].weighted) == len(found["splits"][0])

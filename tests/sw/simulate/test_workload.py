@@ -6,10 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_chain, random_graph, random_splits
 
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array
+from plinth.model.array import ARRAYS, Array, sized
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
@@ -38,17 +39,37 @@ def data_plan(name: str, array: Array, batch: int = 256) -> Plan:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("array", ["full-4", "full-8"])
-def test_links_between_neighbours_carry_the_plans_words(seed: int, array: str) -> None:
-    """Fully connected, every word crosses one link: those that the Plan counts, whatever divides and what does not."""
-    rng = random.Random(seed)
+@pytest.mark.parametrize("dies", [3, 4, 5, 6, 8, 12])
+def test_links_between_neighbours_carry_the_plans_words(seed: int, dies: int) -> None:
+    """Fully connected, every word crosses one link: those that the Plan counts, whatever divides and what does not; cut
+    by list as well."""
+    rng, array = random.Random(seed), Array(name="full", topology="full", dies=dies, preset="ndp-demo")
     graph = random_chain(rng, 4, (3, 8, 12)) if seed % 2 else random_graph(rng, 2, (5, 8))
-    splits = random_splits(rng, graph, ARRAYS[array].levels, ("dp", "mp", "op"))
-    plan = plan_of(graph, splits, rng.choice((16, 13)), ARRAYS[array])
-    found = simulated(plan, ARRAYS[array], cost="paper")
+    splits = random_splits(rng, graph, array.levels, ("dp", "mp", "op"))
+    plan = replace(plan_of(graph, splits, rng.choice((16, 13)), array), hardware=array)
+    if seed > 2:
+        plan = replace(plan, lists=random_lists(rng, graph, splits, plan.batch, array.factors))
+    found = simulated(plan, array, cost="paper")
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     assert found.work.moved_words == words
     assert found.result.link_words.sum() == pytest.approx(words, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["ring-3", "ring-5", "torus-2x3", "ring-12", "torus-3x4"])
+@pytest.mark.parametrize("planner", ["data", "hypar"])
+def test_arrays_of_any_number_of_dies_are_simulated(name: str, planner: str) -> None:
+    """All of the work, no faster than the PEs, and about in the predicted time."""
+    array = sized(name)
+    assert array is not None
+    plan, dies = planned(NETWORKS["digits-cnn"], array, planner=planner, model="exact", batch=64), array.dies
+    assert plan.factors == array.factors and plan.dies == dies
+    found, parameters = simulated(plan, array), array.die_parameters()
+    macs = sum(node.macs * (2 + bool(plan.graph.inputs[number])) for number, node in enumerate(plan.graph.nodes))
+    assert found.result.counts.multiplies >= 64 * macs
+    seconds = 64 * macs / (dies * parameters.rows * parameters.columns) / float(array.clock_mhz * 1_000_000)
+    assert found.result.seconds > seconds
+    predicted = StepTime(plan.graph, 64, array).seconds(plan.splits)
+    assert found.result.seconds == pytest.approx(predicted, rel=0.25)
 
 
 @pytest.mark.parametrize("cost", COSTS)

@@ -58,7 +58,8 @@ class Schedule:
         self.speed = float(min(array.relative_speeds))
         #: The step under given splits, of which the last is kept; and words of memory that it takes on every die.
         self.built = lru_cache(maxsize=1)(self._built)
-        self.memory_words = lru_cache(maxsize=1 << 12)(lambda splits: self.built(splits).memory_words())
+        self.memory_words = lru_cache(maxsize=1 << 12)(
+            lambda splits, lists=(): self.built(splits, lists).memory_words())
 
     def _built(self, splits: Splits, lists: Partition = ()) -> Step:
         return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists)
