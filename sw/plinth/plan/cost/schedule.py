@@ -56,13 +56,19 @@ class Schedule:
         self.hop = array.link_latency
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
-        #: The step under given splits, of which the last is kept; and words of memory that it takes on every die.
-        self.built = lru_cache(maxsize=1)(self._built)
-        self.memory_words = lru_cache(maxsize=1 << 12)(
-            lambda splits, lists=(): self.built(splits, lists).memory_words())
+        self._kept = lru_cache(maxsize=1)(self._build)
+        self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
-    def _built(self, splits: Splits, lists: Partition = ()) -> Step:
+    def _build(self, splits: Splits, lists: Partition) -> Step:
         return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists)
+
+    def built(self, splits: Splits, lists: Partition = ()) -> Step:
+        """The step under given splits, and lists if there are any; the last one is kept."""
+        return self._kept(splits, lists)
+
+    def memory_words(self, splits: Splits, lists: Partition = ()) -> int:
+        """Words of memory that the step takes on every die."""
+        return self._words(splits, lists)
 
     def step(self, splits: Splits, lists: Partition = ()) -> Times:
         """A step under the given splits, and lists if there are any."""
