@@ -39,6 +39,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Lists
+from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
 from plinth.training import checkpoint
@@ -166,6 +167,19 @@ def _plans(suffix: str) -> Door:
                 lambda found: plan_from_data(found, graph, "file"), text=True)
 
 
+def _parts() -> Door:
+    network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
+    graph = from_network(network)
+    data = ({"fc1": {"samples": {"sizes": [8, 0]}, "owners": [1, 0]},
+             "fc2": {"samples": {"lists": [[0, [2, 5]], [1, 6, 7]]}}, "loss": {"samples": {"sizes": [3, 5]}}},)
+
+    def used(lists: dict[str, Lists]) -> object:
+        return plan_network(network, array, planner="data", batch=8, lists=lists)
+
+    return Door(".yaml", tuple(dump_yaml(one).encode() for one in data), lambda path: used(load_lists(path, graph)),
+                wrong(data), lambda found: used(layers_from_data(found, graph, "file")), text=True)
+
+
 def _onnx() -> Door:
     good = tuple(every_operator())
     return Door(".onnx", tuple(made.SerializeToString() for made in good), lambda path: from_network(read_onnx(path)),
@@ -175,7 +189,7 @@ def _onnx() -> Door:
 DOORS: dict[str, Callable[[], Door]] = {
     "samples": lambda: _samples(False), "packed-samples": lambda: _samples(True), "checkpoint": _checkpoint,
     "network": _networks, "array": _arrays, "plan-yaml": lambda: _plans(".yaml"), "plan-json": lambda: _plans(".json"),
-    "onnx": _onnx,
+    "parts": _parts, "onnx": _onnx,
 }
 
 

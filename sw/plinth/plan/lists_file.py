@@ -55,9 +55,19 @@ def load_lists(path: Path, graph: PlanGraph) -> dict[str, Lists]:
     UserError
         If the file cannot be read, names no layer, or is malformed.
     """
-    data = read_yaml(path, _LARGEST_FILE)
-    check_mapping(data, str(path), "a file of parts", required=(), optional=tuple(node.name for node in graph.nodes))
-    return {name: lists_from_data(entry, f"{path}: layer {name!r}") for name, entry in data.items()}
+    return layers_from_data(read_yaml(path, _LARGEST_FILE), graph, str(path))
+
+
+def layers_from_data(data: Any, graph: PlanGraph, where: str) -> dict[str, Lists]:
+    """Lists of some layers, by name, as a file has them.
+
+    Raises
+    ------
+    UserError
+        If they name what is no layer, or are malformed.
+    """
+    check_mapping(data, where, "a file of parts", required=(), optional=tuple(node.name for node in graph.nodes))
+    return {name: lists_from_data(entry, f"{where}: layer {name!r}") for name, entry in data.items()}
 
 
 def _check_list(found: Any, where: str, what: str) -> None:
