@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
 from plinth.plan.cost.copies import Copy, copy_formula
-from plinth.plan.cost.machine import Machine, machine
+from plinth.plan.cost.machine import Machine, machine, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
 from plinth.step.tasks import Multiplication, Rows, Task, Vector
 from plinth_hw.isa.parameters import DieParameters
@@ -62,6 +62,10 @@ class Costs(Protocol):
 
     def ring(self, members: int, hops: int) -> float:
         """Seconds of a reduction beside its words."""
+        ...
+
+    def reduced(self, words: int, members: int) -> float:
+        """Words that a member of a reduction moves in memory."""
         ...
 
     def update(self, words: int) -> Cost:
@@ -142,6 +146,10 @@ class DieCosts:
         """As :class:`Costs`."""
         return self.machine.ring_latency(members, hops, self.hop) * self.second
 
+    def reduced(self, words: int, members: int) -> float:
+        """As :class:`Costs`."""
+        return reduced_words(words, members)
+
     def update(self, words: int) -> Cost:
         """As :class:`Costs`."""
         return Cost(words / self.parameters.flit_words * self.second, self.machine.control["reduce"] * self.second,
@@ -186,6 +194,10 @@ class Paper:
     def ring(self, members: int, hops: int) -> float:
         """The links' latencies."""
         return 2 * (members - 1) * hops * self.hop
+
+    def reduced(self, words: int, members: int) -> float:
+        """What is sent is read, what arrives is added to what is read, or written."""
+        return (4 + self.added) * words * (members - 1) / members
 
     def update(self, words: int) -> Cost:
         """Nothing."""

@@ -19,7 +19,7 @@ import numpy as np
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost.copies import MEMORY_LATENCY, lookups
-from plinth.plan.cost.machine import LINK_LATENCY
+from plinth.plan.cost.machine import LINK_LATENCY, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
@@ -111,7 +111,7 @@ class TaskByTask(Collected):
         if size == 1:
             return Flow(name=name, seconds=words / self.parameters.flit_words * cycle,
                         latency=control["reduce"] * cycle, waits=waits, dies=np.array(ring),
-                        die_words=np.array([3.0 * words]), adds=words)
+                        die_words=np.array([reduced_words(words, 1)]), adds=words)
         share, hops = 2 * (size - 1) / size * words, 0
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
@@ -121,7 +121,8 @@ class TaskByTask(Collected):
                 loads[link] = loads.get(link, 0.0) + share
         latency = self.costs.machine.ring_latency(size, hops, self.array.link_latency)
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
-                    latency=max(0.0, latency) * cycle, dies=np.array(ring), die_words=np.full(size, 2 * share),
+                    latency=max(0.0, latency) * cycle, dies=np.array(ring),
+                    die_words=np.full(size, reduced_words(words, size)),
                     waits=waits, adds=words * (size - 1))
 
 

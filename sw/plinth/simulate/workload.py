@@ -271,7 +271,7 @@ class Groups(Collected):
                 label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
                 self._flow(label, group, count, ready, seconds=0.0,
                            latency=self.costs.ring(members, group.hops),
-                           die_words=(group.sent + group.received) * count + self.costs.added * added / members,
+                           die_words=np.full(len(group.dies), self.costs.reduced(count, members)),
                            adds=float(added))
                 found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found

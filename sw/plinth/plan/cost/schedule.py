@@ -16,7 +16,7 @@ from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
 from plinth.plan.cost.engines import ENGINES, Die
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import LINK_LATENCY, Machine
+from plinth.plan.cost.machine import LINK_LATENCY, Machine, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
 from plinth.step.build import step_of
 from plinth.step.operations import Barrier, Exchange, Reduce
@@ -162,11 +162,11 @@ class _Walk:
         words = operation.words(self.die)
         control, block = self.machine.control, operation.message % self.parameters.reduce_blocks
         if size == 1:
-            cycles, latency, moved = words / self.parameters.flit_words, control["reduce"], 3.0 * words
+            cycles, latency = words / self.parameters.flit_words, control["reduce"]
         else:
             cycles = given.links.ring_words(operation.rings, words)
             latency = self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
-            moved = 4 * words * (size - 1) / size
+        moved = reduced_words(words, size)
 
         def run(die: Die, ready: float) -> float:
             return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
