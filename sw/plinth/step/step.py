@@ -138,15 +138,22 @@ class Step:
 
     def classes(self) -> list[Integers]:
         """Dies that have as many samples and channels of everything as each other."""
-        found = []
-        for place in self.places:
-            if isinstance(place.what, Tensor):
-                found += [place.what.spans.samples, place.what.spans.channels]
+        parts = {(what.region, what.samples, what.channels): what.spans for what in self._tensors()}
+        found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
         if not found:
             return [np.arange(self.dies)]
         _, which = np.unique(np.array(found), axis=1, return_inverse=True)
         which = which.reshape(-1)
         return [np.flatnonzero(which == number) for number in range(int(which.max()) + 1)]
+
+    def held(self, die: int) -> int:
+        """Elements of all tensors that a die has."""
+        return sum(what.part(die).words for what in self._tensors())
+
+    def _tensors(self) -> Iterator[Tensor]:
+        for place in self.places:
+            if isinstance(place.what, Tensor):
+                yield place.what
 
     # Building.
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from plinth.bench.steps import hybrid_speedup
@@ -15,7 +16,7 @@ from plinth.partition.graph import PlanGraph, from_network
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
-from plinth.plan.cost.schedule import Times
+from plinth.plan.cost.schedule import Times, _Walk
 from plinth.plan.cost.time import StepTime
 from plinth.step.operations import Barrier, Reduce
 from plinth_hw.isa.parameters import preset
@@ -35,31 +36,31 @@ def plan(levels: int, *splits: str) -> tuple[tuple[str, ...], ...]:
 
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
     die = Die(machine(preset("ndp-demo")), (), 1.0)
-    first = die.task("matrix", 0, (1000, 700), 0)
+    first = die.task("matrix", 0, (1000, 700), (0, 0))
     assert first >= die.period + die.body["matrix"] + 1000
-    assert die.task("matrix", 0, (1000, 700), 0) == first + 700
-    assert die.task("matrix", 50_000, (1000, 700), 0) == 50_000 + die.issue + 1000
-    assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 350
+    assert die.task("matrix", 0, (1000, 700), (0, 0)) == first + 700
+    assert die.task("matrix", 50_000, (1000, 700), (0, 0)) == 50_000 + die.issue + 1000
+    assert die.vector(60_000, (100, 200, 50), (0, 0)) == 60_000 + die.issue + 350
     # The next one loads while this one computes.
-    assert die.vector(60_000, (100, 200, 50), 0) == 60_000 + die.issue + 550
+    assert die.vector(60_000, (100, 200, 50), (0, 0)) == 60_000 + die.issue + 550
     # Two blocks share the links; a block ends a message before it begins the next.
     for block, ends in ((0, 1300), (1, 2300), (1, 3600)):
-        die.reduce(80_000, 1000, 300, 0, block)
+        die.reduce(80_000, 1000, 300, (0, 0), block)
         assert die.reduced == 80_000 + die.issue + ends
     for _ in range(20):
-        die.task("transfer", 100_000, (10, 10), 0)
+        die.task("transfer", 100_000, (10, 10), (0, 0))
     assert die.fetched > 100_000
 
 
 def test_tiles_and_reductions_take_turns_on_links() -> None:
     die = Die(machine(preset("ndp-demo")), (), 1.0)
     for block in range(2):
-        die.reduce(1000 - die.issue, 1000, 300, 0, block)
+        die.reduce(1000 - die.issue, 1000, 300, (0, 0), block)
 
     def tile(start: float, end: float) -> float:
-        return die.tiles(start - die.issue, (end - start, end - start), 0, 0, 1, end - start)
+        return die.tiles(start - die.issue, (end - start, end - start), (0, 0), 1, end - start)
 
-    die.reduce(40_000, 1000, 300, 0, 0, linked=False)
+    die.reduce(40_000, 1000, 300, (0, 0), 0, linked=False)
     # 200 of a tile beside the first of them, which the second waits for; one beside the rest of the second.
     assert [tile(800, 1200), die.reductions[0]] == [1400, (1000, 3200, 300)]
     assert [tile(2000, 9000), die.reductions[0]] == [10_200, (1000, 4400, 300)]
@@ -146,3 +147,26 @@ def test_barriers_between_sets_of_rings_that_share_a_block_take_time() -> None:
     step.operations[:] = [replace(one, after=None) if isinstance(one, Reduce) else one for one in step.operations
                           if not isinstance(one, Barrier)]
     assert schedule.step(splits).cycles < found
+
+
+def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
+    """A read channel that others hold halfway: a task that asks for a quarter of it does not notice."""
+    parameters = preset("ndp-demo")
+    ends = {}
+    for share in (0.0, 0.5):
+        die = Die(machine(parameters), [(share, 0.0, 0.0)] * 3, 1.0)
+        ends[share] = [die.task("matrix", 0, (1000, 1000), (parameters.beat_words * asked, 0)) for asked in (250, 750)]
+        ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), (parameters.beat_words * 1000, 0)))
+    one, two, three = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
+    assert (one, two, three) == (0, 500, 1000)
+
+
+def test_dies_that_have_less_wait_for_those_that_have_more() -> None:
+    """The first die has the only input channel: it adds what others send while it still sends to them, and they begin
+    when it ends."""
+    found, splits = step_time(4).schedule, plan(2, "mp", "mp", "mp", "mp")
+    step = found.built(splits, ())
+    assert len(step.classes()) > 1
+    which = np.array([0, 1, 1, 1])
+    first, other = (found._walked([_Walk(found, step, die, np.zeros(4, dtype=np.int64))]).cycles for die in range(2))
+    assert found._walked([_Walk(found, step, die, which) for die in range(2)]).cycles > first > other

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from plinth.plan.cost.copies import MEMORY_LATENCY
 from plinth.plan.cost.machine import Cycles, Machine
 from plinth_hw.isa.tasks import Engine
 
@@ -12,6 +13,10 @@ from plinth_hw.isa.tasks import Engine
 HEADERS, BODIES = 8, 4
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective")
+#: Words read and written.
+Words = tuple[float, float]
+#: Of memory's read channel, of its write channel, and of its rate.
+Shares = tuple[float, float, float]
 #: Largest share of memory's rate that the others take from a task: it serves requests in turn, mostly of two engines.
 MOST_SHARE = 0.5
 
@@ -21,13 +26,14 @@ class Die:
 
     Parameters
     ----------
-    shares : sequence of float
-        For each task, the share of the memory's rate that other engines take while it runs; empty: none.
+    shares : sequence of (reads, writes, both)
+        For each task, the shares of memory's read channel, of its write channel and of its rate that other engines take
+        while it runs; empty: none.
     speed : float
         Cycles of tasks are divided by it.
     """
 
-    def __init__(self, machine: Machine, shares: Sequence[float], speed: float):
+    def __init__(self, machine: Machine, shares: Sequence[Shares], speed: float):
         self.speed = speed
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]
@@ -40,7 +46,7 @@ class Die:
         #: End of each engine's last task.
         self.last = dict.fromkeys(ENGINES, 0.0)
         #: Engine, start, end and words in memory of each task.
-        self.tasks: list[tuple[str, float, float, float]] = []
+        self.tasks: list[tuple[str, float, float, Words]] = []
         #: Of all reductions.
         self.latencies = 0.0
         #: End of each reduce block's last reduction.
@@ -48,24 +54,32 @@ class Die:
         #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
         self.reductions: list[tuple[float, float, float]] = []
         self._loaded = self._computed = 0.0
-        #: Words that memory moves a cycle.
-        self.rate = float(machine.parameters.memory_words_per_cycle)
+        #: Words that memory moves a cycle, and each of its channels.
+        self.rate, self.beat = float(machine.parameters.memory_words_per_cycle), machine.parameters.beat_words
         self._stored = [0.0, 0.0]
 
-    def _start(self, engine: str, ready: float) -> tuple[float, float]:
-        """When a task may start, and how much longer memory takes for it."""
+    def _start(self, engine: str, ready: float) -> float:
+        """When a task may start."""
         starts, ends = self.starts[engine], self.ends[engine]
         free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
         self.fetched = max(self.fetched, free) + self.period
-        start = max(ready + self.issue, self.fetched + self.body[engine])
-        number = len(self.tasks)
-        return start, 1 / (1 - self.shares[number]) if number < len(self.shares) else 1.0
+        return max(ready + self.issue, self.fetched + self.body[engine])
 
-    def _end(self, engine: str, start: float, end: float, words: float, count: int = 1) -> float:
-        """``count`` equal tasks went on from a start to an end; descriptors behind them wait for their places."""
+    def _moved(self, words: Words) -> float:
+        """Cycles that memory takes at least for words of the task that starts, beside what other engines move."""
+        reads, writes = words
+        number = len(self.tasks)
+        read, write, both = self.shares[number] if number < len(self.shares) else (0.0, 0.0, 0.0)
+        return max(reads / self.beat / (1 - read), writes / self.beat / (1 - write),
+                   (reads + writes) / self.rate / (1 - both))
+
+    def _end(self, engine: str, start: float, end: float, words: Words, count: int = 1, parts: int = 1) -> float:
+        """``count`` equal tasks of some words, of ``parts`` descriptors each, went on from a start to an end; those
+        behind them wait for their places."""
         begin = max(start, self.last[engine])
-        self.tasks.append((engine, begin, end, words))
+        self.tasks.append((engine, begin, end, (count * words[0], count * words[1])))
         self.last[engine] = end
+        count *= parts
         if count == 1:
             self.starts[engine].append(begin)
             self.ends[engine].append(end)
@@ -80,37 +94,39 @@ class Die:
                            begin + (count - HEADERS) * each if count > HEADERS else 0.0)
         return end
 
-    def task(self, engine: str, ready: float, cycles: Cycles, words: float, memory: float = 1.0,
-             count: int = 1, parts: int = 1) -> float:
-        """End of ``count`` equal products or tiles of some words, which memory takes a share of their time for; each is
-        ``parts`` tasks."""
+    def task(self, engine: str, ready: float, cycles: Cycles, words: Words, count: int = 1, parts: int = 1) -> float:
+        """End of ``count`` equal products or tiles of some words, each of ``parts`` descriptors."""
         alone, row = cycles
-        start, slower = self._start(engine, ready)
-        more = max(0.0, memory * slower - 1)
-        alone, row = (alone + row * more) / self.speed, row * (1 + more) / self.speed
+        start, more = self._start(engine, ready), max(0.0, self._moved(words) - row)
+        alone, row = (alone + more) / self.speed, (row + more) / self.speed
         end = max(start + alone + (count - 1) * max(row, self.period), self.last[engine] + count * row)
-        return self._end(engine, start, end, count * words, count * parts)
+        return self._end(engine, start, end, words, count, parts)
 
-    def vector(self, ready: float, stages: tuple[float, float, float], words: float, count: int = 1) -> float:
-        """End of ``count`` vector tasks."""
+    def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1, *,
+               serial: bool = False) -> float:
+        """End of ``count`` vector tasks; ``serial``: each waits for the one before."""
         load, compute, store = stages
-        start, slower = self._start("vector", ready)
-        load, compute, store = load * slower / self.speed, compute / self.speed, store * slower / self.speed
+        start = self._start("vector", ready)
+        # Latencies do not grow with what others move.
+        load = max(load, MEMORY_LATENCY + self._moved((words[0], 0.0))) / self.speed
+        store = max(store, MEMORY_LATENCY + self._moved((0.0, words[1]))) / self.speed
+        compute /= self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
-        work = compute + (count - 1) * max(load, compute, store, (load + compute + store) / 2, self.period)
-        self._computed = max(self._loaded, self._computed) + work
+        each = (load + compute + store + self.issue if serial else
+                max(load, compute, store, (load + compute + store) / 2, self.period))
+        self._computed = max(self._loaded, self._computed) + compute + (count - 1) * each
         end = max(self._computed, self.last["vector"]) + store
         self._stored = [self._stored[1], end]
-        return self._end("vector", start, end, count * words, count)
+        return self._end("vector", start, end, words, count)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: float, block: int,
+    def reduce(self, ready: float, cycles: float, latency: float, words: Words, block: int,
                linked: bool = True) -> float:
         """End of a reduction whose words take some cycles on the links, which it shares with others; or of a single
         die, which takes none there. A block works on one after the other, latency and all."""
-        start, slower = self._start("collective", ready)
+        start = self._start("collective", ready)
         begin = max(start, self.last["collective"], self.blocks[block])
-        busy = begin + cycles * max(1.0, words / cycles / self.rate * slower)
+        busy = begin + max(cycles, self._moved(words))
         self._end("collective", begin, busy, words)
         self.latencies += latency
         self.blocks[block] = busy + latency
@@ -122,10 +138,10 @@ class Die:
             self.reductions.append((begin if linked else busy, busy, latency))
         return busy + latency
 
-    def tiles(self, ready: float, cycles: Cycles, words: float, memory: float, count: int, link: float) -> float:
+    def tiles(self, ready: float, cycles: Cycles, words: Words, count: int, link: float) -> float:
         """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them
         there takes turns with reductions, which end as much later."""
-        end = self.task("transfer", ready, cycles, words, memory, count)
+        end = self.task("transfer", ready, cycles, words, count)
         start, later = end - link, 0.0
         number = len(self.reductions)
         while number and self.reductions[number - 1][1] > start:
@@ -145,20 +161,27 @@ class Die:
         """End of the last reduction."""
         return max((last + tail for _, last, tail in self.reductions), default=0.0)
 
-    def met(self) -> list[float]:
-        """For each task, the share of memory's rate that other engines took while it ran."""
+    @property
+    def end(self) -> float:
+        """When all is done."""
+        return max(self.reduced, *self.last.values())
+
+    def met(self) -> list[Shares]:
+        """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran."""
         starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
-        words = np.array([task[3] for task in self.tasks])
+        words = np.array([task[3] for task in self.tasks]).reshape(-1, 2)
         engines = np.array([ENGINES.index(task[0]) for task in self.tasks])
-        total = np.zeros(len(self.tasks))
+        total = np.zeros((len(self.tasks), 2))
         for engine in range(len(ENGINES)):
             mine = engines == engine
             if not mine.any():
                 continue
             places = np.column_stack([starts[mine], ends[mine]]).ravel()
-            sums = np.concatenate([[0.0], np.cumsum(words[mine])])
-            moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
-            found = np.interp(ends, places, moved) - np.interp(starts, places, moved)
-            total += np.where(mine, 0.0, found)
-        shares = total / (self.rate * np.maximum(ends - starts, 1.0))
-        return [float(share) for share in np.minimum(shares, MOST_SHARE)]
+            for kind in range(2):
+                sums = np.concatenate([[0.0], np.cumsum(words[mine, kind])])
+                moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
+                found = np.interp(ends, places, moved) - np.interp(starts, places, moved)
+                total[:, kind] += np.where(mine, 0.0, found)
+        length = np.maximum(ends - starts, 1.0)
+        shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
+        return list(map(tuple, np.minimum(shares / length[:, None], MOST_SHARE).tolist()))

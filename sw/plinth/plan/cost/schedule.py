@@ -1,22 +1,29 @@
-"""Predicted cycles of a training step: the tasks of one die in program order, with their waits, on its engines.
+"""Predicted cycles of a training step: the tasks of dies in program order, with their waits, on their engines.
 
 The tasks are those of the step (:mod:`plinth.step.step`). Descriptors are fetched in program order and every engine
-works in order, so one pass over the tasks finds all their times. The other dies are taken to do the same at the same
-time: what they send arrives when what is sent to them would.
+works in order, so one pass over the tasks finds all their times. Dies that have as much as each other are taken to do
+the same at the same time, and one of them is walked: what they send it arrives when what it sends to them would. Where
+dies differ, one of each class is walked, all together: what others send has arrived when the slowest of the classes
+that send it has sent all that it sends, and a ring starts when its last member does.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
 
 from plinth.model.array import Array
 from plinth.partition import regions
+from plinth.partition.axes import plane, sent
+from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
-from plinth.plan.cost.engines import ENGINES, Die
+from plinth.plan.cost.engines import ENGINES, Die, Shares, Words
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import LINK_LATENCY, Machine, reduced_words
+from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
 from plinth.step.build import step_of
 from plinth.step.operations import Barrier, Exchange, Reduce
@@ -28,6 +35,8 @@ from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
 MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 #: How often a step is walked through, with what engines took from each other the time before.
 PASSES = 4
+#: Classes of dies that are walked, at most: those that have most.
+MOST_CLASSES = 4
 
 
 @dataclass(frozen=True)
@@ -73,47 +82,98 @@ class Schedule:
     def step(self, splits: Splits, lists: Partition = ()) -> Times:
         """A step under the given splits, and lists if there are any."""
         step = self.built(splits, lists)
-        # Without lists the first die has as much as any other.
-        dies = [int(some[0]) for some in step.classes()] if lists else [0]
-        return max((self._walked(_Walk(self, step, die)) for die in dies), key=lambda times: times.cycles)
+        which = np.zeros(step.dies, dtype=np.int64)
+        firsts = [0]
+        if len(classes := step.classes()) > 1:
+            # Those that are not walked do as the last of those that are.
+            classes.sort(key=lambda dies: -step.held(int(dies[0])))
+            for number, dies in enumerate(classes):
+                which[dies] = min(number, MOST_CLASSES - 1)
+            firsts = [int(dies[0]) for dies in classes[:MOST_CLASSES]]
+        return self._walked([_Walk(self, step, die, which) for die in firsts])
 
-    def _walked(self, walk: "_Walk") -> Times:
-        """A die's tasks: walked through alone first, then with what engines take from each other."""
-        shares: list[float] = []
+    def _walked(self, walks: Sequence["_Walk"]) -> Times:
+        """Tasks of dies: walked through alone first, then with what engines take from each other."""
+        taken: list[list[Shares]] = [[] for _ in walks]
         for _ in range(PASSES):
-            die = Die(self.machine, shares, self.speed)
-            end = walk.run(die)
-            found = die.met()
-            shares = [(one + two) / 2 for one, two in zip(shares, found, strict=True)] if shares else found
+            dies = [Die(self.machine, some, self.speed) for some in taken]
+            _run(walks, dies)
+            taken = [[_mean(one, two) for one, two in zip(some, found, strict=True)] if some else found
+                     for some, found in zip(taken, (die.met() for die in dies), strict=True)]
+        die = max(dies, key=lambda die: die.end)
         busy = dict.fromkeys(ENGINES, 0.0)
         for engine, start, stop, _ in die.tasks:
             busy[engine] += stop - start
         busy["collective"] += die.latencies
         last = max((stop for engine, _, stop, _ in die.tasks if engine != "collective"), default=0.0)
-        return Times(end, end - last, **busy)
+        return Times(die.end, die.end - last, **busy)
+
+
+def _mean(one: Shares, two: Shares) -> Shares:
+    return (one[0] + two[0]) / 2, (one[1] + two[1]) / 2, (one[2] + two[2]) / 2
+
+
+def _run(walks: Sequence["_Walk"], dies: Sequence[Die]) -> None:
+    """The step on dies that are idle, operation by operation."""
+    ends: list[list[float]] = [[] for _ in walks]
+    for operation in range(len(walks[0].operations)):
+        # What goes on together: by class, when it may go on there, and when what others wait for is done.
+        ready: dict[int, float] = {}
+        done: dict[int, float] = {}
+        for number, (walk, die, ended) in enumerate(zip(walks, dies, ends, strict=True)):
+            for task in walk.operations[operation]:
+                at = max([ended[one] for one in task.waits], default=0.0)
+                if task.others is None:
+                    ended.append(task.run(die, at))
+                else:
+                    ready[number] = at
+                    done[number] = max([ended[one] for one in task.sends], default=at)
+        for number, at in ready.items():
+            task = walks[number].operations[operation][-1]
+            assert task.others is not None
+            ends[number].append(task.run(dies[number], max([at, *(done.get(one, 0.0) for one in task.others)])))
+
+
+class _Walked(NamedTuple):
+    """A task of a walk: the tasks that it waits for by number, and how it runs. The last one of an operation between
+    dies also waits until the others, by class, have done what they send, or, if that is nothing, are ready."""
+
+    waits: Sequence[int]
+    run: Run
+    others: tuple[int, ...] | None = None
+    sends: Sequence[int] = ()
 
 
 class _Walk:
-    """The tasks of a die: what each waits for, and how it runs."""
+    """The tasks of a die, by operation: what each waits for, and how it runs.
 
-    def __init__(self, given: Schedule, step: Step, number: int):
+    Parameters
+    ----------
+    number : int
+        The die.
+    which : array
+        For each die its class.
+    """
+
+    def __init__(self, given: Schedule, step: Step, number: int, which: Integers):
         self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
-        self.step, self.die = step, number
-        self.rate = float(self.parameters.memory_words_per_cycle)
-        self.tasks: list[tuple[list[int], Run]] = []
+        self.step, self.die, self._which = step, number, which
+        self.operations: list[list[_Walked]] = []
+        self._count = 0
         self._accesses: Accesses[int] = Accesses()
         #: Tasks that are reductions, and by number of their exchange those that are barriers.
         self._reductions: list[int] = []
         self._barriers: dict[int, int] = {}
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
         for operation in step.operations:
+            self.operations.append([])
             if isinstance(operation, Exchange):
                 self._exchange(operation)
             elif isinstance(operation, Reduce):
                 after = [] if operation.after is None else [self._barriers[operation.after]]
                 for task in operation.tasks(number):
-                    self._reductions.append(len(self.tasks))
-                    self._task(task, self._reduce(operation), after)
+                    self._reductions.append(self._count)
+                    self._task(task, self._reduce(operation), after, self._classes(operation.rings.of(number)))
             elif isinstance(operation, Barrier):
                 self._barrier(operation)
             else:
@@ -121,39 +181,41 @@ class _Walk:
                     assert isinstance(item, Task)
                     self._task(item, self._work(item))
 
-    def run(self, die: Die) -> float:
-        """Cycles of the step on a die that is idle."""
-        ends: list[float] = []
-        for waits, run in self.tasks:
-            ends.append(run(die, max([ends[one] for one in waits], default=0.0)))
-        return max(die.reduced, *die.last.values())
+    def _add(self, waits: Sequence[int], run: Run, others: tuple[int, ...] | None = None,
+             sends: Sequence[int] = ()) -> None:
+        self.operations[-1].append(_Walked(waits, run, others, sends))
+        self._count += 1
 
-    def _task(self, task: Task, run: Run, after: Sequence[int] = ()) -> None:
+    def _classes(self, dies: Sequence[int] | Integers) -> tuple[int, ...]:
+        """Of some dies."""
+        return tuple(sorted(set(self._which[list(dies)].tolist())))
+
+    def _task(self, task: Task, run: Run, after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
         waits = [*after, *self._accesses.needed(task.reads, task.writes)]
-        self._accesses.touch(task.reads, task.writes, len(self.tasks))
-        self.tasks.append((sorted(set(waits)), run))
+        self._accesses.touch(task.reads, task.writes, self._count)
+        self._add(sorted(set(waits)), run, others)
 
     def _work(self, task: Task) -> Run:
         """How an engine works on a task, or on the equal ones that it stands for."""
         work, count = task.work, task.count
         if isinstance(work, Multiplication):
             product = matrix_cost(self.machine, work)
-            memory = product.words / product.row / self.rate if product.row else 0.0
+            words = product.reads, product.writes
             # Its tasks are fetched one by one.
             cycles = (max(product.alone, product.tasks * self.machine.control["fetch"]),
                       max(product.row, product.tasks * self.machine.control["fetch"]))
-            return lambda die, ready: die.task("matrix", ready, cycles, product.words, memory, count, product.tasks)
+            return lambda die, ready: die.task("matrix", ready, cycles, words, count, product.tasks)
         if isinstance(work, Vector):
             vector = vector_cost(self.machine, work)
-            stages, words = (vector.load, vector.compute, vector.store), vector.reads + vector.writes
+            stages, words = (vector.load, vector.compute, vector.store), (vector.reads, vector.writes)
             if count > 1 and (vector.work.sums or work.serial):
                 # What adds to a sum waits for what has done so before.
-                return lambda die, ready: die.vector(ready, (vector.load, vector.compute + (count - 1) * (
-                    sum(stages) + die.issue), vector.store), count * words)
+                return lambda die, ready: die.vector(ready, stages, words, count, serial=True)
             return lambda die, ready: die.vector(ready, stages, words, count)
         if isinstance(work, Rows):
-            cycles, words = rows_cost(self.machine, work)
-            return lambda die, ready: die.task("transfer", ready, cycles, words, words / cycles[1] / self.rate)
+            cycles, moved = rows_cost(self.machine, work)
+            written = moved / (2 + work.added)
+            return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
         raise TypeError(f"a walk knows no {type(work).__name__}")
 
     def _reduce(self, operation: Reduce) -> Run:
@@ -166,7 +228,7 @@ class _Walk:
         else:
             cycles = given.links.ring_words(operation.rings, words)
             latency = self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
-        moved = reduced_words(words, size)
+        moved = (reduced_words(words, size) - words, float(words))
 
         def run(die: Die, ready: float) -> float:
             return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)
@@ -176,9 +238,10 @@ class _Walk:
         """Signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later, count = self.machine.control["arrival"] + self.given.hop - LINK_LATENCY, operation.dies - 1
         cycles = float(MEMORY_LATENCY), float(MEMORY_LATENCY)
-        self._barriers[operation.number] = len(self.tasks)
-        self.tasks.append((list(self._reductions), lambda die, ready: die.task(
-            "transfer", ready, cycles, 0.0, 0.0, count) + later))
+        self._add(list(self._reductions), lambda die, ready: die.task(
+            "transfer", ready, cycles, (0.0, 0.0), count) + later)
+        self._barriers[operation.number] = self._count
+        self._add([], lambda die, ready: ready, self._classes(range(operation.dies)), [self._count - 1])
 
     def _exchange(self, operation: Exchange) -> None:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
@@ -188,9 +251,11 @@ class _Walk:
         # Rows lie one behind the other in what a die has of either side.
         die = self.die
         strides = source.part(die).channels, target.part(die).channels
-        first, there = len(self.tasks), operation.received(die)
+        there = operation.received(die)
         mine = [source.buffer(die)] if source.part(die).words else []
         waits = sorted(set(self._accesses.needed(mine, there)))
+        kept: list[int] = []
+        tiles: list[int] = []
         for turn, (samples, width, link, hops, count) in enumerate(given.links.tiles(asked, given.batch, die)):
             if not (samples and width) or not (turn or operation.own):
                 continue
@@ -202,22 +267,24 @@ class _Walk:
                 # The input behind the link takes a flit a cycle, but for lookups.
                 link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(copy, parameters, hops))
             cycles = machine.copy(copy, link if turn else None)
-            words = copy.read(parameters) + copy.written(parameters)
-            memory = words / cycles[1] / self.rate
-            self.tasks.append((waits, self._tile(cycles, words, memory, count, link, hops, copy) if turn else
-                               self._own(cycles, words, memory, count)))
-        last = len(self.tasks)
+            words = copy.read(parameters), copy.written(parameters)
+            (tiles if turn else kept).append(self._count)
+            self._add(waits, self._tile(cycles, words, count, link, hops, copy) if turn else
+                      self._own(cycles, words, count))
+        last = self._count
         self._accesses.touch(mine, [], last)
-        self.tasks.append((list(range(first, last)) or waits, lambda die, ready: ready))
+        senders = np.prod([sent(axis, size, target.region, source.region, given.links.factors, die)
+                           for axis, size in plane(given.batch, source.channels)], axis=0)
+        senders[die] = 0
+        self._add(kept or waits, lambda die, ready: ready, self._classes(np.flatnonzero(senders)), tiles)
         self._accesses.touch([], there, last)
 
     @staticmethod
-    def _own(cycles: tuple[float, float], words: float, memory: float, count: int) -> Run:
-        return lambda die, ready: die.task("transfer", ready, cycles, words, memory, count)
+    def _own(cycles: Cycles, words: Words, count: int) -> Run:
+        return lambda die, ready: die.task("transfer", ready, cycles, words, count)
 
-    def _tile(self, cycles: tuple[float, float], words: float, memory: float, count: int, link: float, hops: int,
-              copy: Copy) -> Run:
+    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, hops: int, copy: Copy) -> Run:
         parameters, machine = self.parameters, self.machine
         later = (machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
                  + copy.waiting(parameters, link))
-        return lambda die, ready: die.tiles(ready, cycles, words, memory, count, count * link) + later
+        return lambda die, ready: die.tiles(ready, cycles, words, count, count * link) + later
