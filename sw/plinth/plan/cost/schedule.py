@@ -35,8 +35,8 @@ from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
 MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 #: How often a step is walked through, with what engines took from each other the time before.
 PASSES = 4
-#: Classes of dies that are walked, at most: those that have most.
-MOST_CLASSES = 4
+#: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
+MOST_CLASSES, MOST_OPERATIONS = 4, 4096
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,13 @@ class Schedule:
         step = self.built(splits, lists)
         which = np.zeros(step.dies, dtype=np.int64)
         firsts = [0]
-        if len(classes := step.classes()) > 1:
+        most = min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
+        if most > 1 and len(classes := step.classes()) > 1:
             # Those that are not walked do as the last of those that are.
             classes.sort(key=lambda dies: -step.held(int(dies[0])))
             for number, dies in enumerate(classes):
-                which[dies] = min(number, MOST_CLASSES - 1)
-            firsts = [int(dies[0]) for dies in classes[:MOST_CLASSES]]
+                which[dies] = min(number, most - 1)
+            firsts = [int(dies[0]) for dies in classes[:most]]
         return self._walked([_Walk(self, step, die, which) for die in firsts])
 
     def _walked(self, walks: Sequence["_Walk"]) -> Times:
@@ -157,7 +158,7 @@ class _Walk:
 
     def __init__(self, given: Schedule, step: Step, number: int, which: Integers):
         self.given, self.machine, self.parameters = given, given.machine, given.machine.parameters
-        self.step, self.die, self._which = step, number, which
+        self.step, self.die, self._which, self._several = step, number, which.tolist(), bool(which.any())
         self.operations: list[list[_Walked]] = []
         self._count = 0
         self._accesses: Accesses[int] = Accesses()
@@ -186,9 +187,18 @@ class _Walk:
         self.operations[-1].append(_Walked(waits, run, others, sends))
         self._count += 1
 
-    def _classes(self, dies: Sequence[int] | Integers) -> tuple[int, ...]:
+    def _classes(self, dies: Sequence[int]) -> tuple[int, ...]:
         """Of some dies."""
-        return tuple(sorted(set(self._which[list(dies)].tolist())))
+        return tuple(sorted({self._which[die] for die in dies})) if self._several else (0,)
+
+    def _senders(self, operation: Exchange) -> tuple[int, ...]:
+        """Classes of the other dies that send the die something."""
+        if not self._several:
+            return (0,)
+        source, target = operation.source, operation.targets[0]
+        found = np.prod([sent(axis, size, target.region, source.region, self.given.links.factors, self.die)
+                         for axis, size in plane(self.given.batch, source.channels)], axis=0)
+        return self._classes([die for die in np.flatnonzero(found).tolist() if die != self.die])
 
     def _task(self, task: Task, run: Run, after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
         waits = [*after, *self._accesses.needed(task.reads, task.writes)]
@@ -273,10 +283,7 @@ class _Walk:
                       self._own(cycles, words, count))
         last = self._count
         self._accesses.touch(mine, [], last)
-        senders = np.prod([sent(axis, size, target.region, source.region, given.links.factors, die)
-                           for axis, size in plane(given.batch, source.channels)], axis=0)
-        senders[die] = 0
-        self._add(kept or waits, lambda die, ready: ready, self._classes(np.flatnonzero(senders)), tiles)
+        self._add(kept or waits, lambda die, ready: ready, self._senders(operation), tiles)
         self._accesses.touch([], there, last)
 
     @staticmethod
