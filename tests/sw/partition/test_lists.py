@@ -4,7 +4,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.partitions import random_lists, random_parts
 from tests.support.plan_graphs import dense, random_chain, random_graph, random_splits
@@ -178,6 +178,7 @@ def test_owners_move_what_is_sent_and_leave_how_much() -> None:
             assert (regions.words(one, 10, factors) == there[np.ix_(owners, owners)]).all()
 
 
+@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(0, 12), st.integers(1, 4))
 def test_runs_tell_the_indices(rng, size, count) -> None:
     parts = random_parts(rng, size, count)
@@ -188,6 +189,7 @@ def test_runs_tell_the_indices(rng, size, count) -> None:
     assert listed.ordered == (listed.order.tolist() == list(range(size)))
 
 
+@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
 def test_pieces_are_what_two_parts_have_in_common(rng, size) -> None:
     """Each element once, where both have it, and one behind the other in a piece."""
@@ -205,6 +207,7 @@ def test_pieces_are_what_two_parts_have_in_common(rng, size) -> None:
             assert len(found) == len(set(found))
 
 
+@settings(deadline=None, max_examples=60, derandomize=True)
 @given(st.randoms(use_true_random=False), st.integers(1, 6), st.integers(1, 5), st.integers(1, 4))
 def test_regions_have_as_many_axes_as_are_named(rng, samples, channels, elements) -> None:
     """Three axes, the third one elements of a tile: against sets of triples."""
