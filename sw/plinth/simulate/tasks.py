@@ -163,7 +163,9 @@ class _Die:
             waits[counter] = max(waits.get(counter, 0), value)
         work = task.work
         if isinstance(work, Signal):
-            waits[self._done(work.engine)] = self._counts[work.engine]
+            # A die without weights has nothing to wait for.
+            if self._counts[work.engine]:
+                waits[self._done(work.engine)] = self._counts[work.engine]
         elif isinstance(work, Reduction) and work.after is not None:
             waits[f"{self.die}.exchange {work.after}"] = self._arrived[work.after]
         product = matrix_cost(self.costs.machine, work) if isinstance(work, Multiplication) else None

@@ -19,7 +19,7 @@ from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.simulate.step import simulated
 from plinth.step.build import step_of
-from plinth.step.tasks import Reduction, Tile
+from plinth.step.tasks import Reduction, Signal, Tile
 from plinth.training.session import Session
 from plinth_hw.isa.parameters import DieParameters, preset
 
@@ -121,6 +121,21 @@ def test_steps_of_lists_are_predicted_and_simulated() -> None:
         uneven = replace(wide, lists=(Lists(samples=ranges_of(sizes)),) * 3)
         assert time.seconds(uneven.splits, uneven.lists) > 1.5 * even
         assert simulated(uneven, array).result.seconds > 1.5 * simulated(wide, array).result.seconds
+
+
+def test_a_die_without_weights_signals_that_it_has_nothing_to_sum() -> None:
+    """Sets of rings take turns on the reduce blocks, and one die has nothing of any layer."""
+    network, array = perceptron("turns", (6, 8, 8, 4)), ring(8)
+    empty = Lists(outputs=ranges_of((8, 0)))
+    plan = replace(random_plan(network, 8, 16, np.random.default_rng(0)),
+                   splits=(("dp", "dp", "op"), ("dp", "op", "dp"), ("op", "dp", "dp"), ("dp",) * 3),
+                   lists=(empty, empty, Lists(outputs=ranges_of((4, 0))), None))
+    step = step_of(plan.graph, plan.splits, 16, array.die_parameters(), plan.factors, plan.lists)
+    works = [work for work in (getattr(item, "work", None) for item in step.tasks(7))
+             if isinstance(work, (Signal, Reduction))]
+    assert works and all(isinstance(work, Signal) for work in works)
+    assert simulated(plan, array).work.moved_words == plan.words
+    correct(trained(network, plan, 0), plan)
 
 
 def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
