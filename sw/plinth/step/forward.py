@@ -13,7 +13,7 @@ from plinth.step.activation import ACTIVATIONS
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
 from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
-from plinth.step.sums import Sum, add_sources
+from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
 from plinth.step.tensors import Inner, Part, Placed, Tensor, View, Weights, folded
 from plinth.step.vector import Operand, VectorProgram
@@ -263,7 +263,7 @@ class Forward:
         sources: Sequence[Placed] = Summands(slots, View(z, own), members.number)
         if count <= 2:
             return list(sources)
-        return self.summed(node, f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), 3)
+        return self.summed(node, f"{node.name}.sum", sources, step.reserve(home.like(f"{node.name}.sum")), LEFT)
 
     def summed(self, node: Node, name: str, sources: Sequence[Placed], target: Tensor, keep: int) -> list[Placed]:
         """Add sources in their order into ``target`` until ``keep`` are left; the sum comes first."""

@@ -22,6 +22,15 @@ def add_sources(program: VectorProgram, sources: Sequence[Placed]) -> None:
         program.run(VectorOp.ADD, "z", "z", f"p{number}")
 
 
+#: Partial sums of other dies, or a sum of some of them, that are left to the program that goes on with them.
+LEFT = 3
+
+
+def additions(sources: int, left: int) -> int:
+    """Times that some of the sources are added, until so many are left."""
+    return max(0, -(-(sources - left) // (VECTOR_LOADS - 1)))
+
+
 #: Times that sources are added, up to which the pieces of each are in as many groups as a program's alone.
 FEW = 8
 
@@ -40,7 +49,7 @@ class Sum:
     @property
     def adds(self) -> int:
         """Times that sources are added: first as many as are loaded, then one less beside the sum so far."""
-        return max(0, -(-(len(self.sources) - self.keep) // (VECTOR_LOADS - 1)))
+        return additions(len(self.sources), self.keep)
 
     @property
     def left(self) -> list[Placed]:

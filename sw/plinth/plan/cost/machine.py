@@ -61,8 +61,9 @@ class Work:
                 (self.stores - self.packed_stores) * plain + self.packed_stores * packed)
 
 
-#: Bias and activation of a layer, and the error behind them with its sums.
+#: Bias and activation of a layer, a sum of what other dies send, and the error behind them with its sums.
 FORWARD = Work(1, 1, row_loads=1, wise=2)
+SUM = Work(4, 1, wise=3)
 BACKWARD = Work(2, 1, row_loads=1, row_stores=1, wise=1, sums=1)
 
 

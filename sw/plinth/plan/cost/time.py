@@ -18,14 +18,15 @@ from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
 from plinth.partition.axes import SAMPLES, Region
-from plinth.partition.cuts import bounds
+from plinth.partition.cuts import bounds, parts
 from plinth.partition.graph import DP, MP, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Exchange, Layout, Partition, Splits, layout, weight_words
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import BACKWARD, FORWARD, Machine, machine, unlike
+from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
+from plinth.step.sums import LEFT, additions
 
 Vector = tuple[str, ...]
 
@@ -124,6 +125,8 @@ class StepTime:
             sizes[size] = min(sizes.get(size, speed), speed)
         raw = node.raw_elements // node.output_channels
         each = len(self.graph.inputs[number])
+        several = node.weighted and bool(here.mp)
+        adds = additions(parts(here.mp, factors), LEFT) if several else 0
         worst = [0.0] * 4
         for (samples, inputs, outputs, home), speed in sizes.items():
             fprop = update = error = 0.0
@@ -133,9 +136,12 @@ class StepTime:
             elif node.gathers:
                 fprop, update = (die.rows(samples * raw, outputs, one)[0]
                                   for one in (0.0, unlike(node.input_channels, inputs)))
-            # Bias, activation and sums of partial results are worked on beside the product, strip by strip.
+            # Bias and activation are worked on beside the product, strip by strip; behind it where partial sums come
+            # from other dies, which are added up first.
             times = max(1, 0 if node.weighted else each)
-            forward = max(fprop, times * sum(die.vector(FORWARD, home * raw, outputs)))
+            finish = times * sum(die.vector(FORWARD, home * raw, outputs))
+            forward = fprop + finish + adds * sum(die.vector(SUM, home * raw, outputs)) if several else max(
+                fprop, finish)
             backward = times * sum(die.vector(BACKWARD, samples * raw, outputs))
             for place, cycles in enumerate((forward, max(0.0, backward - (error if each else 0)),
                                             error if each else 0.0, update)):
