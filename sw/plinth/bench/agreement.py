@@ -134,9 +134,10 @@ def compare(step: Step) -> Agreement:
                      predicted_cycles(step), program_digest(program))
 
 
-def plans(network: str, array: Array) -> dict[Splits, tuple[str, ...]]:
-    """The different plans that planners give, each with those that give it; of dies with operands of 16 bits the
-    data-parallel one."""
+def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
+    """The different plans that planners give for a network on an array, each with those that give it; of dies with
+    operands of 16 bits the data-parallel one."""
+    network, array = asked
     given = task(from_network(NETWORKS[network]), array, "exact", BATCH)
     found: dict[Splits, tuple[str, ...]] = {}
     for name in ("data",) if array.preset in NARROW_PRESETS else PLANNERS:
@@ -153,24 +154,26 @@ def _grid(only: str) -> list[Step]:
     cases = [(network, replace(ARRAYS[array], preset=die))
              for dies, arrays in ((AGREED_PRESETS, AGREED_ARRAYS), (NARROW_PRESETS, NARROW_ARRAYS))
              for die in dies for array in arrays for network in AGREED_NETWORKS]
-    return [Step(network, array, splits, planners)
-            for network, array in cases if only in f"{network}/{array.preset}/{array.name}"
-            for splits, planners in plans(network, array).items()]
+    cases = [(network, array) for network, array in cases if only in f"{network}/{array.preset}/{array.name}"]
+    found = dict(spread(plans, cases)) if cases else {}
+    return [Step(network, array, splits, planners) for place, (network, array) in enumerate(cases)
+            for splits, planners in found[place].items()]
 
 
 def _held_out(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
     """Cases, under the plans of their first measurement, or of today if there was none."""
-    steps = []
-    for case in holdouts.CASES:
-        if only not in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}":
-            continue
-        if case.key in known:
-            splits = known[case.key].splits
-        else:
-            graph = from_network(holdouts.NETWORKS[case.network])
-            splits = PLANNERS[case.planner](task(graph, case.array, "exact", case.batch))
-        steps.append(Step(case.network, case.array, splits, (case.planner,), case.batch, case))
-    return steps
+    cases = [case for case in holdouts.CASES
+             if only in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}"]
+    fresh = [case for case in cases if case.key not in known]
+    splits = {fresh[place]: found for place, found in spread(_planned, fresh)} if fresh else {}
+    return [Step(case.network, case.array, splits[case] if case in splits else known[case.key].splits,
+                 (case.planner,), case.batch, case) for case in cases]
+
+
+def _planned(case: Case) -> Splits:
+    """What its planner gives today."""
+    graph = from_network(holdouts.NETWORKS[case.network])
+    return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch))
 
 
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
@@ -184,6 +187,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
         If nothing is called so, or a tool fails.
     """
     known = holdouts.first_measured()
+    say("planning")
     later = _held_out(only, known)
     steps = [*later, *_grid(only)]
     if not steps:
