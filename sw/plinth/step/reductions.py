@@ -24,13 +24,15 @@ class Reductions:
         sets = [rings for rings in step.groups if rings.size > 1]
         self._blocks = {rings: range(number % blocks, blocks, len(sets)) for number, rings in enumerate(sets)}
         self._last: dict[int, ProcessGroups] = {}
-        self._messages = 0
+        self._turn = 0
+        nodes = step.graph.nodes
+        self._convolution = next((number for number, node in enumerate(nodes) if node.window), len(nodes))
 
     def pieces(self, number: int) -> list[WeightPiece]:
         """Pieces of a layer's gradient: a piece goes round its ring while the next one is computed, if both take long
-        enough for that. A convolution's is one product."""
+        enough for that. Behind a convolution's work a message hides whole, and one product reads errors once."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        if rings.size == 1 or node.gathers or node.window is not None:
+        if rings.size == 1 or node.gathers or number >= self._convolution:
             return [WHOLE]
         least = LEAST_CHUNKS * rings.size * step.parameters.chunk_words
         of = max(1, min(MOST_PIECES, step.weights[node.name].place_words() // least))
@@ -40,13 +42,15 @@ class Reductions:
         """The reduction of a piece of one layer."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
         own = self._blocks.get(rings, range(1))
-        block = own[self._messages % len(own)]
+        # Neighbours go by different blocks.
+        self._turn = number if piece.of == 1 else self._turn + 1
+        block = own[self._turn % len(own)]
         after = None
         if rings.size > 1 and self._last.get(block, rings) != rings:
             after = step.next_exchange()
             step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE))
         if rings.size > 1:
             self._last[block] = rings
-        step.add(Reduce(node, rings, step.groups.index(rings), self._messages * step.parameters.reduce_blocks + block,
-                        step.weights[node.name], step.gradients[node.name], step.parameters, after, piece))
-        self._messages += 1
+        message = (number + piece.number * len(step.graph.nodes)) * step.parameters.reduce_blocks + block
+        step.add(Reduce(node, rings, step.groups.index(rings), message, step.weights[node.name],
+                        step.gradients[node.name], step.parameters, after, piece))

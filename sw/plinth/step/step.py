@@ -30,8 +30,8 @@ stay FP32, and errors are scaled up, which the learning rate takes back::
     copy    H = narrow(W)                            vector, before fprop
 
 Weights of a layer are followed by its bias in memory, and gradients alike, so that a message reduces both. Of a
-fully connected layer whose gradient goes round rings of dies, dW is computed in pieces of rows, and each goes as soon
-as it is ready, the last one with the bias (:mod:`plinth.step.reductions`).
+fully connected layer whose gradient goes round rings of dies, with no convolution before the layer, dW is computed in
+pieces of rows, and each goes as soon as it is ready, the last one with the bias (:mod:`plinth.step.reductions`).
 """
 
 from collections.abc import Iterator, Sequence
