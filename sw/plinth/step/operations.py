@@ -359,7 +359,7 @@ class Products:
         Input and output, or their errors.
     weights : callable
         Of a die: the weights as the engine reads them, or their gradient.
-    piece : Piece
+    piece : WeightPiece
         Of the gradient.
     """
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.partitions import random_lists, random_parts
 from tests.support.plan_graphs import dense, random_chain, random_graph, random_splits
-from tests.sw.partition.test_regions import Model, owned
+from tests.sw.partition.test_regions import Model, check_transfers, owned
 
 from plinth.errors import UserError
 from plinth.partition import regions
@@ -119,17 +119,8 @@ def test_every_sender_receiver_and_word_follows_from_the_lists(graph, splits, ba
     check_lists(graph, splits, lists, batch, factors)
     model = ListedModel(graph, splits, batch, factors, lists)
     here = regions.layouts(graph, splits, lists, factors)
-    found: dict = {}
-    for exchange in regions.exchanges(graph, here):
-        words = regions.words(exchange, batch, factors)
-        assert words.sum() == regions.exchange_words(exchange, batch, factors)
-        key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
-        if words.any():
-            found[key] = found[key] + words if key in found else words
     expected = model.transfers()
-    assert found.keys() == expected.keys()
-    for key, words in expected.items():
-        assert (found[key] == words).all(), key
+    check_transfers(graph, here, batch, factors, expected)
     rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, factors)}
     expected_rings = model.rings()
     assert rings.keys() == expected_rings.keys()

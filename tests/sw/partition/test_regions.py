@@ -132,10 +132,8 @@ def cases():
         yield graph, random_splits(rng, graph, len(factors), SPLITS), rng.choice((8, 16, 6, 5, 3, 12)), factors
 
 
-@pytest.mark.parametrize(("graph", "splits", "batch", "factors"), list(cases()))
-def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch, factors) -> None:
-    model = Model(graph, splits, batch, factors)
-    here = regions.layouts(graph, splits)
+def check_transfers(graph, here, batch, factors, expected) -> None:
+    """Words from every die to every other one, by exchange, are those expected."""
     found: dict = {}
     for exchange in regions.exchanges(graph, here):
         words = regions.words(exchange, batch, factors)
@@ -143,10 +141,17 @@ def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, ba
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)
         if words.any():
             found[key] = found[key] + words if key in found else words
-    expected = model.transfers()
     assert found.keys() == expected.keys()
     for key, words in expected.items():
         assert (found[key] == words).all(), key
+
+
+@pytest.mark.parametrize(("graph", "splits", "batch", "factors"), list(cases()))
+def test_every_sender_receiver_and_word_follows_from_ownership(graph, splits, batch, factors) -> None:
+    model = Model(graph, splits, batch, factors)
+    here = regions.layouts(graph, splits)
+    expected = model.transfers()
+    check_transfers(graph, here, batch, factors, expected)
     rings = {(ring.layer, ring.members): ring.words for ring in regions.rings(graph, here, factors)}
     assert rings == model.rings()
     total = sum(int(words.sum()) for words in expected.values()) + sum(
