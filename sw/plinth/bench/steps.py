@@ -35,7 +35,8 @@ def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BA
     """The task graphs of a step."""
     parameters = array.die_parameters()
     plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
-                chunk_words=parameters.chunk_words, splits=splits, factors=array.factors)
+                chunk_words=parameters.chunk_words, splits=splits, factors=array.factors,
+                hardware=array)
     steps = len(_samples(network, batch).train_x) // batch
     return lower_training(network, plan, parameters, rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
 

@@ -1,6 +1,6 @@
 """Runs lowered programs on an array of devices. Knows no back end: see :mod:`plinth.driver.device`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,7 +89,7 @@ class Driver:
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
-                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Iterable[Link] | None = None):
+                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Sequence[Link] | None = None):
         self.array = array
         self.program = program
         self.cycles = 0

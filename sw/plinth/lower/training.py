@@ -20,11 +20,12 @@ from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
-from plinth.model.array import Array
+from plinth.model.array import Array, ring
 from plinth.model.network import Network
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, LOSS
-from plinth.partition.groups import RING
+from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
 from plinth.step import tensors
@@ -91,7 +92,8 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
-    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists)
+    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
+                   plan.hardware or ring(plan.dies))
     return _Lowering(step, rate, steps).program(memory_words)
 
 
@@ -139,6 +141,8 @@ class _Lowering:
         if len(step.groups) > GROUPS:
             raise UserError(f"the plan reduces weights over {len(step.groups)} different groups of dies, more than the "
                             f"{GROUPS} of a die's table; choose a plan with fewer kinds of splits")
+        for rings in step.groups:
+            self._check_ways(rings)
         if len(Engine) + step.exchanges > self.parameters.counters:
             raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
                             f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
@@ -159,6 +163,17 @@ class _Lowering:
                 for die, builder in enumerate(self.builders):
                     builder.buffers[place.name] = self.at(place.what.buffer(die))
 
+    def _check_ways(self, rings: ProcessGroups) -> None:
+        """Refuse a ring that would hold itself up."""
+        array = self.step.array
+        assert array is not None
+        for members, links in zip(rings.members, ring_links(array, rings), strict=True):
+            if len(set(links)) < len(links):
+                named = ", ".join(map(str, members[:8])) + (", ..." if len(members) > 8 else "")
+                raise UserError(f"dies {named} of array {array.name!r} cannot reduce weights in a ring: two of them "
+                                "send to the next one over the same link; number the dies, or choose owners, along the "
+                                "links, or take a full array")
+
     def _bases(self) -> dict[str, int]:
         """Base registers of the places that move."""
         found = {self.step.targets.name: TARGET_BASE}
@@ -175,9 +190,9 @@ class _Lowering:
         """The whole."""
         step = self.step
         for group, rings in enumerate(step.groups):
-            for ring in rings.members:
-                for die in ring:
-                    ring_setup(self.parameters, ring, die, group, self.setup[die])
+            for members in rings.members:
+                for die in members:
+                    ring_setup(self.parameters, members, die, group, self.setup[die])
         for die in range(step.dies):
             for clear in step.zeros:
                 for task in clear.tasks(die):

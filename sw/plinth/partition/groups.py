@@ -66,6 +66,10 @@ class ProcessGroups:
         """The group of a die."""
         return self.members[self._places[die][0]]
 
+    def group(self, die: int) -> int:
+        """The number of a die's group."""
+        return self._places[die][0]
+
     def number(self, die: int) -> int:
         """A die's number in its group."""
         return self._places[die][1]

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
+from plinth.model.routes import hops, next_links
 from plinth.partition.axes import Region, pattern, plane
 from plinth.partition.cuts import Integers
 from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups
@@ -83,37 +84,18 @@ class Ways:
     @cached_property
     def hops(self) -> NDArray[np.int32]:
         """Links from each node to each die."""
-        nodes = self.dies + self.array.switches
-        far = nodes + 1
-        found = np.full((nodes, self.dies), far, dtype=np.int32)
-        found[np.arange(self.dies), np.arange(self.dies)] = 0
-        ports: dict[int, list[tuple[int, int]]] = {}
-        for node, port, other, _ in self.directed:
-            ports.setdefault(port, []).append((node, other))
-        sides = [tuple(np.array(side) for side in zip(*pairs, strict=True)) for pairs in ports.values()]
-        while True:
-            before = found.copy()
-            for ones, others in sides:
-                found[ones] = np.minimum(found[ones], found[others] + 1)
-            if (found == before).all():
-                return found
+        return hops(self.directed, self.dies + self.array.switches, self.dies)
 
     @cached_property
     def _steps(self) -> list[tuple[Integers, Integers, Integers, Integers]]:
         """From the longest way to the shortest: places [node, die] in the flattened table, where their words go, over
         which links, to which die."""
-        hops, dies = self.hops, self.dies
-        link = np.full(hops.shape, -1, dtype=np.int64)
-        by_port = sorted(range(len(self.directed)), key=lambda number: self.directed[number][1])
-        for number in by_port:
-            node, _, other, _ = self.directed[number]
-            nearer = (hops[other] < hops[node]) & (link[node] < 0)
-            link[node, nearer] = number
+        dies, link = self.dies, next_links(self.directed, self.hops)
         heads = np.array([other for _, _, other, _ in self.directed], dtype=np.int64)
-        order = np.argsort(hops.reshape(-1), kind="stable")
-        lengths = hops.reshape(-1)[order]
+        order = np.argsort(self.hops.reshape(-1), kind="stable")
+        lengths = self.hops.reshape(-1)[order]
         found = []
-        for length in range(int(hops.max(initial=0)), 0, -1):
+        for length in range(int(self.hops.max(initial=0)), 0, -1):
             places = order[np.searchsorted(lengths, length):np.searchsorted(lengths, length, side="right")]
             over, to = link.reshape(-1)[places], places % dies
             found.append((places, heads[over] * dies + to, over, to))

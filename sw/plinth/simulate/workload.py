@@ -85,7 +85,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists)
+    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists, array)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
             and few(step, MOST_TASKS)):
@@ -265,6 +265,8 @@ class Groups(Collected):
             return found
         members = operation.rings.size
         for place, group in enumerate(rings := self.ways.ring(operation.rings)):
+            if operation.going is not None and operation.rings.group(int(group.dies[0])) not in operation.going:
+                continue
             count = operation.words(int(group.dies[0]))
             if count:
                 added = count * (members - 1)

@@ -1,6 +1,7 @@
 """Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
 
 from plinth.buffers import Buffer
+from plinth.model.array import Array
 from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import Factors, Integers
 from plinth.partition.graph import PlanGraph
@@ -17,10 +18,10 @@ from plinth_hw.isa.parameters import DieParameters
 
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
-            factors: Factors = (), lists: Partition = ()) -> Step:
+            factors: Factors = (), lists: Partition = (), array: Array | None = None) -> Step:
     """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
-    without factors of the array every level halves."""
-    step = Step(graph, splits, batch, parameters, factors, lists)
+    without factors of the array every level halves, without an array no two rings meet on a link."""
+    step = Step(graph, splits, batch, parameters, factors, lists, array)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)

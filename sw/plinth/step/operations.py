@@ -6,7 +6,7 @@ neighbouring pieces they go at most, each a task that stands for several; None: 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Protocol
 
@@ -577,12 +577,14 @@ class Reduce:
         The rings of dies that have the same slice.
     group : int
         Their number in the step.
+    messages : tuple
+        Of each ring the number of its message; None: another reduction is the ring's.
     """
 
     node: Node
     rings: ProcessGroups
     group: int
-    message: int
+    messages: tuple[int | None, ...]
     weights: Weights
     gradients: Weights
     parameters: DieParameters
@@ -595,16 +597,27 @@ class Reduce:
         """Of its task."""
         return f"{self.node.name}.all_reduce" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
 
+    @cached_property
+    def going(self) -> tuple[int, ...] | None:
+        """Numbers of the rings whose reduction it is; None: all."""
+        found = tuple(number for number, message in enumerate(self.messages) if message is not None)
+        return found if len(found) < len(self.messages) else None
+
+    def message(self, die: int) -> int | None:
+        """Of a die's ring; None: this is not its reduction."""
+        return self.messages[self.rings.group(die)]
+
     def words(self, die: int) -> int:
         """Of the message."""
         return self.piece.words(self.parameters, self.weights.slice(die))[1]
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
+        message = self.message(die)
         first, words = self.piece.words(self.parameters, self.weights.slice(die))
-        if words:
+        if words and message is not None:
             source, target = (one.buffer(die) for one in (self.gradients, self.weights))
             if words < source.columns:
                 source, target = (one.part(one.name, first, 1, words) for one in (source, target))
-            work = Reduction(self.group, self.rings.of(die), self.message, source, target, self.after)
+            work = Reduction(self.group, self.rings.of(die), message, source, target, self.after)
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

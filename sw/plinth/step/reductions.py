@@ -1,6 +1,7 @@
 """Sums of gradients over rings in a training step: in which pieces they go, and by which reduce blocks."""
 
 from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.rounds import rounds
 from plinth.step.operations import Barrier, Reduce
 from plinth.step.step import Step
 from plinth.step.tensors import WHOLE, WeightPiece
@@ -9,30 +10,38 @@ from plinth_hw.isa.tasks import Engine
 #: Pieces of a gradient, at most, and chunks that each die of a ring owns of one, at least.
 MOST_PIECES, LEAST_CHUNKS = 4, 4
 
+#: Rings that go at once by the same block: those of some process groups, and of which of their rounds.
+_Set = tuple[ProcessGroups, int]
+
 
 class Reductions:
     """Sums of gradients over rings, with the update of the weights.
 
-    Chunks of a message that a die has not started hold up its reduce block's class there. Messages of one set of
-    rings come to a die from one other die, in their order, so each set has blocks of its own. Where there are more
-    sets than blocks, those of a block take turns: before the other one's next message all dies end what they have.
+    Chunks of a message that a die has not started hold up its reduce block's class there, and so may those of two
+    rings that meet on a link (:mod:`plinth.partition.rounds`). So each set of rings that do not meet has blocks of its
+    own. Where there are more sets than blocks, those of a block take turns: before the other one's next message all
+    dies end what they have.
     """
 
     def __init__(self, step: Step):
         self._step = step
         blocks = step.parameters.reduce_blocks
-        sets = [rings for rings in step.groups if rings.size > 1]
-        self._blocks = {rings: range(number % blocks, blocks, len(sets)) for number, rings in enumerate(sets)}
-        self._last: dict[int, ProcessGroups] = {}
+        found = [rings for rings in step.groups if rings.size > 1]
+        self._rounds = {rings: ((tuple(range(len(rings.members))),) if step.array is None
+                                else rounds(step.array, rings)) for rings in found}
+        sets = [(rings, number) for rings in found for number in range(len(self._rounds[rings]))]
+        self._blocks = {one: range(number % blocks, blocks, len(sets)) for number, one in enumerate(sets)}
+        self._last: dict[int, _Set] = {}
         self._turn = 0
         nodes = step.graph.nodes
         self._convolution = next((number for number, node in enumerate(nodes) if node.window), len(nodes))
 
     def pieces(self, number: int) -> list[WeightPiece]:
         """Pieces of a layer's gradient: a piece goes round its ring while the next one is computed, if both take long
-        enough for that. Behind a convolution's work a message hides whole, and one product reads errors once."""
+        enough for that. Behind a convolution's work a message hides whole, and one product reads errors once. Where
+        blocks would have to take turns, it goes whole, too."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        if rings.size == 1 or node.gathers or number >= self._convolution:
+        if rings.size == 1 or node.gathers or number >= self._convolution or len(self._together(rings)) > 1:
             return [WHOLE]
         least = LEAST_CHUNKS * rings.size * step.parameters.chunk_words
         of = max(1, min(MOST_PIECES, step.weights[node.name].place_words() // least))
@@ -41,16 +50,41 @@ class Reductions:
     def add(self, number: int, piece: WeightPiece) -> None:
         """The reduction of a piece of one layer."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        own = self._blocks.get(rings, range(1))
         # Neighbours go by different blocks.
         self._turn = number if piece.of == 1 else self._turn + 1
-        block = own[self._turn % len(own)]
-        after = None
-        if rings.size > 1 and self._last.get(block, rings) != rings:
-            after = step.next_exchange()
-            step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE))
-        if rings.size > 1:
-            self._last[block] = rings
-        message = (number + piece.number * len(step.graph.nodes)) * step.parameters.reduce_blocks + block
-        step.add(Reduce(node, rings, step.groups.index(rings), message, step.weights[node.name],
-                        step.gradients[node.name], step.parameters, after, piece))
+        if rings.size == 1:
+            self._reduce(number, piece, dict.fromkeys(range(len(rings.members)), 0), None)
+            return
+        together = self._together(rings)
+        # Those whose turn it is go first.
+        together.sort(key=lambda some: any(self._waits(rings, one) for one in some))
+        for some in together:
+            after = None
+            if any(self._waits(rings, one) for one in some):
+                after = step.next_exchange()
+                step.add(Barrier(node.name, after, step.dies, Engine.COLLECTIVE))
+            self._last.update((self._block(rings, one), (rings, one)) for one in some)
+            self._reduce(number, piece, {ring: self._block(rings, one) for one in some
+                                         for ring in self._rounds[rings][one]}, after)
+
+    def _together(self, rings: ProcessGroups) -> list[range]:
+        """Rounds of rings that go at once, by different blocks."""
+        blocks, count = self._step.parameters.reduce_blocks, len(self._rounds[rings])
+        return [range(first, min(first + blocks, count)) for first in range(0, count, blocks)]
+
+    def _block(self, rings: ProcessGroups, one: int) -> int:
+        """By which a round's rings go now."""
+        own = self._blocks[rings, one]
+        return own[self._turn % len(own)]
+
+    def _waits(self, rings: ProcessGroups, one: int) -> bool:
+        """Whether a round's block has had another set last."""
+        return self._last.get(self._block(rings, one), (rings, one)) != (rings, one)
+
+    def _reduce(self, number: int, piece: WeightPiece, blocks: dict[int, int], after: int | None) -> None:
+        """Of some rings, each by its block."""
+        step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
+        message = (number + piece.number * len(step.graph.nodes)) * step.parameters.reduce_blocks
+        step.add(Reduce(node, rings, step.groups.index(rings),
+                        tuple(message + blocks[ring] if ring in blocks else None for ring in range(len(rings.members))),
+                        step.weights[node.name], step.gradients[node.name], step.parameters, after, piece))

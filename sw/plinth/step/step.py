@@ -42,6 +42,7 @@ from typing import TypeVar
 import numpy as np
 
 from plinth.buffers import Buffer
+from plinth.model.array import Array
 from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
@@ -79,6 +80,8 @@ class Step:
     factors: Factors = ()
     #: What is cut by list, if anything is.
     lists: Partition = ()
+    #: Whose links say which rings may go at once; left out: all may.
+    array: Array | None = None
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
@@ -136,10 +139,15 @@ class Step:
         beat = self.parameters.beat_words
         return sum(-(-max(1, place.words) // beat) * beat for place in self.places)
 
-    def classes(self) -> list[Integers]:
-        """Dies that have as many samples and channels of everything as each other."""
+    def classes(self, *, turns: bool = False) -> list[Integers]:
+        """Dies that have as many samples and channels of everything as each other; with ``turns`` those whose rings
+        also go at the same time."""
         parts = {(what.region, what.samples, what.channels): what.spans for what in self._tensors()}
         found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
+        if turns:
+            going = dict.fromkeys((one.rings, one.going) for one in self.operations
+                                  if isinstance(one, operations.Reduce) and one.going is not None)
+            found += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
         if not found:
             return [np.arange(self.dies)]
         _, which = np.unique(np.array(found), axis=1, return_inverse=True)

@@ -11,7 +11,7 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import lower_training
-from plinth.model.array import ring
+from plinth.model.array import full, ring
 from plinth.model.network import Network, perceptron
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.regions import Lists
@@ -53,11 +53,12 @@ def sent(plan: Plan, parameters: DieParameters) -> int:
 
 
 def case(seed: int, dies: int) -> tuple[Network, Plan]:
-    """A random network under a random plan with random lists."""
+    """A random network under a random plan with random lists, where rings may go round the dies in any order."""
     generator, rng = np.random.default_rng([seed, dies]), random.Random(seed)
     network = trainable_network(generator)
     plan = random_plan(network, dies, int(generator.integers(1, 4 * dies + 3)), generator)
-    return network, replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors))
+    return network, replace(plan, lists=random_lists(rng, plan.graph, plan.splits, plan.batch, plan.factors),
+                            array=f"full-{dies}", hardware=full(dies))
 
 
 @pytest.mark.parametrize(("seed", "dies"), [
@@ -84,6 +85,16 @@ def test_owners_decide_where_and_never_what(seed: int, dies: int) -> None:
     one, two = trained(network, without, seed), trained(network, moved, seed)
     assert all(np.array_equal(*pair) for pair in zip(weights(one), weights(two), strict=True))
     correct(two, moved)
+
+
+def test_a_ring_that_meets_itself_on_a_link_is_refused() -> None:
+    """From 0 to 2, and from 1 to 3, words go by the link from 1 to 2."""
+    network = perceptron("four", (6, 9, 5, 3))
+    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=(("dp", "dp"),) * 4)
+    crossed = replace(plan, lists=(Lists(owners=(0, 2, 1, 3)), *[None] * 3))
+    with pytest.raises(UserError, match=r"dies 0, 2, 1, 3 of array 'ring-4' cannot reduce weights in a ring: two"):
+        trained(network, crossed, 0)
+    trained(network, replace(crossed, array="full-4", hardware=full(4)), 0)
 
 
 def mixed(batch: int = 7) -> tuple[Network, Plan]:

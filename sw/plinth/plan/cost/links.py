@@ -168,19 +168,20 @@ class Links:
             found.append(tile(turn, cycles * positions, max(1, hops)))
         return tuple(found)
 
-    def ring_words(self, rings: ProcessGroups, words: int) -> float:
-        """Cycles of the words of a reduction in all rings, without latencies."""
+    def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
+        """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""
         if not self.walked:
             return self.ring(rings, words) - 2 * (rings.size - 1) * self.array.link_latency
-        return words * self._rings(rings)[0]
+        return words * self._rings(rings, some)[0]
 
     def ring_hops(self, rings: ProcessGroups) -> int:
         """Hops from a member of a reduction's rings to the next, at most."""
-        return self._rings(rings)[1] if self.walked else 1
+        return self._rings(rings, None)[1] if self.walked else 1
 
-    def _ring_cycles(self, rings: ProcessGroups) -> tuple[float, int]:
-        """Of a message of one word in all rings: most loaded link, and hops from member to member."""
+    def _ring_cycles(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, int]:
+        """Of a message of one word in all rings, or some: most loaded link, and hops from member to member."""
         dies, size, members = self.array.dies, rings.size, np.array(rings.members)
+        members = members if some is None else members[list(some)]
         words = np.zeros((dies, dies))
         words[members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1)] = 2 * (size - 1) / size
         return self._cycles(words)
@@ -193,5 +194,5 @@ class Links:
         if not self.walked:
             each, _ = self._even
             return 2 * (size - 1) * words * (self.array.dies // size) * each + 2 * (size - 1) * latency
-        cycles, hops = self._rings(rings)
+        cycles, hops = self._rings(rings, None)
         return words * cycles + 2 * (size - 1) * hops * latency

@@ -69,7 +69,8 @@ class Schedule:
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
-        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists)
+        return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists,
+                       self.links.array)
 
     def built(self, splits: Splits, lists: Partition = ()) -> Step:
         """The step under given splits, and lists if there are any; the last one is kept."""
@@ -85,7 +86,7 @@ class Schedule:
         which = np.zeros(step.dies, dtype=np.int64)
         firsts = [0]
         most = min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
-        if most > 1 and len(classes := step.classes()) > 1:
+        if most > 1 and len(classes := step.classes(turns=True)) > 1:
             # Those that are not walked do as the last of those that are.
             classes.sort(key=lambda dies: -step.held(int(dies[0])))
             for number, dies in enumerate(classes):
@@ -232,11 +233,13 @@ class _Walk:
         """A reduction: its words on the links, its latency."""
         given, size = self.given, operation.rings.size
         words = operation.words(self.die)
-        control, block = self.machine.control, operation.message % self.parameters.reduce_blocks
+        control, message = self.machine.control, operation.message(self.die)
+        assert message is not None
+        block = message % self.parameters.reduce_blocks
         if size == 1:
             cycles, latency = words / self.parameters.flit_words, control["reduce"]
         else:
-            cycles = given.links.ring_words(operation.rings, words)
+            cycles = given.links.ring_words(operation.rings, words, operation.going)
             latency = self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
         moved = (reduced_words(words, size) - words, float(words))
 

@@ -1,0 +1,82 @@
+"""Which reductions go at once, by which blocks, and when all dies meet."""
+
+import random
+
+import pytest
+
+from plinth.model.array import Array, full, ring, torus
+from plinth.model.network import perceptron
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.partition.rounds import ring_links
+from plinth.plan.cost.time import StepTime
+from plinth.step.build import step_of
+from plinth.step.operations import Barrier, Reduce
+from plinth.step.tasks import Reduction, Task
+from plinth_hw.isa.parameters import preset
+
+PARAMETERS = preset("ndp-demo")
+
+
+@pytest.mark.parametrize("array", [ring(4), ring(8), torus(2, 4), torus(4, 4), ring(6)], ids=lambda array: array.name)
+def test_a_class_never_has_words_of_two_members_on_a_link(array: Array) -> None:
+    """Between two meetings of all dies, each block's messages go over any link from one member only."""
+    rng, met, several = random.Random(array.name), 0, 0
+    graph = from_network(NETWORKS["lenet-c"])
+    for _ in range(12):
+        splits = tuple(tuple(rng.choice(graph.choices(number)) for _ in array.factors)
+                       for number in range(len(graph.nodes)))
+        step = step_of(graph, splits, 64, PARAMETERS, array.factors, (), array)
+        users: dict[tuple[int, int], set[tuple[int, ...]]] = {}
+        asked: dict[tuple[str, int], int] = {}
+        for operation in step.operations:
+            if isinstance(operation, Barrier):
+                met += 1
+                users = {}
+            if not isinstance(operation, Reduce):
+                continue
+            several += operation.going is not None
+            links = ring_links(array, operation.rings)
+            for number, members in enumerate(operation.rings.members):
+                message = operation.messages[number]
+                if message is None or operation.rings.size == 1:
+                    continue
+                for link in links[number]:
+                    users.setdefault((message % PARAMETERS.reduce_blocks, link), set()).add(members)
+            assert all(len(some) == 1 for some in users.values())
+            for die in range(step.dies):
+                for task in operation.tasks(die):
+                    assert isinstance(task, Task) and isinstance(task.work, Reduction)
+                    assert task.work.ring == operation.rings.of(die)
+                    asked[operation.name, die] = asked.get((operation.name, die), 0) + 1
+        # Every die sums, or updates, each piece of what it has of each layer once.
+        assert set(asked.values()) == {1}
+        for number in graph.weighted:
+            node = graph.nodes[number]
+            has = {die for die in range(step.dies) if step.weights[node.name].slice(die).words}
+            assert {die for name, die in asked if name.split(".")[0] == node.name} == has
+    assert met
+    # On the others no more rounds than blocks.
+    assert bool(several) == (array.name == "ring-8")
+
+
+def test_rings_that_do_not_meet_go_as_one_reduction() -> None:
+    array = ring(4)
+    graph = from_network(NETWORKS["lenet-c"])
+    step = step_of(graph, (("dp", "dp"),) * len(graph.nodes), 64, PARAMETERS, array.factors, (), array)
+    assert not any(isinstance(operation, Barrier) for operation in step.operations)
+    assert all(operation.going is None for operation in step.operations if isinstance(operation, Reduce))
+
+
+def test_the_prediction_waits_for_the_rings_whose_turn_is_first() -> None:
+    """Four rings of two, two blocks: dies 2 and 3 are not as dies 0 and 1, and add after them."""
+    graph, array = from_network(perceptron("even", (64, 256, 256, 64))), ring(8)
+    splits = (("dp", "mp", "mp"),) * len(graph.nodes)
+    time = StepTime(graph, 64, array)
+    step = time.schedule.built(splits)
+    assert [operation.going for operation in step.operations if isinstance(operation, Reduce)][:2] == [(0, 1), (2, 3)]
+    assert [list(one) for one in step.classes(turns=True)] == [[2, 3, 6, 7], [0, 1, 4, 5]]
+    assert [list(one) for one in step.classes()] == [list(range(8))]
+    alone = StepTime(graph, 64, full(8)).schedule.step(splits)
+    found = time.schedule.step(splits)
+    assert found.collective > alone.collective and found.cycles > alone.cycles
