@@ -43,7 +43,7 @@ class TaskByTask(Collected):
     ----------
     machine : plinth_sim.array.machine.Machine
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
-        write channel and its landing of tiles, and the queue of tiles behind each link.
+        write channel, its landing of tiles and its injection into the network, and the queue of tiles behind each link.
     activities, phases
         What is simulated, and what each of it is for.
     links : int
@@ -60,12 +60,13 @@ class TaskByTask(Collected):
         self._peer = {(die, port): other for die, port, other, _ in links}
         self._ports = routes(links, step.dies)
         dies, beat = range(step.dies), float(self.parameters.beat_words)
-        self._reads, self._writes, self._landings, self._queues = (
-            len(links) + place * step.dies for place in range(4))
+        self._reads, self._writes, self._landings, self._injects, self._queues = (
+            len(links) + place * step.dies for place in range(5))
         several = array.topology in ("torus", "links", "ring")
         named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), float(array.rate))
                  for die, port, other, _ in links]
-        named += [(f"die {die} {what}", rate) for what, rate in (("reads", beat), ("writes", beat), ("landing", 1.0))
+        named += [(f"die {die} {what}", rate) for what, rate in (("reads", beat), ("writes", beat), ("landing", 1.0),
+                                                              ("injects", float(self.parameters.flit_words)))
                   for die in dies]
         self.machine = simulated.Machine(
             dies=tuple(simulated.Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
@@ -92,6 +93,10 @@ class TaskByTask(Collected):
         """A die's read and write channel, and its landing."""
         return self._reads + die, self._writes + die, self._landings + die
 
+    def injects(self, die: int) -> int:
+        """What a die sends, by all its links together."""
+        return self._injects + die
+
     def queue(self, link: int) -> int:
         """The queue of tiles behind a link."""
         return self._queues + link
@@ -117,7 +122,7 @@ class TaskByTask(Collected):
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
             path = self.path(die, other)
             hops = max(hops, len(path))
-            for link in path:
+            for link in (self.injects(die), *path):
                 loads[link] = loads.get(link, 0.0) + share
         latency = self.costs.machine.ring_latency(size, hops, self.array.link_latency)
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
@@ -267,6 +272,8 @@ class _Die:
         held = copy.held(parameters, len(path)) if path else 0.0
         (reads, *_), (_, writes, landing) = given.channels(die), given.channels(other)
         loads = {reads: read, landing: flits * (1 - held), writes: written * (1 - held)}
+        if path:
+            loads[given.injects(die)] = flits * parameters.flit_words
         for place, link in enumerate(path):
             loads[link] = flits * parameters.flit_words
             # Packets that go on wait for their routes behind the link.
