@@ -34,7 +34,7 @@ from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
 
 #: Tasks of a step, over all dies, up to which it is simulated task by task.
-MOST_TASKS = 12_000
+MOST_TASKS = 24_000
 #: Pieces of all nodes on all dies, about, at most, if it is not: with more dies, pieces get larger.
 MOST_PIECES = 1 << 15
 

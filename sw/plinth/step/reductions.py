@@ -7,8 +7,9 @@ from plinth.step.step import Step
 from plinth.step.tensors import WHOLE, WeightPiece
 from plinth_hw.isa.tasks import Engine
 
-#: Pieces of a gradient, at most, and chunks that each die of a ring owns of one, at least.
-MOST_PIECES, LEAST_CHUNKS = 4, 4
+#: Pieces of a gradient, at most, and of one, at least: chunks that each die of a ring owns, and the array's rows in the
+#: matrix, so often. Products of fewer rows move more words than they take cycles, and hold up the messages.
+MOST_PIECES, LEAST_CHUNKS, LEAST_ROWS = 4, 4, 2
 
 #: Rings that go at once by the same block: those of some process groups, and of which of their rounds.
 _Set = tuple[ProcessGroups, int]
@@ -44,7 +45,9 @@ class Reductions:
         if rings.size == 1 or node.gathers or number >= self._convolution or len(self._together(rings)) > 1:
             return [WHOLE]
         least = LEAST_CHUNKS * rings.size * step.parameters.chunk_words
-        of = max(1, min(MOST_PIECES, step.weights[node.name].place_words() // least))
+        weights = step.weights[node.name]
+        of = max(1, min(MOST_PIECES, weights.place_words() // least,
+                        weights.most_rows // (LEAST_ROWS * step.parameters.rows)))
         return [WeightPiece(piece, of) for piece in range(of)]
 
     def add(self, number: int, piece: WeightPiece) -> None:

@@ -338,6 +338,12 @@ class Weights:
                          for axis, size in ((INPUTS, inputs), (OUTPUTS, outputs)))
         return int((columns * (taps * rows + int(self.bias) + self.spare)).max())
 
+    @property
+    def most_rows(self) -> int:
+        """Rows of the matrix, on the die that has most."""
+        taps, inputs, _ = self.shape
+        return taps * int(self.region.lengths(INPUTS, inputs, self.factors).max())
+
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""
         taps, inputs, outputs = self.shape

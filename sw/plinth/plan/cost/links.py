@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 
 
 #: Dies up to which the tiles of an exchange are told apart.
-TURNS = 8
+TURNS = 16
 
 
 class Tile(NamedTuple):
