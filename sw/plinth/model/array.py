@@ -15,6 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 
+import numpy as np
+from numpy.typing import NDArray
+
 from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
@@ -256,6 +259,14 @@ class Array:
         """Every link twice, as (node, port out, node, port in)."""
         return [(node, port, other, there) for node, ports in enumerate(self.peers)
                 for port, (other, there) in ports.items()]
+
+    @cached_property
+    def directed_rates(self) -> NDArray[np.float64]:
+        """Words a cycle of each of :meth:`directed`."""
+        rates = {}
+        for link in self.links:
+            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
+        return np.array([rates[node, port] for node, port, _, _ in self.directed()])
 
     def die_parameters(self) -> DieParameters:
         """The preset with the ports and the link rate of this array."""

@@ -66,10 +66,7 @@ class Ways:
     @cached_property
     def rates(self) -> Floats:
         """Words a cycle of each link."""
-        rates = {}
-        for link in self.array.links:
-            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
-        return np.array([rates[node, port] for node, port, _, _ in self.directed])
+        return self.array.directed_rates
 
     @cached_property
     def names(self) -> list[str]:

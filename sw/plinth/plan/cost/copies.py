@@ -9,11 +9,13 @@ from plinth_hw.isa.parameters import DieParameters
 MEMORY_LATENCY = 50
 #: Beats that a transfer engine has under way, and cycles beside memory's latency until the place of one is free again.
 BEATS, BEAT_CYCLES = 61, 16
+#: Cycles from a copy's start to its first flit.
+FIRST_FLIT = MEMORY_LATENCY + 11
 #: Cycles in which a router looks up the route of a packet.
 LOOKUP_CYCLES = 3
 
 
-def buffered(parameters: DieParameters, links: int) -> int:
+def buffered(parameters: DieParameters, links: int = 0) -> int:
     """Flits that routers hold between a die and another, so many links away: in the buffer of the first, and in those
     behind the links."""
     return parameters.inject_buffer_flits + links * parameters.link_buffer_flits
@@ -71,11 +73,6 @@ class Copy:
         ends."""
         return min(1.0, buffered(parameters, links) / self.flits(parameters))
 
-    def waiting(self, parameters: DieParameters, link: float) -> float:
-        """Cycles in which what waits in its die's router when the copy ends goes on, if all its flits take ``link`` on
-        the fullest link of their way."""
-        return max(0.0, link - max(self.cycles(parameters), link * (1 - self.held(parameters))))
-
     def read(self, parameters: DieParameters) -> float:
         """Words of the beats read."""
         beat = parameters.beat_words
@@ -117,5 +114,5 @@ def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = Non
     cycles = copy.cycles(parameters)
     if link is None:
         return MEMORY_LATENCY + 40 + cycles, MEMORY_LATENCY + 52 + cycles
-    alone = MEMORY_LATENCY + 11 + max(cycles, link * (1 - copy.held(parameters)))
+    alone = FIRST_FLIT + max(cycles, link * (1 - copy.held(parameters)))
     return alone, max(MEMORY_LATENCY + 23 + cycles, link)

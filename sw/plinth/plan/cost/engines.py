@@ -53,6 +53,8 @@ class Die:
         self.blocks = [0.0] * machine.parameters.reduce_blocks
         #: When reductions are on the links, one behind the other from and to, and how much later the last ends.
         self.reductions: list[tuple[float, float, float]] = []
+        #: By lane, when all tiles so far have left the links.
+        self.sent: dict[int, float] = {}
         self._loaded = self._computed = 0.0
         #: Words that memory moves a cycle, and each of its channels.
         self.rate, self.beat = float(machine.parameters.memory_words_per_cycle), machine.parameters.beat_words
@@ -138,22 +140,27 @@ class Die:
             self.reductions.append((begin if linked else busy, busy, latency))
         return busy + latency
 
-    def tiles(self, ready: float, cycles: Cycles, words: Words, count: int, link: float) -> float:
-        """End of ``count`` equal tiles to other dies that are on links for ``link`` cycles in all: what is left of them
-        there takes turns with reductions, which end as much later."""
-        end = self.task("transfer", ready, cycles, words, count)
+    def tiles(self, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int = 0,
+              held: float = 0.0, first: float = 0.0) -> float:
+        """When ``count`` equal tiles to other dies have left the fullest link on their way, which they are on for
+        ``link`` cycles in all, the first flit ``first`` cycles after the start; the die is done with them while routers
+        still hold what takes ``held`` cycles there. They follow the tiles before of the same lane, and take turns with
+        reductions, which end as much later."""
+        done = self.task("transfer", ready, cycles, words, count)
+        end = max(done, max(self.tasks[-1][1] + first, self.sent.get(lane, 0.0)) + link)
         start, later = end - link, 0.0
         number = len(self.reductions)
         while number and self.reductions[number - 1][1] > start:
             number -= 1
         for place in range(number, len(self.reductions)):
-            first, last, tail = self.reductions[place]
-            first, last = first + later, last + later
-            more = max(0.0, min(end - max(start, first), last - max(start, first)))
+            begin, last, tail = self.reductions[place]
+            begin, last = begin + later, last + later
+            more = max(0.0, min(end - max(start, begin), last - max(start, begin)))
             end, later = end + more, later + more
-            self.reductions[place] = first, last + more, tail
+            self.reductions[place] = begin, last + more, tail
         self.last["collective"] += later
-        self.last["transfer"] = self.ends["transfer"][-1] = end
+        self.sent[lane] = end
+        self.last["transfer"] = self.ends["transfer"][-1] = max(done, end - held)
         return end
 
     @property

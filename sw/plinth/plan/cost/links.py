@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
+from plinth.model.routes import hops, next_links
 from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
 from plinth.partition.groups import ProcessGroups
@@ -27,14 +28,15 @@ TURNS = 16
 
 
 class Tile(NamedTuple):
-    """Samples and channels that the first die sends to another one, cycles of the most loaded link while all dies send
-    as far, hops, and how many tiles it stands for."""
+    """Samples and channels that a die sends to another one, cycles of the most loaded link while all dies send as far,
+    hops, how many tiles it stands for, and behind which others it goes: those of its lane."""
 
     samples: int
     channels: int
     cycles: float
     hops: int
     tiles: int
+    lane: int = 0
 
 
 class Links:
@@ -52,30 +54,33 @@ class Links:
     @cached_property
     def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
         """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]."""
-        array, dies = self.array, self.array.dies
-        rates = {}
-        for link in array.links:
-            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
-        number = {end: place for place, end in enumerate(rates)}
-        loads = np.zeros((dies, dies, len(number)))
-        hops = np.zeros((dies, dies), dtype=np.int64)
-        for source in range(dies):
-            before: dict[int, tuple[int, int]] = {source: (source, -1)}
-            fresh = deque([source])
-            while fresh:
-                node = fresh.popleft()
-                for port, (other, _) in array.peers[node].items():
-                    if other not in before:
-                        before[other] = (node, port)
-                        fresh.append(other)
-            for target in range(dies):
-                node = target
-                while node != source:
-                    end = before[node]
-                    loads[source, target, number[end]] = 1 / rates[end]
-                    hops[source, target] += 1
-                    node = end[0]
-        return loads.reshape(dies * dies, -1), hops
+        links, dies, rates = self.array.directed(), self.array.dies, self.array.directed_rates
+        following = next_links(links, hops(links, dies + self.array.switches, dies))
+        heads = np.array([other for _, _, other, _ in links], dtype=np.int64)
+        loads = np.zeros((dies * dies, len(links)))
+        pair = np.arange(dies * dies)
+        at, to = pair // dies, pair % dies
+        while (on := at != to).any():
+            pair, at, to = pair[on], at[on], to[on]
+            over = following[at, to]
+            loads[pair, over] = 1 / rates[over]
+            at = heads[over]
+        return loads, (loads > 0).sum(axis=1).reshape(dies, dies)
+
+    @cached_property
+    def _lanes(self) -> list[int]:
+        """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
+        turns as well: tiles of turns that share none do not wait for each other."""
+        dies = self.array.dies
+        loads, one = self._ways[0].reshape(dies, dies, -1), np.arange(dies)
+        used = [(loads[one, (one + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
+        found = list(range(dies))
+        for turn in range(dies):
+            for before in range(turn):
+                if found[before] != found[turn] and (used[turn] & used[before]).any():
+                    low, high = sorted((found[before], found[turn]))
+                    found = [low if lane == high else lane for lane in found]
+        return found
 
     @cached_property
     def _even(self) -> tuple[float, int]:
@@ -143,12 +148,13 @@ class Links:
 
         def tile(turn: int, cycles: float, hops: int) -> Tile:
             """A tile, or one for each run of samples and of channels."""
+            other = (die + turn) % dies
             if source.orders or target.orders:
-                down, across = (max(1, runs(axis, size, source, target, factors, die, (die + turn) % dies))
+                down, across = (max(1, runs(axis, size, source, target, factors, die, other))
                                 for axis, size in plane(batch, channels))
                 return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across), cycles / (down * across),
-                            hops, down * across)
-            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1)
+                            hops, down * across, self._lanes[turn])
+            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1, self._lanes[turn])
 
         own = tile(0, 0.0, 0)
         if dies > TURNS:

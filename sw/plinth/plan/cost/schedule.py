@@ -20,7 +20,7 @@ from plinth.partition.axes import plane, sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
-from plinth.plan.cost.copies import MEMORY_LATENCY, Copy, lookups
+from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups
 from plinth.plan.cost.engines import ENGINES, Die, Shares, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine, reduced_words
@@ -269,7 +269,7 @@ class _Walk:
         waits = sorted(set(self._accesses.needed(mine, there)))
         kept: list[int] = []
         tiles: list[int] = []
-        for turn, (samples, width, link, hops, count) in enumerate(given.links.tiles(asked, given.batch, die)):
+        for turn, (samples, width, link, hops, count, lane) in enumerate(given.links.tiles(asked, given.batch, die)):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.
@@ -279,10 +279,10 @@ class _Walk:
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
                 link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(copy, parameters, hops))
-            cycles = machine.copy(copy, link if turn else None)
+            cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
             (tiles if turn else kept).append(self._count)
-            self._add(waits, self._tile(cycles, words, count, link, hops, copy) if turn else
+            self._add(waits, self._tile(cycles, words, count, link, hops, copy, lane) if turn else
                       self._own(cycles, words, count))
         last = self._count
         self._accesses.touch(mine, [], last)
@@ -293,8 +293,9 @@ class _Walk:
     def _own(cycles: Cycles, words: Words, count: int) -> Run:
         return lambda die, ready: die.task("transfer", ready, cycles, words, count)
 
-    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, hops: int, copy: Copy) -> Run:
+    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, hops: int, copy: Copy,
+              lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
-        later = (machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
-                 + copy.waiting(parameters, link))
-        return lambda die, ready: die.tiles(ready, cycles, words, count, count * link) + later
+        later = machine.control["arrival"] + hops * self.given.hop - LINK_LATENCY
+        held = link * buffered(parameters) / copy.flits(parameters)
+        return lambda die, ready: die.tiles(ready, cycles, words, count, count * link, lane, held, FIRST_FLIT) + later
