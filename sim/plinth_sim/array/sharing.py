@@ -9,7 +9,7 @@ each, whatever their lengths.
 A resource may be a *queue*, such as the buffer behind a link. What stands in it goes in its order: if one activity is
 held up further on its way, the others go no faster. And who is on his way already goes before who enters (the bubble
 rule, docs/network.md): an activity whose first queue others come to from another queue gets what those leave, and
-nothing while what they go to next is full.
+nothing while what they go to next is full. Activities that go through no queue share with all others as equals.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,7 +47,8 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
     first = [next((one for one in way if one in queues), None) for way in ways]
     before = [{other for other in loads[queue] if first[other] != queue} if queue is not None else set()
               for queue in first]
-    pending = set(range(count))
+    free = [one for one in range(count) if first[one] is None]
+    pending = set(range(count)).difference(free)
     while pending:
         # Those that nobody undecided goes before; if there are none they go before each other, as equals.
         ready = sorted(one for one in pending if not before[one] & pending) or sorted(pending)
@@ -55,12 +56,16 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
         going = []
         for one in ready:
             queue = first[one]
-            if queue is not None and any(filling.paces[other] and filling.full_behind(other, queue)
-                                         for other in before[one] if other not in ready):
+            assert queue is not None
+            if any(filling.paces[other] and filling.full_behind(other, queue)
+                   for other in before[one] if other not in ready):
                 filling.paces[one] = 0.0
             else:
                 going.append(one)
-        filling.fill(going)
+        filling.free(free)
+        filling.fill([*going, *free])
+    filling.free(free)
+    filling.fill(free)
     return filling.paces
 
 
@@ -73,6 +78,7 @@ class _Filling:
         self.ways, self.queues = ways, queues
         self.paces = list(limits)
         self.left = list(capacities)
+        self.settled: set[int] = set()
         self.on: list[list[int]] = [[] for _ in limits]
         for resource, users in enumerate(loads):
             for one in users:
@@ -83,6 +89,13 @@ class _Filling:
         way = self.ways[one]
         return any(self.left[resource] <= LEFT * self.capacities[resource]
                    for resource in way[way.index(queue) + 1:])
+
+    def free(self, ones: Iterable[int]) -> None:
+        """Take back what some activities have."""
+        for one in self.settled.intersection(ones):
+            self.settled.remove(one)
+            for resource in self.on[one]:
+                self.left[resource] += self.loads[resource][one] * self.paces[one]
 
     def fill(self, ones: Iterable[int]) -> None:
         """Raise the rates of some activities together."""
@@ -100,6 +113,7 @@ class _Filling:
 
         def settle(one: int, level: float) -> None:
             rising.remove(one)
+            self.settled.add(one)
             self.paces[one] = min(limits[one], level / weights[one])
             for resource in self.on[one]:
                 words = loads[resource][one]

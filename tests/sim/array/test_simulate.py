@@ -415,3 +415,12 @@ def test_messages_that_enter_before_each_other_share() -> None:
     links.append(Link(name="end", words_per_second=100))
     flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0)]
     assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
+
+
+def test_what_goes_through_no_queue_goes_before_nobody() -> None:
+    """A reduction on the link where two tiles enter before each other: all three share it."""
+    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links.append(Link(name="end", words_per_second=100))
+    flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0),
+             flow("ring", {2: 300}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == pytest.approx([3.0, 3.0, 5.0])
