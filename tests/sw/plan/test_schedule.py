@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from plinth.bench.steps import hybrid_speedup
-from plinth.model.array import ring
+from plinth.model.array import Array, full, ring, torus
 from plinth.model.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
@@ -15,6 +15,7 @@ from plinth.partition.axes import Region
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.plan.cost.copies import MEMORY_LATENCY, Copy
 from plinth.plan.cost.engines import Die
+from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
 from plinth.plan.cost.schedule import Times, _Walk
 from plinth.plan.cost.time import StepTime
@@ -67,6 +68,28 @@ def test_tiles_and_reductions_take_turns_on_links() -> None:
     # The last reduction is not on the links.
     end = die.last["collective"]
     assert [tile(40_000, 45_000), die.last["collective"], die.reduced] == [45_000, end, end + 300]
+
+
+def test_the_engine_goes_on_while_routers_hold_what_the_links_have_not_taken() -> None:
+    die = Die(machine(preset("ndp-demo")), (), 1.0)
+
+    def tile(start: float, lane: int) -> float:
+        """200 cycles of work, 1000 on the links, of which routers hold 600."""
+        return die.tiles(start - die.issue, (250, 250), (0, 0), 1, 1000, lane, 600, 50)
+
+    assert tile(10_000, 1) == 11_050 and die.last["transfer"] == 10_450
+    # Behind the first on its links, and beside it on others; an idle engine waits for nobody.
+    assert tile(10_500, 1) == 12_050 and die.last["transfer"] == 11_450
+    assert tile(11_500, 2) == 12_550 and die.last["transfer"] == 11_950
+    assert tile(20_000, 1) == 21_050 and die.last["transfer"] == 20_450
+
+
+def test_turns_that_share_links_are_of_one_lane() -> None:
+    def lanes(array: Array) -> list[int]:
+        return Links(array)._lanes[1:]
+
+    assert lanes(ring(4)) == [1, 1, 3] and lanes(ring(8)) == [1, 1, 1, 1, 5, 5, 5]
+    assert lanes(full(4)) == [1, 2, 3] and lanes(torus(2, 3)) == [1] * 5
 
 
 def test_engines_work_no_longer_than_the_step() -> None:
