@@ -148,13 +148,13 @@ class Links:
 
         def tile(turn: int, cycles: float, hops: int) -> Tile:
             """A tile, or one for each run of samples and of channels."""
-            other = (die + turn) % dies
+            other, lane = (die + turn) % dies, self._lanes[turn] if turn else 0
             if source.orders or target.orders:
                 down, across = (max(1, runs(axis, size, source, target, factors, die, other))
                                 for axis, size in plane(batch, channels))
                 return Tile(-(-int(samples[turn]) // down), -(-int(width[turn]) // across), cycles / (down * across),
-                            hops, down * across, self._lanes[turn])
-            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1, self._lanes[turn])
+                            hops, down * across, lane)
+            return Tile(int(samples[turn]), int(width[turn]), cycles, hops, 1, lane)
 
         own = tile(0, 0.0, 0)
         if dies > TURNS:
