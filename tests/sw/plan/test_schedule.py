@@ -89,6 +89,8 @@ def test_turns_that_share_links_are_of_one_lane() -> None:
         return Links(array)._lanes[1:]
 
     assert lanes(ring(4)) == [1, 1, 3] and lanes(ring(8)) == [1, 1, 1, 1, 5, 5, 5]
+    # Of more dies than are told apart nobody asks.
+    assert StepTime(CNN, 128, ring(64)).cycles(plan(6, "dp", "dp", "op", "mp")) > 0
     assert lanes(full(4)) == [1, 2, 3] and lanes(torus(2, 3)) == [1] * 5
 
 

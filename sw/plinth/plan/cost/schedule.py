@@ -33,8 +33,8 @@ from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
 #: so that all operations have about so many groups, but no fewer than these.
 MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
-#: How often a step is walked through, with what engines took from each other the time before.
-PASSES = 4
+#: How often a step is walked through, with what engines took from each other the time before; of many operations.
+PASSES, LONG_PASSES = 4, 2
 #: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
 MOST_CLASSES, MOST_OPERATIONS = 4, 4096
 
@@ -97,7 +97,7 @@ class Schedule:
     def _walked(self, walks: Sequence["_Walk"]) -> Times:
         """Tasks of dies: walked through alone first, then with what engines take from each other."""
         taken: list[list[Shares]] = [[] for _ in walks]
-        for _ in range(PASSES):
+        for _ in range(PASSES if len(walks[0].operations) <= MOST_OPERATIONS else LONG_PASSES):
             dies = [Die(self.machine, some, self.speed) for some in taken]
             _run(walks, dies)
             taken = [[_mean(one, two) for one, two in zip(some, found, strict=True)] if some else found
