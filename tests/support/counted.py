@@ -385,5 +385,7 @@ def _arrival(parameters: DieParameters) -> float:
                 reads=[target], writes=[session.other])
     records = _run(sessions, lambda die: ring_setup(parameters, [0, 1], die, 0))
     copy = Copy(1, BEFORE, BEFORE, BEFORE)
-    waiting = copy.waiting(parameters, copy.flits(parameters) / float(parameters.link_rate))
+    # What the die's router still holds when the copy ends.
+    link = copy.flits(parameters) / float(parameters.link_rate)
+    waiting = max(0.0, link - max(copy.cycles(parameters), link * (1 - copy.held(parameters))))
     return records[1][0].start - records[0][0].end - waiting
