@@ -49,6 +49,7 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
               for queue in first]
     free = [one for one in range(count) if first[one] is None]
     pending = set(range(count)).difference(free)
+    filling.fill(free)
     while pending:
         # Those that nobody undecided goes before; if there are none they go before each other, as equals.
         ready = sorted(one for one in pending if not before[one] & pending) or sorted(pending)
@@ -62,10 +63,8 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
                 filling.paces[one] = 0.0
             else:
                 going.append(one)
-        filling.free(free)
+        filling.release(free)
         filling.fill([*going, *free])
-    filling.free(free)
-    filling.fill(free)
     return filling.paces
 
 
@@ -78,7 +77,6 @@ class _Filling:
         self.ways, self.queues = ways, queues
         self.paces = list(limits)
         self.left = list(capacities)
-        self.settled: set[int] = set()
         self.on: list[list[int]] = [[] for _ in limits]
         for resource, users in enumerate(loads):
             for one in users:
@@ -90,10 +88,9 @@ class _Filling:
         return any(self.left[resource] <= LEFT * self.capacities[resource]
                    for resource in way[way.index(queue) + 1:])
 
-    def free(self, ones: Iterable[int]) -> None:
-        """Take back what some activities have."""
-        for one in self.settled.intersection(ones):
-            self.settled.remove(one)
+    def release(self, ones: Iterable[int]) -> None:
+        """Take back what some activities were given."""
+        for one in ones:
             for resource in self.on[one]:
                 self.left[resource] += self.loads[resource][one] * self.paces[one]
 
@@ -113,7 +110,6 @@ class _Filling:
 
         def settle(one: int, level: float) -> None:
             rising.remove(one)
-            self.settled.add(one)
             self.paces[one] = min(limits[one], level / weights[one])
             for resource in self.on[one]:
                 words = loads[resource][one]

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.layers import NAME_PATTERN, described, is_integer
+from plinth.model.routes import Ways
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
 #: Most dies: a die number has 10 bits.
@@ -259,6 +260,11 @@ class Array:
         """Every link twice, as (node, port out, node, port in)."""
         return [(node, port, other, there) for node, ports in enumerate(self.peers)
                 for port, (other, there) in ports.items()]
+
+    @cached_property
+    def ways(self) -> Ways:
+        """Ways from each node to each die, over :meth:`directed`."""
+        return Ways.of(self.directed(), self.dies + self.switches, self.dies)
 
     @cached_property
     def directed_rates(self) -> NDArray[np.float64]:

@@ -5,7 +5,8 @@ rows and 2 and 3 along columns, routes so take the dimensions in ascending order
 keeps rings and tori free of deadlock (docs/network.md). Nodes are dies, from 0 on, and switches behind them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +42,33 @@ def next_links(links: Sequence[Link], distances: NDArray[np.int32]) -> NDArray[n
     return found
 
 
+class Ways(NamedTuple):
+    """The ways over an array's links."""
+
+    links: Sequence[Link]
+    #: :func:`hops`, :func:`next_links`, and the node behind each link.
+    hops: NDArray[np.int32]
+    following: NDArray[np.int64]
+    heads: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, links: Sequence[Link], nodes: int, dies: int) -> "Ways":
+        """From all nodes to all dies."""
+        distances = hops(links, nodes, dies)
+        return cls(links, distances, next_links(links, distances),
+                   np.array([other for _, _, other, _ in links], dtype=np.int64))
+
+    def walk(self, at: NDArray[np.int64], to: NDArray[np.int64]
+             ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        """Hop by hop, which of some pairs of dies are on their way, and over which links they go."""
+        pair = np.arange(len(at))
+        while (on := at != to).any():
+            pair, at, to = pair[on], at[on], to[on]
+            over = self.following[at, to]
+            yield pair, over
+            at = self.heads[over]
+
+
 def routes(links: Sequence[Link], dies: int) -> list[list[int | None]]:
     """For each die and destination the output port; None for the die itself.
 
@@ -49,8 +77,8 @@ def routes(links: Sequence[Link], dies: int) -> list[list[int | None]]:
     ValueError
         If a die cannot be reached.
     """
-    distances = hops(links, dies, dies)
-    if (far := np.argwhere(distances > dies)).size:
+    ways = Ways.of(links, dies, dies)
+    if (far := np.argwhere(ways.hops > dies)).size:
         raise ValueError(f"no links lead from die {far[0, 0]} to die {far[0, 1]}")
     return [[None if number < 0 else links[number][1] for number in row]
-            for row in next_links(links, distances).tolist()]
+            for row in ways.following.tolist()]

@@ -11,42 +11,28 @@ from functools import lru_cache
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.model.routes import hops, next_links
-from plinth.partition.cuts import Integers
 from plinth.partition.groups import ProcessGroups
 
 
-@lru_cache(maxsize=16)
-def _next(array: Array) -> tuple[Integers, Integers]:
-    """The link from each die towards each other, and the die behind each link."""
-    links = array.directed()
-    heads = np.array([other for _, _, other, _ in links], dtype=np.int64)
-    return next_links(links, hops(links, array.dies, array.dies)), heads
-
-
-def ring_links(array: Array, rings: ProcessGroups) -> list[list[int]]:
-    """The links over which the members of each ring send to the next one, for each of them all its ways together."""
+def ring_links(array: Array | None, rings: ProcessGroups) -> list[list[int]]:
+    """The links over which the members of each ring send to the next one, for each of them all its ways together; none
+    of rings of one die, of arrays with switches, and without an array."""
     found: list[list[int]] = [[] for _ in rings.members]
-    if rings.size == 1 or array.switches:
+    if rings.size == 1 or array is None or array.switches:
         return found
-    links, heads = _next(array)
     which = np.array([number for number, ring in enumerate(rings.members) for _ in ring])
     at = np.array([die for ring in rings.members for die in ring])
     to = np.array([die for ring in rings.members for die in (*ring[1:], ring[0])])
-    while len(at):
-        over = links[at, to]
-        for number, link in zip(which.tolist(), over.tolist(), strict=True):
+    for pairs, over in array.ways.walk(at, to):
+        for number, link in zip(which[pairs].tolist(), over.tolist(), strict=True):
             found[number].append(link)
-        at = heads[over]
-        on = at != to
-        which, at, to = which[on], at[on], to[on]
     return found
 
 
 @lru_cache(maxsize=256)
-def rounds(array: Array, rings: ProcessGroups) -> tuple[tuple[int, ...], ...]:
+def rounds(array: Array | None, rings: ProcessGroups) -> tuple[tuple[int, ...], ...]:
     """Numbers of the rings of each round, none of which send over the same link: each ring is of the first round in
-    which it meets no other. Of arrays with switches, and of rings of one die, all rings are of one round."""
+    which it meets no other; where :func:`ring_links` are none, all of one."""
     found: list[list[int]] = []
     used: list[set[int]] = []
     for number, links in enumerate(ring_links(array, rings)):

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.model.routes import hops, next_links
 from plinth.partition.axes import Region, pattern, plane
 from plinth.partition.cuts import Integers
 from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups
@@ -61,7 +60,7 @@ class Ways:
     @cached_property
     def directed(self) -> list[tuple[int, int, int, int]]:
         """Number of a link -> node, port out, node, port in."""
-        return self.array.directed()
+        return list(self.array.ways.links)
 
     @cached_property
     def rates(self) -> Floats:
@@ -81,14 +80,13 @@ class Ways:
     @cached_property
     def hops(self) -> NDArray[np.int32]:
         """Links from each node to each die."""
-        return hops(self.directed, self.dies + self.array.switches, self.dies)
+        return self.array.ways.hops
 
     @cached_property
     def _steps(self) -> list[tuple[Integers, Integers, Integers, Integers]]:
         """From the longest way to the shortest: places [node, die] in the flattened table, where their words go, over
         which links, to which die."""
-        dies, link = self.dies, next_links(self.directed, self.hops)
-        heads = np.array([other for _, _, other, _ in self.directed], dtype=np.int64)
+        dies, link, heads = self.dies, self.array.ways.following, self.array.ways.heads
         order = np.argsort(self.hops.reshape(-1), kind="stable")
         lengths = self.hops.reshape(-1)[order]
         found = []

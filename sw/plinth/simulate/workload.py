@@ -265,7 +265,7 @@ class Groups(Collected):
             return found
         members = operation.rings.size
         for place, group in enumerate(rings := self.ways.ring(operation.rings)):
-            if operation.going is not None and operation.rings.group(int(group.dies[0])) not in operation.going:
+            if operation.message(int(group.dies[0])) is None:
                 continue
             count = operation.words(int(group.dies[0]))
             if count:

@@ -28,8 +28,7 @@ class Reductions:
         self._step = step
         blocks = step.parameters.reduce_blocks
         found = [rings for rings in step.groups if rings.size > 1]
-        self._rounds = {rings: ((tuple(range(len(rings.members))),) if step.array is None
-                                else rounds(step.array, rings)) for rings in found}
+        self._rounds = {rings: rounds(step.array, rings) for rings in found}
         sets = [(rings, number) for rings in found for number in range(len(self._rounds[rings]))]
         self._blocks = {one: range(number % blocks, blocks, len(sets)) for number, one in enumerate(sets)}
         self._last: dict[int, _Set] = {}

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.model.routes import hops, next_links
 from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
 from plinth.partition.groups import ProcessGroups
@@ -54,18 +53,11 @@ class Links:
     @cached_property
     def _ways(self) -> tuple[Floats, NDArray[np.int64]]:
         """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]."""
-        links, dies, rates = self.array.directed(), self.array.dies, self.array.directed_rates
-        following = next_links(links, hops(links, dies + self.array.switches, dies))
-        heads = np.array([other for _, _, other, _ in links], dtype=np.int64)
-        loads = np.zeros((dies * dies, len(links)))
-        pair = np.arange(dies * dies)
-        at, to = pair // dies, pair % dies
-        while (on := at != to).any():
-            pair, at, to = pair[on], at[on], to[on]
-            over = following[at, to]
+        ways, dies, rates = self.array.ways, self.array.dies, self.array.directed_rates
+        loads, pairs = np.zeros((dies * dies, len(ways.links))), np.arange(dies * dies)
+        for pair, over in ways.walk(pairs // dies, pairs % dies):
             loads[pair, over] = 1 / rates[over]
-            at = heads[over]
-        return loads, (loads > 0).sum(axis=1).reshape(dies, dies)
+        return loads, ways.hops[:dies].astype(np.int64)
 
     @cached_property
     def _lanes(self) -> list[int]:
