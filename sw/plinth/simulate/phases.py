@@ -1,6 +1,7 @@
 """What is simulated of a step, and what it is for, as pictures and traces tell it apart."""
 
-from plinth.step.operations import Barrier, Exchange, Operation, Reduce
+from plinth.step.between import Barrier, Exchange, Reduce
+from plinth.step.operations import Operation
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE
 from plinth_sim.array.machine import Activity

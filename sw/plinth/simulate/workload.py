@@ -25,8 +25,9 @@ from plinth.simulate.phases import Collected, phase
 from plinth.simulate.tasks import TaskByTask
 from plinth.simulate.ways import Group, Ways
 from plinth.step import cuts
+from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
-from plinth.step.operations import Barrier, Exchange, Operation, Products, Reduce
+from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Task
 from plinth_hw.isa.tasks import Engine

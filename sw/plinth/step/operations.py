@@ -6,30 +6,23 @@ neighbouring pieces they go at most, each a task that stands for several; None: 
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from math import prod
+from functools import lru_cache
 from typing import Protocol
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, images_of
 from plinth.model.layers import MaxPool, MeanPool
 from plinth.partition.graph import Node
-from plinth.partition.groups import ProcessGroups
 from plinth.step import cuts, pooling
-from plinth.step.slots import Slots
 from plinth.step.tasks import (
     BPROP,
     FPROP,
     UPDATE,
-    Arrivals,
     Item,
     Multiplication,
-    Reduction,
     Rows,
     Share,
-    Signal,
     Task,
-    Tile,
     Vector,
 )
 from plinth.step.tensors import WHOLE, Part, Tensor, WeightPiece, Weights
@@ -475,149 +468,3 @@ class Gather:
         work = Rows(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
         reads, writes = ((numbers, rows, table), table) if self.added else ((numbers, table), rows)
         yield Task(self.name, Engine.TRANSFER, work, reads, (writes,), 1, self.node)
-
-
-# Between dies.
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Every die sends what of its part of ``source`` lies in other dies' parts of a target, to the next die first.
-
-    Parameters
-    ----------
-    node : int
-        The node whose sums, map or errors move.
-    edge : int or None
-        The edge of the graph that they move along; None: to the node's homes, or from there.
-    targets : sequence of Tensor
-        Places, one a slot.
-    slots : ProcessGroups or None
-        Whose words go to which slot: a die's to that of its number in its group; None: there is one slot.
-    own : bool
-        Whether what a die keeps is copied as well.
-    """
-
-    name: str
-    node: int
-    edge: int | None
-    number: int
-    source: Tensor
-    targets: Sequence[Tensor]
-    slots: ProcessGroups | None
-    own: bool
-
-    @property
-    def dies(self) -> int:
-        """Dies of the array."""
-        return prod(self.source.factors)
-
-    def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """The tiles from a die to another, or to itself: one, but between index sets one a run."""
-        target = self.targets[0 if self.slots is None else self.slots.number(die)]
-        mine, theirs = self.source.part(die), target.part(other)
-        for number, (here, there) in enumerate(mine.meet(theirs)):
-            source, place = mine.view(self.source.buffer(die), here), theirs.view(target.buffer(other), there)
-            run = f".{number}" if number else ""
-            if die == other:
-                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(source, place), (source,), (place,))
-            else:
-                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER, Tile(source, place, other, self.number),
-                           (source,))
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`Operation`."""
-        for turn in range(0 if self.own else 1, self.dies):
-            yield from self.tiles(die, (die + turn) % self.dies)
-        arrivals = self.arrivals(die)
-        if arrivals is not None:
-            yield arrivals
-
-    def arrivals(self, die: int) -> Arrivals | None:
-        """What others send to a die."""
-        count = sum(len(self.targets[0].part(die).meet(self.source.part(other)))
-                    for other in range(self.dies) if other != die)
-        if not count:
-            return None
-        return Arrivals(self.number, self.received(die), count)
-
-    def received(self, die: int) -> tuple[Buffer, ...]:
-        """Where a die has what is sent to it."""
-        if not self.targets[0].part(die).words:
-            return ()
-        places = [self.targets] if isinstance(self.targets, Slots) else self.targets
-        return tuple(place.buffer(die) for place in places)
-
-
-@dataclass(frozen=True)
-class Barrier:
-    """Every die waits until all others have done their tasks of an engine. Sends no words."""
-
-    name: str
-    number: int
-    dies: int
-    engine: Engine
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
-        """As :class:`Operation`."""
-        for other in range(self.dies):
-            if other != die:
-                yield Task(f"{self.name}.barrier[{other}]", Engine.TRANSFER, Signal(other, self.number, self.engine))
-        yield Arrivals(self.number, (), self.dies - 1)
-
-
-@dataclass(frozen=True)
-class Reduce:
-    """Sum of a piece of a layer's gradients over rings, with the update of the weights; of a ring of one die the update
-    alone.
-
-    Parameters
-    ----------
-    rings : ProcessGroups
-        The rings of dies that have the same slice.
-    group : int
-        Their number in the step.
-    messages : tuple
-        Of each ring the number of its message; None: another reduction is the ring's.
-    """
-
-    node: Node
-    rings: ProcessGroups
-    group: int
-    messages: tuple[int | None, ...]
-    weights: Weights
-    gradients: Weights
-    parameters: DieParameters
-    #: Exchange whose arrivals it waits for, if any.
-    after: int | None = None
-    piece: WeightPiece = WHOLE
-
-    @property
-    def name(self) -> str:
-        """Of its task."""
-        return f"{self.node.name}.all_reduce" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
-
-    @cached_property
-    def going(self) -> tuple[int, ...] | None:
-        """Numbers of the rings whose reduction it is; None: all."""
-        found = tuple(number for number, message in enumerate(self.messages) if message is not None)
-        return found if len(found) < len(self.messages) else None
-
-    def message(self, die: int) -> int | None:
-        """Of a die's ring; None: this is not its reduction."""
-        return self.messages[self.rings.group(die)]
-
-    def words(self, die: int) -> int:
-        """Of the message."""
-        return self.piece.words(self.parameters, self.weights.slice(die))[1]
-
-    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
-        """As :class:`Operation`."""
-        message = self.message(die)
-        first, words = self.piece.words(self.parameters, self.weights.slice(die))
-        if words and message is not None:
-            source, target = (one.buffer(die) for one in (self.gradients, self.weights))
-            if words < source.columns:
-                source, target = (one.part(one.name, first, 1, words) for one in (source, target))
-            work = Reduction(self.group, self.rings.of(die), message, source, target, self.after)
-            yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

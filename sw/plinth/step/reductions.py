@@ -2,7 +2,7 @@
 
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
-from plinth.step.operations import Barrier, Reduce
+from plinth.step.between import Barrier, Reduce
 from plinth.step.step import Step
 from plinth.step.tensors import WHOLE, WeightPiece
 from plinth_hw.isa.tasks import Engine

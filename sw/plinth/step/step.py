@@ -47,7 +47,7 @@ from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, Layout, Partition, Splits, layouts
-from plinth.step import operations
+from plinth.step import between
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.tasks import Item
 from plinth.step.tensors import Place, Reservable, Tensor, Weights
@@ -146,7 +146,7 @@ class Step:
         found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
         if turns:
             going = dict.fromkeys((one.rings, one.going) for one in self.operations
-                                  if isinstance(one, operations.Reduce) and one.going is not None)
+                                  if isinstance(one, between.Reduce) and one.going is not None)
             found += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
         if not found:
             return [np.arange(self.dies)]
@@ -188,7 +188,7 @@ class Step:
                  slots: ProcessGroups | None, *, own: bool) -> None:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
         the sender's in its group, if there are several."""
-        self.add(operations.Exchange(name, node, edge, self.next_exchange(), source, targets, slots, own))
+        self.add(between.Exchange(name, node, edge, self.next_exchange(), source, targets, slots, own))
 
     def members(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`."""

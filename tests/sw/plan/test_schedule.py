@@ -19,7 +19,7 @@ from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_CYCLES, Machine, machine
 from plinth.plan.cost.schedule import Times, _Walk
 from plinth.plan.cost.time import StepTime
-from plinth.step.operations import Barrier, Reduce
+from plinth.step.between import Barrier, Reduce
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.landing import BLOCKS
 from plinth_hw.memory.slots import packet_words

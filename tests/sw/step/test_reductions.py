@@ -10,8 +10,8 @@ from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.rounds import ring_links
 from plinth.plan.cost.time import StepTime
+from plinth.step.between import Barrier, Reduce
 from plinth.step.build import step_of
-from plinth.step.operations import Barrier, Reduce
 from plinth.step.tasks import Reduction, Task
 from plinth_hw.isa.parameters import preset
 

@@ -8,8 +8,8 @@ from plinth.partition.graph import from_network
 from plinth.plan.cost import schedule
 from plinth.plan.cost.time import StepTime
 from plinth.plan.planners.simple import model
+from plinth.step.between import Exchange
 from plinth.step.build import step_of
-from plinth.step.operations import Exchange
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.sums import FEW, Sum

@@ -25,8 +25,8 @@ from plinth.plan.cost.engines import ENGINES, Die, Shares, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
+from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
-from plinth.step.operations import Barrier, Exchange, Reduce
 from plinth.step.step import Step
 from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
 
