@@ -16,14 +16,13 @@ from plinth.bench import holdouts
 from plinth.bench.holdouts import Case, First
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
-from plinth.bench.steps import BATCH, kept_cycles, lowered_step, program_digest, text
+from plinth.bench.steps import BATCH, given_plan, kept_cycles, lowered_step, program_digest, text
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, task
 from plinth.simulate.step import simulated
 
@@ -109,9 +108,7 @@ class Agreement:
 def simulated_cycles(step: Step) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = Plan(graph=from_network(step.definition), planner="given", model="exact", array=array.name,
-                batch=step.batch, chunk_words=array.die_parameters().chunk_words, splits=step.splits,
-                factors=array.factors)
+    plan = given_plan(step.definition, array, step.splits, step.batch)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 

@@ -31,14 +31,17 @@ BATCH, MEMORY_WORDS = 128, 1 << 22
 RATES = (Fraction(1), Fraction(1, 8))
 
 
+def given_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH) -> Plan:
+    """A plan of given splits, without predictions."""
+    return Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
+                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array)
+
+
 def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH) -> TrainingProgram:
     """The task graphs of a step."""
-    parameters = array.die_parameters()
-    plan = Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
-                chunk_words=parameters.chunk_words, splits=splits, factors=array.factors,
-                hardware=array)
+    plan = given_plan(network, array, splits, batch)
     steps = len(_samples(network, batch).train_x) // batch
-    return lower_training(network, plan, parameters, rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
+    return lower_training(network, plan, array.die_parameters(), rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
 
 
 def _samples(network: Network, batch: int) -> Dataset:
