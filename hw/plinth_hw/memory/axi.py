@@ -8,8 +8,10 @@ Every beat is cut into P = ``axi_ports`` equal slices; slice p goes over port p 
     write.data -> reg -> W of each port (wlast by the FIFO)
     B of all ports -> join -> FIFO of last bursts -> write.response
 
-Bursts are INCR, full width, one ID, at most 64 beats, and never cross a 4 KB boundary of a port; W
-follows its AW. Latency: a request appears on AR or AW one cycle after it is taken, data pass one
+Bursts are INCR, full width, one ID, at most 64 beats, and never cross a 4 KB boundary of a port. As AXI4 asks of a
+master (A3.3.1), no VALID waits for a READY: W goes as soon as its AW is offered, whether or not it is taken, so that
+a slave may wait for either before it takes the other. READY of R and B waits for the VALID of all ports, which a slave
+must not make wait for it. Latency: a request appears on AR or AW one cycle after it is taken, data pass one
 register each way, a response none. Throughput: one beat a cycle each way. Reads in flight are limited
 by the memory alone, writes by ``outstanding`` bursts.
 """
@@ -148,8 +150,8 @@ class AXIAdaptor(wiring.Component):
         m.submodules.lasts = lasts = SyncFIFO(width=1, depth=self.outstanding)
         m.d.comb += [
             split.permit.eq(lengths.w_rdy & lasts.w_rdy),
-            lengths.w_data.eq(split.beats), lengths.w_en.eq(split.step),
-            lasts.w_data.eq(split.last), lasts.w_en.eq(split.step),
+            lengths.w_data.eq(split.beats), lengths.w_en.eq(split.offer),
+            lasts.w_data.eq(split.last), lasts.w_en.eq(split.offer),
         ]
 
         held = Signal.like(self.write.data.payload)
@@ -193,8 +195,8 @@ class AXIAdaptor(wiring.Component):
 class _PageSplit(wiring.Component):
     """Cuts requests at the ports' 4 KB boundaries and offers each burst to all ports.
 
-    ``step`` pulses when the last port takes a burst, with ``beats`` and ``last`` (of its request);
-    bursts are offered only under ``permit``, which holds until a step.
+    ``offer`` pulses in the first cycle in which a burst is offered, with its ``beats`` and ``last`` (of its request);
+    it begins under ``permit`` only, and lasts until all ports have taken it.
     """
 
     def __init__(self, parameters: DieParameters, ports: int):
@@ -205,7 +207,7 @@ class _PageSplit(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(layout)),
             "address": Out(layout["address"].width), "beats": Out(layout["beats"].width),
-            "last": Out(1), "permit": In(1), "valid": Out(ports), "ready": In(ports), "step": Out(1),
+            "last": Out(1), "permit": In(1), "valid": Out(ports), "ready": In(ports), "offer": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -214,16 +216,20 @@ class _PageSplit(wiring.Component):
         sent = Signal(self.ports)
         address = Signal(len(self.address))
         room = Signal(self.page_log2 + 1)
+        offered, offers, step = Signal(), Signal(), Signal()
         m.d.comb += [
             room.eq((1 << self.page_log2) - address[:self.page_log2]),
             self.last.eq(left <= room),
             self.beats.eq(Mux(self.last, left, room)),
             self.address.eq(address),
-            self.valid.eq(Mux((left != 0) & self.permit, ~sent, 0)),
-            self.step.eq((left != 0) & self.permit & (sent | self.ready).all()),
-            self.i.ready.eq((left == 0) | (self.step & self.last)),
+            offers.eq((left != 0) & (self.permit | offered)),
+            self.offer.eq(offers & ~offered),
+            self.valid.eq(Mux(offers, ~sent, 0)),
+            step.eq(offers & (sent | self.ready).all()),
+            self.i.ready.eq((left == 0) | (step & self.last)),
         ]
-        with m.If(self.step):
+        m.d.sync += offered.eq(offers & ~step)
+        with m.If(step):
             m.d.sync += [sent.eq(0), left.eq(left - self.beats), address.eq(address + self.beats)]
         with m.Else():
             m.d.sync += sent.eq(sent | (self.valid & self.ready))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from tests.support.amaranth_sim import always, every, randomly, simulate
-from tests.support.axi_memory import AXIMemory
+from tests.support.axi_memory import DECERR, SLVERR, WRITE_ORDERS, AXIMemory
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
 
 from plinth_hw.isa.parameters import preset
@@ -54,6 +54,29 @@ def test_write_and_read(ports, beat, pattern, seed):
     assert len(memories[0].read_bursts) > len(reads)
 
 
+@pytest.mark.parametrize("orders", WRITE_ORDERS, ids="-".join)
+@pytest.mark.parametrize("seed", [None, 3])
+def test_slaves_of_every_order(orders, seed):
+    """AWREADY and WREADY wait for whatever a slave may wait for, differently at both ports, responses come late."""
+    rng = np.random.default_rng(6)
+    dut, memories, background = _make(2, 8, seed=seed, pauses=2)
+    memories[0].orders, memories[1].orders = orders, ("aw", "address")
+    memories[0].latency = 40
+    words = rng.integers(0, 1 << 32, BEATS * 8, dtype=np.uint64).astype(np.uint32)
+    for port, memory in enumerate(memories):
+        memory.contents[:] = _slices(words, 8, port, 2)
+    before, got = words.copy(), []
+    reads, requests = random_requests(rng, 5, BEATS // 2, BEATS, 12), [*random_requests(rng, 7, 0, 512, 12), (250, 12)]
+    beats = random_beats(rng, requests, words, 8)
+    simulate(dut, *reader(dut.read, reads, got, always, always), *writer(dut.write, requests, beats, always, always),
+             limit_cycles=10_000, background=background)
+    assert got == [beat_words(before, address + at, 8) for address, count in reads for at in range(count)]
+    for port, memory in enumerate(memories):
+        assert memory.contents == _slices(words, 8, port, 2), port
+    if orders[0] == "data":
+        assert memories[0].early_bursts == len(memories[0].write_bursts)
+
+
 def test_rate():
     """One beat a cycle each way across bursts."""
     dut, _, background = _make(2, 8)
@@ -80,9 +103,12 @@ def test_rate():
     assert accepted[-1] - accepted[0] == 35
 
 
+@pytest.mark.parametrize("answer", [SLVERR, DECERR])
+@pytest.mark.parametrize("at", range(4))
 @pytest.mark.parametrize("kind", ["read", "write"])
-def test_error_response(kind):
-    dut, _, background = _make(2, 8, bad=range(16 * 16, 17 * 16))
+def test_error_response(kind, at, answer):
+    """An error at any beat of a burst is one fault a beat that is read, and one a burst that is written."""
+    dut, _, background = _make(2, 8, bad=range((14 + at) * 16, (15 + at) * 16), answer=answer)
     faults = []
     got = []
     benches = (reader(dut.read, [(14, 4), (18, 2)], got, always, always) if kind == "read" else
