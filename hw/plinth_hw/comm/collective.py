@@ -35,13 +35,11 @@ from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.limits import GROUPS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
-
-#: Rows of the group table.
-GROUPS = 16
 
 
 class CollectiveEngine(wiring.Component):

@@ -23,7 +23,9 @@ from amaranth.hdl import Cat, Value, unsigned
 from amaranth.lib import data, enum, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.shapes import shape_of
 
 
 class PacketKind(enum.Enum, shape=unsigned(2)):
@@ -43,15 +45,14 @@ class PacketKind(enum.Enum, shape=unsigned(2)):
 
 def flit_layout(parameters: DieParameters) -> data.StructLayout:
     """Payload and sideband of a flit."""
+    sideband = shape_of(Sideband)
     return data.StructLayout({
         "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
         #: valid words in ``data`` minus one
         "words": unsigned(max(1, (parameters.flit_words - 1).bit_length())),
         "destination": unsigned(parameters.die_bits),
         "kind": PacketKind,
-        "group": unsigned(4),
-        "message": unsigned(8),
-        "chunk": unsigned(20),
+        **{name: sideband[name].shape for name in ("group", "message", "chunk")},
         "traffic_class": unsigned(max(1, (parameters.classes - 1).bit_length())),
         "tail": unsigned(1),
         #: reserved: link-level sequence number and CRC

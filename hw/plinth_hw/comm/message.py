@@ -23,10 +23,12 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import CollectiveBody
 
 #: Bits of ``members`` and ``index`` in the group table.
-MEMBER_BITS = 10
+MEMBER_BITS = field_bits(CollectiveBody, "members")
 #: Flits that a stage of a long message has: more than a hop's latency, at most what a hop can buffer.
 STAGE_FLITS = 128
 

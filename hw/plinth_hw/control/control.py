@@ -25,11 +25,12 @@ from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import LinkRate
 from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.shapes import either
+from plinth_hw.shapes import either, shape_of
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
@@ -136,6 +137,7 @@ class Control(wiring.Component):
             connect(m, flipped(getattr(self, f"engine_{e}")), getattr(scheduler, f"engine_{e}"))
             m.d.comb += getattr(registers, f"status_{e}").eq(getattr(scheduler, f"status_{e}"))
         connect(m, flipped(self.axil), registers.axil)
+        rate = data.View(shape_of(LinkRate), registers.link_rate)
         m.d.comb += [
             scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
             scheduler.halted.eq(errors.halted), scheduler.cycle.eq(cycle),
@@ -155,8 +157,7 @@ class Control(wiring.Component):
             registers.host_read_data.eq(scheduler.host_read_data),
 
             self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
-            self.rate_numerator.eq(registers.link_rate[:8]),
-            self.rate_denominator.eq(registers.link_rate[8:]),
+            self.rate_numerator.eq(rate.numerator), self.rate_denominator.eq(rate.denominator),
             self.limit.eq(registers.memory_words >> (parameters.beat_words - 1).bit_length()),
             self.error_out.eq(errors.raised),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
@@ -243,13 +244,13 @@ class Control(wiring.Component):
         """Performance counters, in the order of the registers."""
         increments: list = []
         parameters = self.parameters
-        words = max(2 * parameters.beat_words, parameters.reduce_blocks * parameters.flit_words)
-        macs = (parameters.rows * parameters.columns).bit_length() if parameters.machine == SYSTOLIC else None
+        words = parameters.words_per_cycle.bit_length()
+        macs = (parameters.rows * parameters.columns).bit_length() if parameters.systolic else None
         for e, engine in enumerate(self.engines):
             strobes = getattr(self, f"engine_{e}").strobes
-            # No engine moves more words in a cycle than a beat each way or, to the network, a flit a reduce block; of
-            # PEs each makes one multiply-add, but those that a row-stationary machine shows as useful come in one go.
-            limits = {"words": words.bit_length(), **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
+            # Of PEs each makes one multiply-add, but those that a row-stationary machine shows as useful come in one
+            # go.
+            limits = {"words": words, **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
             increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
             m.submodules[f"window_{e}"] = window = BusyWindow()
             m.d.comb += [

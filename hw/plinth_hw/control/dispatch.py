@@ -19,8 +19,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
+from plinth_hw.isa.limits import field_most
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode
+from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.shapes import shape_of
 
 #: Words that the header store keeps for a task: the header, then these two.
@@ -126,7 +127,7 @@ class Dispatch(wiring.Component):
             return [refused.eq(1), refusal.eq(code), bad_counter.eq(counter)]
 
         def beyond(counter: Value) -> Value:
-            return counter >= counters if counters < 256 else Const(0)
+            return counter >= counters if counters <= field_most(TaskHeader, "wait_counter") else Const(0)
 
         with m.If(self.halted):
             m.d.comb += self.i.ready.eq(1)

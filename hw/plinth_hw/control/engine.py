@@ -13,7 +13,9 @@ from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import CounterSteps
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.shapes import shape_of
 
@@ -50,10 +52,10 @@ class CounterStrobes(data.Struct):
     #: A task runs and only a memory response is missing.
     stall_memory: unsigned(1)
     #: Payload words moved this cycle.
-    words: unsigned(12)
+    words: field_bits(CounterSteps, "words")
     #: Useful and issued multiply-adds this cycle; counted for the matrix engine only.
-    useful_macs: unsigned(16)
-    issued_macs: unsigned(16)
+    useful_macs: field_bits(CounterSteps, "useful_macs")
+    issued_macs: field_bits(CounterSteps, "issued_macs")
 
 
 class EngineSignature(wiring.Signature):

@@ -12,20 +12,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.limits import field_bits, field_most
+from plinth_hw.isa.registers import ErrorInfo
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.shapes import shape_of
 
 #: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
-SCHEDULER = 0xFF
-
-
-class ErrorInfo(data.Struct):
-    """Register ERROR_INFO."""
-
-    engine: unsigned(8)
-    counter: unsigned(8)
-    die: unsigned(10)
-    reserved: unsigned(6)
+SCHEDULER = field_most(ErrorInfo, "engine")
 
 
 class Cause(data.Struct):
@@ -33,9 +26,9 @@ class Cause(data.Struct):
 
     valid: unsigned(1)
     code: shape_of(ErrorCode)
-    engine: unsigned(8)
-    counter: unsigned(8)
-    die: unsigned(10)
+    engine: field_bits(ErrorInfo, "engine")
+    counter: field_bits(ErrorInfo, "counter")
+    die: field_bits(ErrorInfo, "die")
     #: The task is the oldest unfinished one of ``engine``; otherwise it lies at ``task``.
     lookup: unsigned(1)
     task: unsigned(32)
@@ -75,7 +68,7 @@ class Errors(wiring.Component):
             "clear": In(1),
             "code": Out(shape_of(ErrorCode)),
             "task": Out(32),
-            "info": Out(ErrorInfo),
+            "info": Out(shape_of(ErrorInfo)),
             "halted": Out(1),
             "error": Out(1),
             "lookup_valid": Out(1),

@@ -14,7 +14,6 @@ cycles. Addresses that hold no register, and writes that do not strobe a whole w
 nothing; writes to read-only registers do nothing.
 """
 
-from fractions import Fraction
 from functools import reduce
 from operator import or_
 
@@ -24,12 +23,12 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.router import route_table
 from plinth_hw.control.dispatch import engine_order
-from plinth_hw.control.errors import ErrorInfo
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.shapes import shape_of
 
@@ -45,8 +44,7 @@ GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WOR
 FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
 
 
-#: Registers are decoded in pages of this many bytes.
-_PAGE_LOG2 = 9
+_PAGE_LOG2 = (regs.PAGE_BYTES - 1).bit_length()
 _SPAN_LOG2 = (regs.ENGINE_SPAN - 1).bit_length()
 
 
@@ -113,19 +111,6 @@ def counter_count(parameters: DieParameters) -> int:
     return ENGINE_COUNTERS * len(parameters.engines) + len(global_counters(parameters)) + parameters.ports
 
 
-def rate_word(rate: Fraction) -> int:
-    """Value of LINK_RATE.
-
-    Raises
-    ------
-    ValueError
-        If numerator or denominator does not fit in 8 bits.
-    """
-    if rate.numerator > 255 or rate.denominator > 255:
-        raise ValueError(f"link_rate must be a fraction of numbers up to 255, not {rate}")
-    return rate.numerator | rate.denominator << 8
-
-
 class Registers(wiring.Component):
     """The host's view of a die.
 
@@ -176,14 +161,14 @@ class Registers(wiring.Component):
             "error": In(1),
             "code": In(shape_of(ErrorCode)),
             "task": In(32),
-            "info": In(ErrorInfo),
+            "info": In(shape_of(ErrorInfo)),
             "task_base": Out(bits),
             "record_base": Out(bits),
             "watchdog": Out(32),
             "die": Out(parameters.die_bits),
             "dies": Out(parameters.die_bits + 1, init=1 << parameters.die_bits),
             "memory_words": Out(32, init=0xFFFFFFFF),
-            "link_rate": Out(16, init=rate_word(parameters.link_rate)),
+            "link_rate": Out(LinkRate.BITS, init=rate_word(parameters.link_rate)),
             "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
             "record_count": In(32),
             "record_write": Out(1),

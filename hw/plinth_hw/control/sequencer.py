@@ -36,8 +36,9 @@ from plinth_hw.control.engine import Done
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import header_word
 from plinth_hw.control.queues import next_after, round_robin
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode
+from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.memory.banks import UNCHECKED
 from plinth_hw.shapes import shape_of
 
@@ -50,8 +51,8 @@ _WORD_BITS = (STORED_WORDS - 1).bit_length()
 class RemoteAdvance(data.Struct):
     """Advance of a counter on another die."""
 
-    die: 10
-    counter: 8
+    die: field_bits(TaskHeader, "remote_die")
+    counter: field_bits(TaskHeader, "remote_counter")
 
 
 class EngineStatus(data.Struct):

@@ -14,7 +14,8 @@ from typing import Any
 
 from plinth_hw.isa import registers, tasks
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
-from plinth_hw.isa.parameters import PRESETS, SYSTOLIC
+from plinth_hw.isa.limits import PARAMETERS
+from plinth_hw.isa.parameters import PRESETS
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
 
@@ -80,6 +81,16 @@ def _register_table(enum: type[Any], width: int) -> Iterator[str]:
         yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {shared} |"
 
 
+def _limit_table() -> Iterator[str]:
+    """Of each parameter the fields that bound it, the narrowest first."""
+    yield "| parameter | at most | fields (bits) |"
+    yield "| --- | ---: | --- |"
+    for what in dict.fromkeys(limit.what for limit in PARAMETERS):
+        found = sorted((limit for limit in PARAMETERS if limit.what == what), key=lambda limit: limit.most)
+        fields = ", ".join(f"`{limit.field}` ({limit.bits})" for limit in found)
+        yield f"| {what} | {found[0].most} | {fields} |"
+
+
 def tables() -> str:
     """All tables as Markdown."""
     lines: list[str] = ["## Descriptors", "",
@@ -101,18 +112,21 @@ def tables() -> str:
     for enum in enums:
         lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]
     lines += ["## Registers", "", *_register_table(registers.Register, 3), ""]
-    lines += ["Arrays of registers:", "", "| address | register | meaning |", "| ---: | --- | --- |"]
+    lines += ["Arrays of registers:", "", "| address | register | at most | meaning |", "| ---: | --- | ---: | --- |"]
     comments = _comments(inspect.getsource(registers))
-    for name in ("BASES", "ENGINES", "ROUTES", "COUNTERS", "COUNTER_BASES", "LINK_WORDS"):
-        lines.append(f"| `{getattr(registers, name):#06x}` | `{name}` | {comments.get(name, '')} |")
+    for name, array in registers.ARRAYS.items():
+        lines.append(f"| `{array.first:#06x}` | `{name}` | {array.count} | {comments.get(name, '')} |")
+    for layout in (registers.ErrorInfo, registers.WaitCounter, registers.LinkRate):
+        lines += ["", f"Fields of `{layout.__name__}`:", "", *_layout_table(layout)]
     lines += ["", "Offsets within an engine's status block:", "",
-              *_register_table(registers.EngineRegister, 2), "", "## Presets", "",
+              *_register_table(registers.EngineRegister, 2), "", "## Limits of a die's parameters", "",
+              *_limit_table(), "", "## Presets", "",
               "| preset | array | products | interleave | beat | memory | operand buffers | output buffer "
               "| vector scratchpad | link |",
               "| --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"]
     kib = 4 / 1024
     for preset in PRESETS.values():
-        systolic = preset.machine == SYSTOLIC
+        systolic = preset.systolic
         lines.append(
             f"| `{preset.name}` | {preset.machine}, {preset.rows}x{preset.columns} | {preset.multiply_format} "
             f"| {preset.interleave if systolic else f'to {preset.sums}'} | {preset.beat_words} words "

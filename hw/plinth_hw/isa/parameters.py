@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float, Format
 from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     CollectiveBody,
@@ -37,7 +38,8 @@ class DieParameters:
     TypeError
         If a size is not an integer.
     ValueError
-        If a constraint between sizes is broken; the message names both values.
+        If a constraint between sizes is broken; the message names both values. If a field of
+        :data:`~plinth_hw.isa.limits.PARAMETERS` cannot hold a size; the message names it, its width and the value.
     """
 
     #: Preset name, used in file and module names.
@@ -79,7 +81,7 @@ class DieParameters:
     link_rate: Fraction = Fraction(15, 16)
     #: Links of the router.
     ports: int = 2
-    #: Update counters.
+    #: Update counters; a power of two, at least 2.
     counters: int = 64
     #: Die number bits.
     die_bits: int = 10
@@ -104,8 +106,9 @@ class DieParameters:
                 raise TypeError(f"{key} must be an integer, not {value!r}")
             if value < 1:
                 raise ValueError(f"{key} must be positive, not {value!r}")
+        self._check_fields()
         for key in ("interleave", "feed_words", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
-                    "axi_ports"):
+                    "counters", "axi_ports"):
             if not _power_of_two(getattr(self, key)):
                 raise ValueError(f"{key} must be a power of two, not {getattr(self, key)!r}")
         if self.beat_words < max(self.rows, self.columns):
@@ -128,6 +131,11 @@ class DieParameters:
             raise ValueError(f"memory_words_per_cycle must be above 0 and at most a beat each way = "
                              f"{2 * self.beat_words}, not {self.memory_words_per_cycle}")
 
+    def _check_fields(self) -> None:
+        """Refuse what fields of registers, tasks or packets cannot hold: by the narrowest."""
+        for limit in sorted(PARAMETERS, key=lambda limit: limit.most):
+            limit.check(self)
+
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("feature_words", "feed_words"),
                           ("operand_buffer_words", "beat_words")):
@@ -139,6 +147,16 @@ class DieParameters:
         if self.feature_words < 4 * self.feed_words:
             raise ValueError(f"feature_words must be at least four lines of feed_words = {self.feed_words}, "
                              f"not {self.feature_words}")
+
+    @property
+    def systolic(self) -> bool:
+        """Whether the matrix engine is a systolic array."""
+        return self.machine == SYSTOLIC
+
+    @property
+    def words_per_cycle(self) -> int:
+        """Words that an engine moves in a cycle, at most: a beat each way or, to the network, a flit a reduce block."""
+        return max(2 * self.beat_words, self.reduce_blocks * self.flit_words)
 
     @property
     def packing(self) -> int:

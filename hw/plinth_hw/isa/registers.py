@@ -1,10 +1,14 @@
 """Register map of a die (AXI4-Lite, 32-bit registers, byte addresses).
 
-``Register`` holds single registers; the ``*_BASE`` constants start arrays. Counters of 64 bits take
-two registers, low word first. Reading the low word of a 64-bit counter latches its high word.
+``Register`` holds single registers; ``ARRAYS`` says where arrays of them lie. Counters of 64 bits take
+two registers, low word first. Reading the low word of a 64-bit counter latches its high word. Registers of several
+fields have a layout here; what each register can hold is in :mod:`~plinth_hw.isa.limits`.
 """
 
+from dataclasses import dataclass
 from enum import IntEnum
+
+from plinth_hw.isa.layout import Struct, unsigned
 
 #: Value of Register.ID: "PLIN".
 IDENTITY = 0x504C494E
@@ -75,6 +79,74 @@ COUNTERS = 0x2000
 COUNTER_BASES = 0x2400
 #: RO: payload words sent on each link port (64 bits each).
 LINK_WORDS = 0x2800
+#: Registers are decoded in pages of so many bytes; ENGINES and LINK_WORDS have one each.
+PAGE_BYTES = 0x200
+
+
+@dataclass(frozen=True)
+class RegisterArray:
+    """Registers that are numbered: those of number n lie at ``first + step * n``, n below ``count``."""
+
+    first: int
+    step: int
+    count: int
+
+    def __contains__(self, address: int) -> bool:
+        return 0 <= self.number(address) < self.count
+
+    def number(self, address: int) -> int:
+        """Whose register lies at a byte address."""
+        return (address - self.first) // self.step
+
+
+#: Where numbered registers lie, and how many there is room for.
+ARRAYS = {
+    "BASES": RegisterArray(BASES, 4, BASE_COUNT),
+    "ENGINES": RegisterArray(ENGINES, ENGINE_SPAN, PAGE_BYTES // ENGINE_SPAN),
+    "ROUTES": RegisterArray(ROUTES, 4, (COUNTERS - ROUTES) // 4),
+    "COUNTERS": RegisterArray(COUNTERS, 4, (COUNTER_BASES - COUNTERS) // 4),
+    "COUNTER_BASES": RegisterArray(COUNTER_BASES, 4, (LINK_WORDS - COUNTER_BASES) // 4),
+    "LINK_WORDS": RegisterArray(LINK_WORDS, 8, PAGE_BYTES // 8),
+}
+
+
+class ErrorInfo(Struct):
+    """Register ERROR_INFO."""
+
+    #: Number of the engine, or 255 if the scheduler's own accesses are to blame.
+    engine: unsigned(8)
+    #: Counter.
+    counter: unsigned(8)
+    #: Other die.
+    die: unsigned(10)
+    reserved: unsigned(6)
+
+
+class LinkRate(Struct):
+    """Register LINK_RATE: flits a cycle."""
+
+    numerator: unsigned(8)
+    denominator: unsigned(8)
+
+
+class WaitCounter(Struct):
+    """Register WAIT_COUNTER of an engine."""
+
+    #: Counter that the head task waits for.
+    counter: unsigned(8)
+    reserved: unsigned(23)
+    #: It waits.
+    waits: unsigned(1)
+
+
+class CounterSteps(Struct):
+    """What an engine's counters may go on by in a cycle."""
+
+    #: Payload words.
+    words: unsigned(12)
+    #: Useful and issued multiply-adds; of the matrix engine only.
+    useful_macs: unsigned(16)
+    issued_macs: unsigned(16)
 
 
 class EngineRegister(IntEnum):

@@ -3,7 +3,7 @@
 A beat of W words holds E = W << :func:`element_log2` operands, operand 0 in the low bits of word 0.
 """
 
-from dataclasses import replace
+from dataclasses import fields
 from typing import Any
 
 from amaranth.hdl import Module
@@ -27,14 +27,22 @@ def element_log2(parameters: DieParameters) -> int:
     return (32 // bits).bit_length() - 1
 
 
+class _ElementParameters(DieParameters):
+    """Of a load that counts operands: its addresses may be wider than fields, which hold addresses of words."""
+
+    def _check_fields(self) -> None:
+        pass
+
+
 def element_parameters(parameters: DieParameters) -> DieParameters:
     """Parameters of a load that counts operands instead of words: for it a beat has E narrow "words"."""
     log2 = element_log2(parameters)
     if not log2:
         return parameters
-    return replace(parameters, beat_words=parameters.beat_words << log2, axi_ports=parameters.axi_ports << log2,
-                   address_bits=parameters.address_bits + log2,
-                   operand_buffer_words=parameters.operand_buffer_words << log2)
+    changes = {"beat_words": parameters.beat_words << log2, "axi_ports": parameters.axi_ports << log2,
+               "address_bits": parameters.address_bits + log2,
+               "operand_buffer_words": parameters.operand_buffer_words << log2}
+    return _ElementParameters(**{field.name: getattr(parameters, field.name) for field in fields(parameters)} | changes)
 
 
 def connect_elements(m: Module, inner: Any, port: Any, bits: int) -> None:

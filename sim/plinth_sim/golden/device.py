@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa import layout
+from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import EngineRegister, Register
@@ -139,7 +139,14 @@ class GoldenDevice:
         return self.registers.get(address, 0)
 
     def write_register(self, address: int, value: int) -> None:
-        """Write a register; CONTROL starts the graph."""
+        """Write a register; CONTROL starts the graph.
+
+        Raises
+        ------
+        ValueError
+            If the register cannot hold the value.
+        """
+        limits.check_register(address, value, self.parameters)
         if address == Register.CONTROL:
             if value & CONTROL_CLEAR_COUNTERS:
                 self.sums_at_ends = self.narrowed_to_ends = 0
@@ -170,6 +177,7 @@ class GoldenDevice:
                 used = [counter for index, counter in enumerate(task.header.wait_counter)
                         if task.header.wait_enable >> index & 1]
                 used += [task.header.advance] if task.header.advance_enable else []
+                used += [task.header.remote_counter] if task.header.remote_enable else []
                 if any(counter >= len(self.counters) for counter in used):
                     raise DescriptorError(ErrorCode.BAD_COUNTER)
             except DescriptorError as error:

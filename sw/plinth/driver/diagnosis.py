@@ -7,7 +7,7 @@ from plinth.driver.device import Device
 from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, WaitCounter
 from plinth_hw.isa.tasks import HEADER_WORDS, Engine, ErrorCode, TransferBody
 
 STATUS_ERROR = 4
@@ -44,7 +44,7 @@ class Diagnosis:
                 if code is ErrorCode.TIMEOUT:
                     text += f"; {self.waits([number])}"
                 if code is ErrorCode.REMOTE:
-                    cause = die.read_register(Register.ERROR_INFO) >> 16
+                    cause = layout.unpack(ErrorInfo, [die.read_register(Register.ERROR_INFO)]).die
                     text = f"die {number} was stopped by an error of die {cause}"
                     if cause not in self.devices:
                         text += ", whose process says more"
@@ -94,9 +94,9 @@ class Diagnosis:
         for engine in Engine:
             block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
             die = self.devices[number]
-            wait = die.read_register(block + EngineRegister.WAIT_COUNTER)
-            if wait >> 31:
-                counter = wait & 0xFF
+            wait = layout.unpack(WaitCounter, [die.read_register(block + EngineRegister.WAIT_COUNTER)])
+            if wait.waits:
+                counter = wait.counter
                 task = self._task_at(number, die.read_register(block + EngineRegister.TASK))
                 name = task.name if task else "unknown task"
                 texts.append(f"{engine.name.lower()} engine of die {number} ({name}) waits for counter "

@@ -16,6 +16,7 @@ from plinth.model.routes import Link, routes
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.limits import check_register, rate_word
 from plinth_hw.isa.registers import EngineRegister, Register
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
@@ -102,7 +103,10 @@ class Driver:
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
         ports = routes(ring(program.dies).directed() if links is None else links, program.dies)
-        rate = program.parameters.link_rate
+        try:
+            rate = rate_word(program.parameters.link_rate)
+        except ValueError as error:
+            raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         for number, die in self._devices.items():
             identity = die.read_register(Register.ID), die.read_register(Register.VERSION)
             if identity != (regs.IDENTITY, regs.ISA_VERSION):
@@ -111,7 +115,7 @@ class Driver:
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, memory_words),
                                     (Register.WATCHDOG, watchdog_cycles),
-                                    (Register.LINK_RATE, rate.numerator | rate.denominator << 8)):
+                                    (Register.LINK_RATE, rate)):
                 self._write(number, register, value)
             for other, port in enumerate(ports[number]):
                 if port is not None:
@@ -121,11 +125,21 @@ class Driver:
         self.run(program.setup, {})
 
     def _write(self, number: int, register: int, value: int) -> None:
-        """Write a register unless it holds the value already."""
+        """Write a register unless it holds the value already.
+
+        Raises
+        ------
+        UserError
+            If it cannot hold the value.
+        """
+        try:
+            check_register(register, value, self.program.parameters)
+        except ValueError as error:
+            raise UserError(f"die {number} cannot be set up: {error}") from None
         written = self._written[number]
         if written.get(register) != value:
             written[register] = value
-            self._devices[number].write_register(register, value & 0xFFFFFFFF)
+            self._devices[number].write_register(register, value)
 
     def device(self, number: int) -> Device:
         """A die of this process.

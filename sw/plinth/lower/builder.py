@@ -15,6 +15,7 @@ from plinth.driver.program import Task
 from plinth.errors import UserError
 from plinth.step.tasks import Accesses
 from plinth_hw.isa import layout
+from plinth_hw.isa.limits import field_most
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     BODIES,
@@ -130,13 +131,23 @@ class GraphBuilder:
         return sorted(waits)
 
     def finish(self, *, record: bool) -> list[Task]:
-        """Pack the descriptors; the last one ends the graph."""
+        """Pack the descriptors; the last one ends the graph.
+
+        Raises
+        ------
+        UserError
+            If a task has a number that its field cannot hold.
+        """
         if not self._pending:
             raise ValueError("A graph needs at least one task")
-        tasks = []
+        tasks, tags = [], field_most(TaskHeader, "tag")
         for index, (name, engine, header, body) in enumerate(self._pending):
-            header.update(tag=index & 0xFFFF, record=int(record), last=int(index + 1 == len(self._pending)))
-            tasks.append(Task(name, engine, pack(engine, header, body)))
+            header.update(tag=index & tags, record=int(record), last=int(index + 1 == len(self._pending)))
+            try:
+                tasks.append(Task(name, engine, pack(engine, header, body)))
+            except ValueError as error:
+                raise UserError(f"task {name!r} does not fit its descriptor: {error}; choose a smaller network or "
+                                "batch, or more dies") from None
         self.tasks = tasks
         return tasks
 

@@ -33,10 +33,12 @@ from plinth.step.build import step_of
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Item, Multiplication, Reduction, Rows, Signal, Tile, Vector
 from plinth.step.vector import Move, VectorProgram
+from plinth_hw.isa.limits import GROUPS, field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
 from plinth_hw.isa.tasks import (
     VECTOR_LOADS,
+    CollectiveBody,
     CollectiveOperation,
     Engine,
     TransferOperation,
@@ -45,9 +47,7 @@ from plinth_hw.isa.tasks import (
 )
 
 #: Numbers of messages, which follow each other around.
-MESSAGES = 256
-#: Rows of a die's group table.
-GROUPS = 16
+MESSAGES = 1 << field_bits(CollectiveBody, "message")
 #: Base registers that move from step to step: the first input's, targets', further inputs'.
 INPUT_BASE = 1
 TARGET_BASE = 2

@@ -9,14 +9,15 @@ import pytest
 from tests.support.amaranth_sim import simulate
 from tests.support.axi_lite import Master, monitor, pause
 
-from plinth_hw.control.errors import ErrorInfo
-from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count, rate_word
+from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count
 from plinth_hw.control.sequencer import Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
 from plinth_hw.isa.tasks import Engine, ErrorCode
+from plinth_hw.shapes import shape_of
 
 OKAY, SLVERR = 0, 2
 TINY = preset("ndp-tiny")
@@ -81,7 +82,7 @@ def set_inputs(ctx: Any, dut: Registers) -> None:
     for signal, value in ((dut.running, 1), (dut.done, 0), (dut.error, 1), (dut.code, ErrorCode.BAD_COUNTER),
                           (dut.task, 0xABCD0123), (dut.record_count, 0x777), (dut.cycle, CYCLE)):
         ctx.set(signal, value)
-    ctx.set(dut.info, ErrorInfo.const({"engine": 3, "counter": 0x5A, "die": 0x2C1}))
+    ctx.set(dut.info, shape_of(ErrorInfo).const({"engine": 3, "counter": 0x5A, "die": 0x2C1}))
     for position in range(len(dut.engines)):
         ctx.set(getattr(dut, f"status_{position}"),
                 {"runs": position & 1, "waits": position != 1})
@@ -350,8 +351,3 @@ def test_low_word_latches_the_high_word() -> None:
         assert await host.get(ctx, busy + 4) == 8
 
     simulate(dut, bench, background=around.benches())
-
-
-def test_bad_link_rate() -> None:
-    with pytest.raises(ValueError, match="fraction of numbers up to 255, not 255/256"):
-        rate_word(preset("ndp-tiny").link_rate * 17 / 16)  # 255/256

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
@@ -12,6 +13,7 @@ from tests.support.tiles import RandomTiles
 
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
+from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
 from plinth_hw.isa.parameters import preset
@@ -37,6 +39,24 @@ def whole(array: GoldenArray, program: Program) -> dict[int, np.ndarray]:
 def fill(array: GoldenArray, words: int) -> None:
     for number, die in zip(array.numbers, array.dies, strict=True):
         die.write_memory(0, np.random.default_rng(number).standard_normal(words, dtype=np.float32).view(np.uint32))
+
+
+def test_the_driver_refuses_what_registers_cannot_hold() -> None:
+    program, _ = random_program(TINY, 2, 1, 4, 1 << 14)
+    with pytest.raises(UserError, match=r"die 0 .* MEMORY_WORDS must be from 0 to 4294967295 \(32 bits\)"):
+        Driver(GoldenArray(TINY, 2, MEMORY_WORDS), program, memory_words=1 << 32)
+    slow = replace(program, parameters=replace(TINY, link_rate=Fraction(1, 256)))
+    with pytest.raises(UserError, match=r"link_rate cannot be 1/256: .*; choose another link_rate"):
+        Driver(GoldenArray(TINY, 2, MEMORY_WORDS), slow, memory_words=MEMORY_WORDS)
+
+
+def test_tasks_whose_numbers_do_not_fit_are_named() -> None:
+    builder = GraphBuilder(TINY)
+    far = replace(builder.allocate("far", 1, 4), address=1 << 28)
+    builder.add("move", Engine.TRANSFER, TransferOperation.COPY, {
+        "source": far.pointer, "destination": far.pointer, "columns": 1, "rows": 1, "planes": 1})
+    with pytest.raises(UserError, match=r"task 'move' does not fit its descriptor: .*source\.offset must be "):
+        builder.finish(record=True)
 
 
 @pytest.mark.parametrize("owners", [((0, 1), (2, 3)), ((2,), (1, 3), (0,))])

@@ -330,6 +330,17 @@ def test_registers() -> None:
     assert device.read_register(Register.STATUS) == 1
 
 
+def test_registers_refuse_what_they_cannot_hold() -> None:
+    device = made([task(copy(5, 600))]).dies[0]
+    with pytest.raises(ValueError, match=r"DIE must be from 0 to 255 \(8 bits\), not 256"):
+        device.write_register(Register.DIE, 256)
+
+
+def test_counters_of_remote_advances_exist() -> None:
+    array = run(made([task(copy(5, 600), remote_enable=1, remote_die=1, remote_counter=64)], [task(copy(5, 600))]))
+    assert error(array)[0] == ErrorCode.BAD_COUNTER.value
+
+
 class _Silent:
     """A transport to dies that never send; keeps what it was asked and given."""
 

@@ -7,37 +7,41 @@ without a pause, T taps of P slots each. A *line* is ``feed_words`` neighbouring
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 from amaranth.hdl import unsigned
 from amaranth.lib import data
 
 from plinth_hw.arith.units import adder
 from plinth_hw.isa.formats import Format
+from plinth_hw.isa.limits import field_bits
+from plinth_hw.isa.tasks import RowStationaryBody
 
+_bits = partial(field_bits, RowStationaryBody)
 #: Width of an id, the number of a row of the map on the multicast bus.
-ID_BITS = 16
+ID_BITS = _bits("ids")
 #: Width of counts of windows and of lines of a stream.
-COUNT_BITS = 16
+COUNT_BITS = _bits("windows")
 
 
 class Pass(data.Struct):
     """What all rows of the array do with one load of their filters; every count is at least 1."""
 
     #: Columns of the kernel, and channels of each. Tap t = column * tap_channels + channel.
-    tap_columns: unsigned(8)
-    tap_channels: unsigned(8)
+    tap_columns: _bits("tap_columns")
+    tap_channels: _bits("tap_channels")
     #: Words of the stream between neighbouring columns of the kernel, and between windows.
-    tap_step: unsigned(16)
-    window_step: unsigned(16)
+    tap_step: _bits("tap_step")
+    window_step: _bits("window_step")
     #: Windows; the last group may have fewer than the others: its absent ones run too.
     windows: unsigned(COUNT_BITS)
     #: Filters, and windows that are run together; their product is at most ``sums``.
-    filter_step: unsigned(8)
-    interleaved_windows: unsigned(8)
+    filter_step: _bits("filter_step")
+    interleaved_windows: _bits("interleaved_windows")
     #: Lines of the stream.
     lines: unsigned(COUNT_BITS)
     #: Rows that multiply; the others hand sums on unchanged.
-    active: unsigned(8)
+    active: _bits("set_rows")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,17 +12,18 @@ from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.utils import bits_for
 
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.matrix.packing import connect_elements, element_log2, element_parameters
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 from plinth_hw.shapes import shape_of
 
 #: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
-COUNT_BITS, CHANNEL_BITS = 16, 24
+COUNT_BITS, CHANNEL_BITS = (field_bits(RowStationaryBody, name) for name in ("filters", "channels"))
 ROW_SHAPE, COLUMN_SHAPE = signed(COUNT_BITS + 3), signed(CHANNEL_BITS + 3)
 #: Width of a number of filter groups.
-GROUP_BITS = 8
+GROUP_BITS = field_bits(RowStationaryBody, "filter_groups")
 
 
 class Sizes:
