@@ -26,8 +26,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import Digits, table_sum
-from plinth_hw.arith.common import empty_groups, leading_groups, select, shift_right_sticky, special_or
+from plinth_hw.arith.common import empty_groups, leading_groups, shift_right_sticky, special_or
 from plinth_hw.isa.formats import Float
+from plinth_hw.lib.choice import select
 
 #: Normalisation goes by groups of ``2**2`` places first, then by places.
 _GROUP_LOG2 = 2

@@ -7,6 +7,7 @@ caller's. Steps are written on whole words, not bits, so that a simulator evalua
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from plinth_hw.isa.formats import Float
+from plinth_hw.lib.choice import select
 
 
 def shift_right_sticky(m: Module, name: str, value: Value, amount: Value, kept: int,
@@ -71,13 +72,6 @@ def leading_groups(m: Module, name: str, empty: list[Value], limit: Value | None
             cases.append(Cat(*window).all() & allowed)
         m.d.comb += count[level].eq(select(cases, count[level + 1:]))
     return count
-
-
-def select(cases: list[Value], index: Value) -> Value:
-    """``cases[index]``."""
-    for bit in range((len(cases) - 1).bit_length()):
-        cases = [Mux(index[bit], high, low) for low, high in zip(cases[::2], cases[1::2], strict=True)]
-    return cases[0]
 
 
 def at_least(value: Value, bound: int) -> Value:

@@ -18,8 +18,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Shape, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.common import leading_groups, select, shift_right_sticky
+from plinth_hw.arith.common import leading_groups, shift_right_sticky
 from plinth_hw.isa.formats import Fixed, Float
+from plinth_hw.lib.choice import select
 
 
 def _formats(kind: type[Fixed] | type[Float], **formats: object) -> None:

@@ -26,9 +26,10 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import Digits, table_sum
-from plinth_hw.arith.common import leading_zeros, select, shift_right_sticky, special_or
+from plinth_hw.arith.common import leading_zeros, shift_right_sticky, special_or
 from plinth_hw.arith.significand import SignificandMultiplier
 from plinth_hw.isa.formats import Float
+from plinth_hw.lib.choice import select
 
 #: High bits of the shift amount that are used as soon as they are known.
 _HIGH_BITS = 2

@@ -25,11 +25,11 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.comm.message import MEMBER_BITS, log2, message_layout
+from plinth_hw.comm.message import MEMBER_BITS, message_layout
 from plinth_hw.comm.prefetch import check
-from plinth_hw.comm.queue import Queue
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.control.bases import BaseChoice
@@ -38,6 +38,7 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
 
@@ -160,15 +161,15 @@ class CollectiveEngine(wiring.Component):
         ]
 
         # Tasks under way, oldest first: in block ``block`` unless it ended at once.
-        block_bits = max(1, log2(len(blocks)))
+        block_bits = max(1, exact_log2(len(blocks)))
         entry_shape = data.StructLayout({"at_once": 1, "block": block_bits, "error": shape_of(ErrorCode)})
-        m.submodules.order = order = Queue(entry_shape, 2 * len(blocks))
+        m.submodules.order = order = FIFO(entry_shape, 2 * len(blocks))
         entry = order.i.payload
         chosen, occupied = Signal(len(blocks)), Signal(len(blocks))
-        m.d.comb += chosen.eq(Const(1, len(blocks)) << body.message[:log2(len(blocks))])
+        m.d.comb += chosen.eq(Const(1, len(blocks)) << body.message[:exact_log2(len(blocks))])
 
         operation = engine.operation
-        beat_log2, chunk_log2 = log2(parameters.beat_words), log2(parameters.chunk_words)
+        beat_log2, chunk_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.chunk_words)
         last_word = Signal(32)
         set_group, gather, sgd = Signal(), Signal(), Signal()
         bad_row, bad_message, alone = Signal(), Signal(), Signal()
@@ -213,7 +214,7 @@ class CollectiveEngine(wiring.Component):
                 m.d.sync += known.bit_select(body.group, 1).eq(1)
             with m.Elif(~(alone & message.gather & message.in_place)):
                 m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
-                             entry.block.eq(body.message[:log2(len(blocks))])]
+                             entry.block.eq(body.message[:exact_log2(len(blocks))])]
 
         stalls = [Signal(32, name=f"stall_cycles_{b}") for b in range(len(blocks))]
         sent = [Signal(32, name=f"sent_words_{b}") for b in range(len(blocks))]

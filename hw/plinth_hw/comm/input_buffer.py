@@ -18,9 +18,9 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
-from plinth_hw.comm.queue import following
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.lib.count import following
+from plinth_hw.lib.ram import UNCHECKED
 
 
 class Head(data.Struct):

@@ -26,9 +26,10 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
-from plinth_hw.comm.queue import lowest, round_robin, stepped
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin, lowest
+from plinth_hw.lib.count import stepped
 
 
 class NetworkInterface(wiring.Component):
@@ -122,21 +123,20 @@ class NetworkInterface(wiring.Component):
         error_ports, error_source = Signal(parameters.ports), Signal(parameters.die_bits)
         sends = [getattr(self, f"send_{n}") for n in data_classes]
         may_control, sends_control, error_waits = Signal(), Signal(), Signal()
-        possible, last = Signal(len(sends)), Signal(len(sends), init=1)
+        m.submodules.turn = data_turn = RoundRobin(len(sends))
         m.d.comb += [
             error_waits.eq(error_ports.any()),
             may_control.eq(credits[0].any()),
             sends_control.eq(may_control & (error_waits | (self.advance_out.valid & ~loops))),
-            possible.eq(Cat(port.valid & credits[n + 1].any() for n, port in enumerate(sends))),
+            data_turn.requests.eq(Cat(port.valid & credits[n + 1].any() for n, port in enumerate(sends))),
             self.advance_out.ready.eq((loops & self.advance_in.ready & turn[1])
                                       | (~loops & may_control & ~error_waits)),
         ]
-        data_turn = round_robin(m, "class", possible, last)
         chosen = Signal(flit_shape)
         leaves = Signal(parameters.classes)
         # Data, and fields that are a class's alone, hold anything where they have no meaning.
         for n, port in reversed(list(enumerate(sends))):
-            condition = data_turn[n] if n < len(sends) - 1 else Const(1)
+            condition = data_turn.grant[n] if n < len(sends) - 1 else Const(1)
             with m.If(condition):
                 m.d.comb += [chosen.eq(port.payload), chosen.traffic_class.eq(n + 1)]
         with m.If(sends_control):
@@ -154,9 +154,7 @@ class NetworkInterface(wiring.Component):
                         m.d.comb += chosen.message.eq(port)
                 m.d.sync += error_ports.eq(error_ports & (error_ports - 1))
         with m.Else():
-            m.d.comb += [leaves[n + 1].eq(turn) for n, turn in enumerate(data_turn)]
-            with m.If(data_turn.any()):
-                m.d.sync += last.eq(data_turn)
+            m.d.comb += [data_turn.taken.eq(1), leaves[1:].eq(data_turn.grant)]
         m.d.comb += [port.ready.eq(leaves[n + 1]) for n, port in enumerate(sends)]
         m.d.sync += self.inject.valid.eq(leaves.any())
         with m.If(leaves.any()):

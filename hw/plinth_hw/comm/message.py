@@ -21,6 +21,7 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.isa.limits import field_bits
@@ -31,11 +32,6 @@ from plinth_hw.isa.tasks import CollectiveBody
 MEMBER_BITS = field_bits(CollectiveBody, "members")
 #: Flits that a stage of a long message has: more than a hop's latency, at most what a hop can buffer.
 STAGE_FLITS = 128
-
-
-def log2(value: int) -> int:
-    """Binary logarithm of a power of two."""
-    return value.bit_length() - 1
 
 
 def chunk_flits(parameters: DieParameters) -> int:
@@ -50,19 +46,19 @@ def chunks_in_flight(parameters: DieParameters) -> int:
 
 def count_bits(parameters: DieParameters) -> int:
     """Bits of a chunk's number, the message's last one and those of the round after it."""
-    return 33 - log2(parameters.chunk_words)
+    return 33 - exact_log2(parameters.chunk_words)
 
 
 def message_layout(parameters: DieParameters) -> data.StructLayout:
     """A message as a reduce block holds it while it serves it."""
-    beats = unsigned(parameters.address_bits - log2(parameters.beat_words))
+    beats = unsigned(parameters.address_bits - exact_log2(parameters.beat_words))
     return data.StructLayout({
         #: beat addresses
         "source": beats, "destination": beats,
         #: number of the last chunk
         "last_chunk": unsigned(count_bits(parameters) - 1),
         #: words of the last chunk minus one
-        "last_words": unsigned(max(1, log2(parameters.chunk_words))),
+        "last_words": unsigned(max(1, exact_log2(parameters.chunk_words))),
         #: ring
         "members": unsigned(MEMBER_BITS), "index": unsigned(MEMBER_BITS),
         "next_die": unsigned(parameters.die_bits),
@@ -86,7 +82,7 @@ def piece_layout(parameters: DieParameters) -> data.StructLayout:
     return data.StructLayout({
         "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
         #: valid words minus one
-        "words": unsigned(max(1, log2(parameters.flit_words))),
+        "words": unsigned(max(1, exact_log2(parameters.flit_words))),
         #: last of its chunk
         "tail": unsigned(1),
     })
@@ -147,7 +143,7 @@ class Schedule(wiring.Component):
         opening, passing, finished = Signal(), Signal(), Signal()
         left = Signal(signed(bits + 1))
         moves, advances, stage_ends = Signal(), Signal(), Signal()
-        distance = Signal(signed(MEMBER_BITS + log2(depth) + 1))
+        distance = Signal(signed(MEMBER_BITS + exact_log2(depth) + 1))
         m.d.comb += [
             left.eq(message.last_chunk - chunk),
             before.eq(Mux(owner == 0, message.members, owner) - 1),
@@ -193,7 +189,7 @@ class Schedule(wiring.Component):
                         with m.If(Mux(message.scatter, step.own, step.final)):
                             m.next = "TURN"
             with m.State("TURN"):
-                m.d.comb += [moves.eq(1), distance.eq(message.members << log2(depth))]
+                m.d.comb += [moves.eq(1), distance.eq(message.members << exact_log2(depth))]
                 m.d.sync += [opening.eq(1), passing.eq(0)]
                 with m.If(finished):
                     m.next = "IDLE"

@@ -15,13 +15,16 @@ waits for. A piece a cycle and lane; a beat follows a beat without a gap.
 
 from typing import Any
 
-from amaranth.hdl import Array, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from plinth_hw.comm.message import chunk_flits, log2, piece_layout
-from plinth_hw.comm.queue import SECTION, Chain, Queue
+from plinth_hw.comm.message import chunk_flits, piece_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, beat_layout, request_layout
 
 #: Cycles from a request to its data that a lane bridges at a flit a cycle, and its least number of beats.
@@ -116,7 +119,7 @@ class _Slicer(wiring.Component):
         self._lanes = ("words", "weights") if weights else ("words",)
         super().__init__({
             "chunk": In(stream.Signature(data.StructLayout({"short": 1, "weighted": 1}))),
-            "last_words": In(log2(parameters.chunk_words)),
+            "last_words": In(exact_log2(parameters.chunk_words)),
             "beat": In(beat_layout(parameters)),
             **{f"{lane}_valid": In(1) for lane in self._lanes},
             "o": Out(stream.Signature(local_layout(parameters))),
@@ -125,17 +128,17 @@ class _Slicer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         parameters = self._parameters
-        flit_log2, slices = log2(parameters.flit_words), flits_in_beat(parameters)
-        m.submodules.chunks = chunks = Queue(self.chunk.payload.shape(), buffer_chunks(parameters))
+        flit_log2, slices = exact_log2(parameters.flit_words), flits_in_beat(parameters)
+        m.submodules.chunks = chunks = FIFO(self.chunk.payload.shape(), buffer_chunks(parameters))
         wiring.connect(m, wiring.flipped(self.chunk), chunks.i)
         chunk, piece = chunks.o.payload, self.o.payload.piece
-        size = Signal(log2(parameters.chunk_words))
+        size = Signal(exact_log2(parameters.chunk_words))
         flit, place = Signal(range(max(2, chunk_flits(parameters)))), Signal(flit_number(parameters))
         step, tail, beat_ends = Signal(), Signal(), Signal()
         present = chunks.o.valid
         m.d.comb += [
             size.eq(chunk_size(parameters, chunk.short, self.last_words)),
-            place.eq(flit[:log2(slices)]),
+            place.eq(flit[:exact_log2(slices)]),
             tail.eq(flit == size[flit_log2:]),
             chunks.o.ready.eq(step & tail),
             beat_ends.eq(step & (tail | (place == slices - 1))),
@@ -149,18 +152,14 @@ class _Slicer(wiring.Component):
             m.d.sync += self.o.valid.eq(0)
         flits = data.ArrayLayout(piece.data.shape(), slices)
         for lane, out, needed in zip(self._lanes, (piece.data, self.o.payload.w), (1, chunk.weighted), strict=False):
-            m.submodules[lane] = beats = Chain(flits, buffer_beats(parameters))
+            m.submodules[lane] = beats = FIFO(flits, buffer_beats(parameters), Storage.SECTIONS)
             m.d.comb += [
                 beats.i.payload.eq(self.beat), beats.i.valid.eq(getattr(self, f"{lane}_valid")),
                 beats.o.ready.eq(beat_ends & needed),
             ]
-            words: Value = Const(0)
-            for number in range(slices):
-                held = Signal(len(out.as_value()), name=f"{lane}_{number}", reset_less=True)
-                with m.If(step):
-                    m.d.sync += held.eq(Mux(place == number, beats.o.payload[number].as_value(), 0))
-                words |= held
-            m.d.comb += out.as_value().eq(words)
+            m.d.comb += out.as_value().eq(one_registered(
+                m, lane, [place == number for number in range(slices)],
+                [beats.o.payload[number] for number in range(slices)], step))
             present &= beats.o.valid | ~needed
         m.d.comb += step.eq(present & (~self.o.valid | self.o.ready))
         return m
@@ -194,7 +193,7 @@ class Prefetch(wiring.Component):
         local = stream.Signature(local_layout(parameters))
         super().__init__({
             "i": In(stream.Signature(read_layout(parameters))),
-            "last_words": In(log2(parameters.chunk_words)),
+            "last_words": In(exact_log2(parameters.chunk_words)),
             "read": Out(ReadPort(parameters)),
             "o_start": Out(local), "o_add": Out(local),
         })
@@ -202,12 +201,12 @@ class Prefetch(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         parameters, wanted, request = self._parameters, self.i.payload, self.read.request
-        beat_log2 = log2(parameters.beat_words)
+        beat_log2 = exact_log2(parameters.beat_words)
         m.submodules.start = start = _Slicer(parameters, weights=False)
         m.submodules.add = add = _Slicer(parameters, weights=True)
         # The lanes of all chunks that have been asked for, and the numbers of their last beats.
-        order_shape = data.StructLayout({"lane": Lane, "last": max(1, log2(chunk_beats(parameters)))})
-        m.submodules.order = order = Queue(order_shape, 4 * buffer_chunks(parameters))
+        order_shape = data.StructLayout({"lane": Lane, "last": max(1, exact_log2(chunk_beats(parameters)))})
+        m.submodules.order = order = FIFO(order_shape, 4 * buffer_chunks(parameters))
         last_beat, room, gone = Signal(order.i.payload.last.shape()), Signal(), Signal()
         m.d.comb += [
             last_beat.eq(chunk_size(parameters, wanted.short, self.last_words)[beat_log2:]),

@@ -29,15 +29,17 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.comm.message import Schedule, chunks_in_flight, log2, message_layout, piece_layout
+from plinth_hw.comm.message import Schedule, chunks_in_flight, message_layout, piece_layout
 from plinth_hw.comm.prefetch import Lane, Prefetch, buffer_chunks, chunk_beats
-from plinth_hw.comm.queue import SECTION, Queue
 from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Places for sums and results; more than the lanes' latency, so that they never wait.
@@ -110,15 +112,15 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.results = results = Queue(result_layout(parameters), RESULT_PIECES)
+        m.submodules.results = results = FIFO(result_layout(parameters), RESULT_PIECES)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
-        m.submodules.outgoing = outgoing = Queue(
+        m.submodules.outgoing = outgoing = FIFO(
             data.StructLayout({"piece": piece_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
         ahead = steps_ahead(parameters)
-        m.submodules.arrivals = arrivals = Queue(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
-        m.submodules.departures = departures = Queue(
+        m.submodules.arrivals = arrivals = FIFO(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
+        m.submodules.departures = departures = FIFO(
             data.StructLayout({"start": 1, "chunk": flit_chunk}), ahead)
-        m.submodules.writes = writes = Queue(
+        m.submodules.writes = writes = FIFO(
             data.StructLayout({"start": 1, "address": address}), ahead)
         arrival, departure, writing = arrivals.o, departures.o, writes.o
         wiring.connect(m, prefetch.read, wiring.flipped(self.read))
@@ -219,13 +221,13 @@ class ReduceBlock(wiring.Component):
                     m.next = "IDLE"
         return m
 
-    def _plan(self, m: Module, platform: Any, message: Any, schedule: Schedule, prefetch: Prefetch, arrivals: Queue,
-              departures: Queue, writes: Queue) -> None:
+    def _plan(self, m: Module, platform: Any, message: Any, schedule: Schedule, prefetch: Prefetch, arrivals: FIFO,
+              departures: FIFO, writes: FIFO) -> None:
         """Tell every part its steps: of each chunk first what it reads of the source, then where it goes."""
         step, read = schedule.o.payload, prefetch.i
         written, second, to_result, last = Signal(), Signal(), Signal(), Signal()
         asks, room, goes = Signal(), Signal(), Signal()
-        beats_log2 = log2(chunk_beats(self._parameters))
+        beats_log2 = exact_log2(chunk_beats(self._parameters))
         address = chosen_sum(m, platform, "address", to_result, message.destination, message.source,
                              step.chunk << beats_log2)
         m.d.comb += [

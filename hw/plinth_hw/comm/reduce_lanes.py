@@ -16,15 +16,15 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.comm.message import piece_layout
-from plinth_hw.comm.queue import round_robin
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.delay import DelayLine, delayed
 
 #: -0: adding it changes nothing.
 NEUTRAL = 0x8000_0000
@@ -93,13 +93,11 @@ class ReduceLanes(wiring.Component):
         m = Module()
         blocks, words = range(self._blocks), self._parameters.flit_words
         inputs = [getattr(self, f"i_{b}") for b in blocks]
-        requests = Cat(port.valid for port in inputs)
-        last = Signal(self._blocks, init=1)
-        grant = round_robin(m, "block", requests, last)
+        m.submodules.turn = turn = RoundRobin(self._blocks)
+        grant = turn.grant
         chosen = Signal(operands_layout(self._parameters))
-        m.d.comb += [port.ready.eq(grant[b]) for b, port in enumerate(inputs)]
-        with m.If(requests.any()):
-            m.d.sync += last.eq(grant)
+        m.d.comb += [turn.requests.eq(Cat(port.valid for port in inputs)), turn.taken.eq(1),
+                     *(port.ready.eq(grant[b]) for b, port in enumerate(inputs))]
         m.d.comb += chosen.eq(inputs[0].payload)
         for b in blocks[1:]:
             with m.If(grant[b]):
@@ -116,16 +114,18 @@ class ReduceLanes(wiring.Component):
                                        "words": a["words"].shape, "tail": 1})
         tags = [Signal(tag_shape, name=f"tag_{age}") for age in range(self.update_latency + 1)]
         m.d.comb += [
-            tags[0].block.eq(grant & requests), tags[0].own.eq(chosen.own),
+            tags[0].block.eq(grant), tags[0].own.eq(chosen.own),
             tags[0].update.eq(chosen.update), tags[0].words.eq(chosen.a.words),
             tags[0].tail.eq(chosen.a.tail),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(tags)]
         to_update = self.sum_latency + self._multipliers[0].latency
-        weights = self._delay(m, Cat(chosen.w), to_update)
+        # A register behind the look-up-table RAM, as in front of the adders' other inputs.
+        m.submodules.weights = kept = DelayLine(chosen.w.shape(), to_update - 1)
+        weights = delayed(m, "weights", kept.o, 1)
         rate = Signal(32)
         at_sum = tags[self.sum_latency]
-        m.d.comb += rate.eq(self.rate_0)
+        m.d.comb += [kept.i.eq(chosen.w), rate.eq(self.rate_0)]
         for b in blocks[1:]:
             with m.If(at_sum.block[b]):
                 m.d.comb += rate.eq(getattr(self, f"rate_{b}"))
@@ -138,7 +138,7 @@ class ReduceLanes(wiring.Component):
             m.d.comb += [
                 adder.a.eq(operands.a.data[word]), adder.b.eq(operands.b[word]),
                 multiplier.a.eq(adder.o), multiplier.b.eq(rate),
-                updater.a.eq(weights.word_select(word, 32)),
+                updater.a.eq(weights[word]),
                 updater.b.eq(multiplier.o ^ Const(NEUTRAL, 32)),
                 self.sum.piece.data[word].eq(adder.o), self.updated.piece.data[word].eq(updater.o),
             ]
@@ -153,19 +153,3 @@ class ReduceLanes(wiring.Component):
             self.updated_valid.eq(at_update.block & updates.replicate(self._blocks)),
         ]
         return m
-
-    @staticmethod
-    def _delay(m: Module, value: Any, cycles: int) -> Signal:
-        """``value`` of ``cycles`` before, from a memory that is written round and round."""
-        bits = cycles.bit_length()
-        m.submodules.delay = memory = Memory(shape=len(value), depth=1 << bits, init=[])
-        write, read = memory.write_port(), memory.read_port()
-        place = Signal(bits)
-        delayed = Signal(len(value))
-        m.d.comb += [
-            write.en.eq(1), write.addr.eq(place), write.data.eq(value),
-            read.en.eq(1), read.addr.eq(place - (cycles - 1)),
-            delayed.eq(read.data),
-        ]
-        m.d.sync += place.eq(place + 1)
-        return delayed

@@ -34,8 +34,11 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
-from plinth_hw.comm.queue import Queue, round_robin, stepped
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.choice import index_of, one_of
+from plinth_hw.lib.count import stepped
+from plinth_hw.lib.fifo import FIFO
 
 #: Flits that wait for a class's ejection stream.
 EJECT_FLITS = 4
@@ -147,12 +150,12 @@ class Router(wiring.Component):
                     want["eject", number] = head.present & head.own & space[number].may(index)
                 wants.append(want)
                 m.d.comb += possible[number].eq(Cat(*want.values()).any())
-            last = Signal(max(1, classes - 1), init=1, name=f"last_class_{index}")
-            turn = round_robin(m, f"class_{index}", possible[1:], last)
+            m.submodules[f"class_turn_{index}"] = turn = RoundRobin(classes - 1)
             choice = Signal(classes, name=f"chosen_{index}")
-            m.d.comb += choice.eq(Mux(possible[0], 1, Cat(0, turn)) & ~lookup[index].replicate(classes))
-            with m.If(turn.any() & ~possible[0]):
-                m.d.sync += last.eq(turn)
+            m.d.comb += [
+                turn.requests.eq(possible[1:]), turn.taken.eq(~possible[0]),
+                choice.eq(Mux(possible[0], 1, Cat(0, turn.grant)) & ~lookup[index].replicate(classes)),
+            ]
             chosen.append(choice)
             asks.append([{output: choice[number] & value for output, value in want.items()}
                          for number, want in enumerate(wants)])
@@ -169,7 +172,7 @@ class Router(wiring.Component):
                 moves.eq(Cat(*granted[index]).any()),
                 buffer.pop.eq(moves),
                 buffer.read.eq(moves | lookup[index]),
-                buffer.select.eq(_index(Mux(lookup[index], self._looked_up_class, chosen[index]))),
+                buffer.select.eq(index_of(Mux(lookup[index], self._looked_up_class, chosen[index]))),
             ]
             for number in range(classes):
                 with m.If(moves & chosen[index][number]):
@@ -192,16 +195,16 @@ class Router(wiring.Component):
         requests = Cat(buffer.head[number].present & ~buffer.head[number].own & ~buffer.head[number].same
                        & ~resolved[index][number]
                        for index, buffer in enumerate(inputs) for number in range(classes))
-        last = Signal(len(requests), init=1)
-        turn = round_robin(m, "lookup", requests, last)
+        m.submodules.lookup_turn = turn = RoundRobin(len(requests))
         start = Signal()
         self._looked_up_class = Signal(classes)
         lookup = [Signal(name=f"lookup_{index}") for index in range(len(inputs))]
         for index in range(len(inputs)):
-            m.d.comb += lookup[index].eq(start & turn[index * classes:(index + 1) * classes].any())
+            m.d.comb += lookup[index].eq(start & turn.grant[index * classes:(index + 1) * classes].any())
         m.d.comb += [
+            turn.requests.eq(requests), turn.taken.eq(start),
             self._looked_up_class.eq(Cat(
-                Cat(turn[number::classes]).any() for number in range(classes))),
+                Cat(turn.grant[number::classes]).any() for number in range(classes))),
             write.en.eq(self.route_write.valid),
             write.addr.eq(self.route_write.destination),
             write.data.eq(self.route_write.port),
@@ -214,7 +217,7 @@ class Router(wiring.Component):
         with m.FSM():
             with m.State("REQUEST"), m.If(requests.any()):
                 m.d.comb += start.eq(1)
-                m.d.sync += [last.eq(turn), source.eq(_index(Cat(lookup)))]
+                m.d.sync += source.eq(index_of(Cat(lookup)))
                 m.next = "DESTINATION"
             with m.State("DESTINATION"):
                 # Only ERROR packets of this die get here with that kind.
@@ -223,7 +226,7 @@ class Router(wiring.Component):
             with m.State("PORT"):
                 for index in range(len(inputs)):
                     for number in range(classes):
-                        with m.If(last[index * classes + number]):
+                        with m.If(turn.last[index * classes + number]):
                             m.d.sync += [
                                 route[index][number].eq(Mux(names_port, named_port, read.data)),
                                 resolved[index][number].eq(1),
@@ -245,28 +248,25 @@ class Router(wiring.Component):
         key = ("link", port)
         request = Cat(Cat(asks[index][number][key] for number in range(classes)).any() for index in sources)
         control = Cat(asks[index][0][key] for index in sources)
-        last = Signal(len(sources), init=1, name=f"last_input_{port}")
-        grant = round_robin(m, f"link_{port}", Mux(control.any(), control, request), last)
-        sends = Signal(name=f"sends_{port}")
-        m.d.comb += sends.eq(request.any())
-        with m.If(sends):
-            m.d.sync += last.eq(grant)
+        m.submodules[f"link_turn_{port}"] = turn = RoundRobin(len(sources))
+        grant, sends = turn.grant, Signal(name=f"sends_{port}")
+        m.d.comb += [turn.requests.eq(Mux(control.any(), control, request)), turn.taken.eq(1), sends.eq(request.any())]
         for bit, index in enumerate(sources):
             granted[index].append(grant[bit])
         number = Signal(classes, name=f"class_{port}")
-        m.d.comb += number.eq(_choose(grant, [chosen[index] for index in sources]))
-        room.sent(sends, number, grant, sources, _choose(grant, [tails[index] for index in sources]))
+        m.d.comb += number.eq(one_of(grant, [chosen[index] for index in sources]))
+        room.sent(sends, number, grant, sources, one_of(grant, [tails[index] for index in sources]))
 
         # A cycle later the flit is at the buffer's output; one more, and it is on the link.
         read, read_class = Signal(name=f"read_{port}"), Signal(range(classes), name=f"read_class_{port}")
         read_tail = Signal(name=f"read_tail_{port}")
         read_grant = Signal(len(sources), name=f"read_grant_{port}")
         m.d.sync += [
-            read.eq(sends), read_class.eq(_index(number)), read_grant.eq(grant),
-            read_tail.eq(_choose(grant, [tails[index] for index in sources])),
+            read.eq(sends), read_class.eq(index_of(number)), read_grant.eq(grant),
+            read_tail.eq(one_of(grant, [tails[index] for index in sources])),
         ]
         stored = data.View(stored_layout(self._parameters),
-                           _choose(read_grant, [inputs[index].o.as_value() for index in sources]))
+                           one_of(read_grant, [inputs[index].o.as_value() for index in sources]))
         words = Signal(len(self.port_words[0]), name=f"words_{port}")
         has_words = Signal(name=f"has_words_{port}")
         m.d.comb += [
@@ -293,23 +293,20 @@ class Router(wiring.Component):
         key = ("eject", number)
         sources = [index for index in range(len(inputs)) if key in asks[index][number]]
         request = Cat(asks[index][number][key] for index in sources)
-        last = Signal(len(sources), init=1, name=f"last_ejected_{number}")
-        grant = round_robin(m, f"eject_{number}", request, last)
-        takes = Signal(name=f"takes_{number}")
-        m.d.comb += takes.eq(request.any())
-        with m.If(takes):
-            m.d.sync += last.eq(grant)
+        m.submodules[f"eject_turn_{number}"] = turn = RoundRobin(len(sources))
+        grant, takes = turn.grant, Signal(name=f"takes_{number}")
+        m.d.comb += [turn.requests.eq(request), turn.taken.eq(1), takes.eq(request.any())]
         for bit, index in enumerate(sources):
             granted[index].append(grant[bit])
-        tail = _choose(grant, [tails[index] for index in sources])
+        tail = one_of(grant, [tails[index] for index in sources])
         read, read_tail = Signal(name=f"read_eject_{number}"), Signal(name=f"read_eject_tail_{number}")
         read_grant = Signal(len(sources), name=f"read_eject_grant_{number}")
         m.d.sync += [read.eq(takes), read_tail.eq(tail), read_grant.eq(grant)]
 
-        m.submodules[f"queue_{number}"] = queue = Queue(layout, EJECT_FLITS)
+        m.submodules[f"queue_{number}"] = queue = FIFO(layout, EJECT_FLITS)
         eject = getattr(self, f"eject_{number}")
         stored = data.View(stored_layout(self._parameters),
-                           _choose(read_grant, [inputs[index].o.as_value() for index in sources]))
+                           one_of(read_grant, [inputs[index].o.as_value() for index in sources]))
         m.d.comb += [
             queue.i.valid.eq(read),
             *(queue.i.payload[name].eq(read_tail if name == "tail" else stored[name]) for name, _ in layout),
@@ -409,17 +406,3 @@ class _EjectSpace:
     def taken(self, takes: Value, grant: Value, sources: list[int], tail: Value, freed: Value) -> None:
         self._m.d.sync += self._space.eq(stepped(self._space, freed, takes))
         self._holder.sent(takes, grant, sources, tail)
-
-
-def _choose(one_hot: Value, values: list[Any]) -> Value:
-    """The value at the set bit."""
-    chosen: Value = values[0]
-    for bit in range(1, len(values)):
-        chosen = Mux(one_hot[bit], values[bit], chosen)
-    return chosen
-
-
-def _index(one_hot: Value) -> Value:
-    """Number of the set bit."""
-    bits = max(1, (len(one_hot) - 1).bit_length())
-    return Cat(Cat(one_hot[n] for n in range(len(one_hot)) if n >> bit & 1).any() for bit in range(bits))

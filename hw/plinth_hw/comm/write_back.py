@@ -14,11 +14,13 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from plinth_hw.comm.message import log2, piece_layout
+from plinth_hw.comm.message import piece_layout
 from plinth_hw.comm.prefetch import buffer_beats, chunk_beats, flit_number, flits_in_beat
-from plinth_hw.comm.queue import SECTION, Chain
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import WritePort, request_layout
 
 #: Bits of the count of requests without a response.
@@ -57,9 +59,10 @@ class WriteBack(wiring.Component):
         m = Module()
         parameters, piece = self._parameters, self.i.payload
         slices, depth = flits_in_beat(parameters), SECTION
-        m.submodules.beats = beats = Chain(self.write.data.payload.shape(), buffer_beats(parameters) - depth)
+        m.submodules.beats = beats = FIFO(self.write.data.payload.shape(), buffer_beats(parameters) - depth,
+                                          Storage.SECTIONS)
         # A request takes as long as the beats do.
-        m.submodules.requests = requests = Chain(request_layout(parameters), buffer_beats(parameters))
+        m.submodules.requests = requests = FIFO(request_layout(parameters), buffer_beats(parameters), Storage.SECTIONS)
         beat = beats.i
         put, taken = Signal(range(2 * depth)), Signal(range(2 * depth))
         flit, number = Signal(flit_number(parameters)), Signal(range(max(2, chunk_beats(parameters))))
@@ -88,11 +91,11 @@ class WriteBack(wiring.Component):
             m.d.sync += unanswered.eq(unanswered + Mux(ends, 1, -1))
 
         # Number of a beat's last word, and a memory for each of its flits.
-        m.submodules.last_words = last_words = Memory(shape=log2(parameters.beat_words), depth=depth, init=[])
+        m.submodules.last_words = last_words = Memory(shape=exact_log2(parameters.beat_words), depth=depth, init=[])
         write, read = last_words.write_port(), last_words.read_port(domain="comb")
         m.d.comb += [
             write.addr.eq(put), write.en.eq(step), read.addr.eq(taken),
-            write.data.eq(Cat(piece.words[:log2(parameters.flit_words)], flit)),
+            write.data.eq(Cat(piece.words[:exact_log2(parameters.flit_words)], flit)),
             *(bit.eq(word <= read.data) for word, bit in enumerate(beat.payload.strobe)),
         ]
         for place in range(slices):

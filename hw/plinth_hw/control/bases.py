@@ -4,15 +4,13 @@ Each base register has a register of its own here, zero but for the one wanted, 
 of a bit for 16 registers instead of 12 and more.
 """
 
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
+from plinth_hw.lib.choice import one_registered
 
 
 class BaseChoice(wiring.Component):
@@ -43,9 +41,8 @@ class BaseChoice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        held = [Signal(self.parameters.address_bits, name=f"base_{number}", reset_less=True)
-                for number in range(BASE_COUNT)]
-        m.d.sync += [register.eq(Mux(self.enable & (self.number == number), self.bases[number], 0))
-                     for number, register in enumerate(held)]
-        m.d.comb += self.base.eq(reduce(or_, held))
+        numbers = range(BASE_COUNT)
+        m.d.comb += self.base.eq(one_registered(
+            m, "base", [self.enable & (self.number == number) for number in numbers],
+            [self.bases[number] for number in numbers]))
         return m

@@ -15,60 +15,18 @@ exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is
 """
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import SECTION
-from plinth_hw.control.dispatch import select
+from plinth_hw.lib.choice import one_registered, select
+from plinth_hw.lib.delay import DelayLine
 
 #: Cycles of a visit.
 _VISIT_CYCLES = 2
 #: Fewest visits of a sweep: a sum is written before it is read again.
 _FEWEST = 2
-
-
-class DelayLine(wiring.Component):
-    """Gives each word ``cycles`` cycles after it came.
-
-    Sections of look-up-table RAM, one behind the other, all written at the same place.
-
-    Parameters
-    ----------
-    bits : int
-        Bits of a word.
-    cycles : int
-        At least 1.
-
-    Members
-    -------
-    i : In
-        Word of this cycle.
-    o : Out
-        Word of ``cycles`` cycles ago.
-    """
-
-    def __init__(self, bits: int, cycles: int) -> None:
-        self.bits = bits
-        self.cycles = cycles
-        super().__init__({"i": In(bits), "o": Out(bits)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        place = Signal(range(SECTION))
-        m.d.sync += place.eq(place + 1)
-        word: Value = self.i
-        for number, first in enumerate(range(0, self.cycles, SECTION)):
-            m.submodules[f"section_{number}"] = section = memory.Memory(shape=self.bits, depth=SECTION, init=[])
-            write, read = section.write_port(), section.read_port(domain="comb")
-            delay = min(SECTION, self.cycles - first)
-            m.d.comb += [write.en.eq(1), write.addr.eq(place), write.data.eq(word), read.addr.eq(place - delay)]
-            word = read.data
-        m.d.comb += self.o.eq(word)
-        return m
 
 
 class PerformanceCounters(wiring.Component):
@@ -124,18 +82,16 @@ class PerformanceCounters(wiring.Component):
         # From the cycle in which a sum is ready to the one in which it is needed again.
         m.submodules.sums = sums = DelayLine(32, _VISIT_CYCLES * visits - 1)
 
-        # The part that is visited: of registers for each of them all but that one are 0.
-        wraps, visited, parts, held = Signal(), Signal(_VISIT_CYCLES * visits, init=1), [], []
+        wraps, visited = Signal(), Signal(_VISIT_CYCLES * visits, init=1)
+        parts: list[Value] = []
         for i, width in enumerate(self.bits):
             if width:
                 total = Signal(width + self.sweep_bits, name=f"part_{i}")
-                copy = Signal.like(total, name=f"held_{i}", reset_less=True)
-                m.d.sync += [total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}"))),
-                             copy.eq(Mux(visited[_VISIT_CYCLES * i], total, 0))]
+                m.d.sync += total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}")))
                 parts.append(total)
-                held.append(copy)
             else:
                 parts.append(Const(0))
+        counted = [i for i, width in enumerate(self.bits) if width]
 
         # A word passes in three cycles: chosen; there; added to and written. The lowest bits of a low word's
         # sum are those of the part, which has moved on by less than its range.
@@ -146,7 +102,8 @@ class PerformanceCounters(wiring.Component):
         found = Signal(3)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            part.eq(reduce(or_, held, Const(0))),
+            part.eq(one_registered(m, "held", [visited[_VISIT_CYCLES * i] for i in counted],
+                                   [parts[i] for i in counted])),
             moved.eq((part - sums.o) & ranges),
             total.eq(word + addend), sums.i.eq(total),
             wraps.eq(place == _VISIT_CYCLES * visits - 1),

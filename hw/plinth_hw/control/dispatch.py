@@ -11,7 +11,6 @@ has room for it; later descriptors wait behind it (program order is a valid seri
 earlier tasks cannot depend on them).
 """
 
-from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
@@ -22,6 +21,7 @@ from plinth_hw.control.fetch import DescriptorWord, header_word
 from plinth_hw.isa.limits import field_most
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode, TaskHeader
+from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
 
 #: Words that the header store keeps for a task: the header, then these two.
@@ -34,17 +34,6 @@ STARTED_WORD = HEADER_WORDS + 1
 def engine_order(parameters: DieParameters) -> list[Engine]:
     """The engines of a die; inside the control block an engine goes by its position in this list."""
     return sorted(parameters.engines, key=lambda engine: engine.value)
-
-
-def select(values: Sequence[Value], position: Value) -> Value:
-    """``values[position]`` as a tree of two-way multiplexers; any of them for positions that do not exist."""
-    level = list(values)
-    bit = 0
-    while len(level) > 1:
-        level = [Mux(position[bit], level[at + 1], level[at]) if at + 1 < len(level) else level[at]
-                 for at in range(0, len(level), 2)]
-        bit += 1
-    return level[0]
 
 
 class Dispatch(wiring.Component):

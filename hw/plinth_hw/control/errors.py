@@ -5,9 +5,6 @@ task in an engine, whose address lies in the scheduler's header store, the addre
 then does ``error`` rise (``halted`` rises at once).
 """
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -15,6 +12,8 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.limits import field_bits, field_most
 from plinth_hw.isa.registers import ErrorInfo
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.lib.arbiter import lowest
+from plinth_hw.lib.choice import one_of
 from plinth_hw.shapes import shape_of
 
 #: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
@@ -82,11 +81,8 @@ class Errors(wiring.Component):
         m = Module()
         causes = [getattr(self, f"cause_{i}") for i in range(self.causes)]
         wins = Signal(self.causes)
-        for i, cause in enumerate(causes):
-            m.d.comb += wins[i].eq(cause.valid & ~Cat(earlier.valid for earlier in causes[:i]).any())
-        # Of gated causes all but one are 0.
-        chosen = Cause(reduce(or_, (cause.as_value() & win.replicate(len(cause.as_value()))
-                                    for cause, win in zip(causes, wins, strict=True))))
+        m.d.comb += wins.eq(lowest(Cat(cause.valid for cause in causes)))
+        chosen = Cause(one_of(wins, causes))
         taken, found = Signal(), Signal()
         m.d.comb += [taken.eq(~self.halted & ~self.clear & chosen.valid),
                      found.eq(self.lookup_valid & self.lookup_done)]

@@ -14,15 +14,13 @@ beats must come within 64 cycles. Beats may be smaller or larger than a descript
 for each of its descriptors. Source: MPT section VI.A (task graph in memory).
 """
 
-from functools import reduce
-from operator import or_
-
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.shapes import shape_of
 
@@ -132,22 +130,25 @@ class DescriptorFetch(wiring.Component):
             with m.If((arrived[:(rows - 1).bit_length()] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
-        # Of registers for the lanes of a row all are 0 but the one wanted, so that nothing is chosen.
-        lanes = [Signal(32, name=f"lane_{lane}", reset_less=True) for lane in range(1 << row_log2)]
-        m.d.comb += self.o.payload.word.eq(reduce(or_, lanes))
+        steps = Signal()
+        lanes = range(1 << row_log2)
+        m.d.comb += [
+            steps.eq((row != arrived) & (~self.o.valid | self.o.ready)),
+            self.o.payload.word.eq(one_registered(
+                m, "lane", [index[:row_log2] == lane for lane in lanes],
+                [read.data.word_select(lane, 32) for lane in lanes], steps)),
+        ]
         ended = Signal()  # ``o`` presents the very last word
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += self.o.valid.eq(0)
             with m.If(ended):
                 m.d.sync += [self.active.eq(0), ended.eq(0)]
-        with m.If((row != arrived) & (~self.o.valid | self.o.ready)):
+        with m.If(steps):
             m.d.comb += begins.eq(index == 0)
             m.d.sync += [
                 Cat(index, turn).eq(Cat(index, turn) + 1),
                 self.o.valid.eq(1),
                 self.o.payload.index.eq(index),
-                *(word.eq(Mux(index[:row_log2] == lane, read.data.word_select(lane, 32), 0))
-                  for lane, word in enumerate(lanes)),
                 ended.eq(index.all() & final & (ahead == 0)),
             ]
         with m.If(self.start):

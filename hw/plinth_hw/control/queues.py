@@ -17,9 +17,9 @@ from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.dispatch import select
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.lib.choice import select
+from plinth_hw.lib.ram import UNCHECKED
 
 
 def next_after(m: Module, requests: Value, previous: Value) -> Signal:

@@ -14,8 +14,6 @@ cycles. Addresses that hold no register, and writes that do not strobe a whole w
 nothing; writes to read-only registers do nothing.
 """
 
-from functools import reduce
-from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
@@ -30,6 +28,8 @@ from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.lib.choice import one_of, one_registered
+from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
 
 ADDRESS_BITS = 16
@@ -74,18 +74,11 @@ class _Answers:
 
     def word(self, m: Module, delay: bool) -> tuple[Value, Value]:
         """Whether one is given, and the one, or else 0; with ``delay``, a cycle after it was given.
-
-        Then each has a register of its own, which needs no logic to be 0 unless it is given.
         """
-        any_given: Value = Cat(given for given, _ in self._words.values()).any()
-        words = [Mux(given, word, 0) for given, word in self._words.values()]
+        given, words = zip(*self._words.values(), strict=True)
         if delay:
-            held = [Signal(len(word), name=f"held_{index}", reset_less=True) for index, word in enumerate(words)]
-            m.d.sync += [register.eq(word) for register, word in zip(held, words, strict=True)]
-            delayed = Signal()
-            m.d.sync += delayed.eq(any_given)
-            return delayed, reduce(or_, held)
-        return any_given, reduce(or_, words)
+            return delayed(m, "given", Cat(given).any(), 1), one_registered(m, "held", given, words)
+        return Cat(given).any(), one_of(given, words)
 
 
 class AXI4LiteSignature(wiring.Signature):

@@ -24,14 +24,11 @@ plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``d
 13 with a record (of which polls wait for 7).
 """
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS, engine_order, select
+from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS, engine_order
 from plinth_hw.control.engine import Done
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import header_word
@@ -39,7 +36,8 @@ from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode, TaskHeader
-from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.lib.choice import one_registered, select
+from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.shapes import shape_of
 
 #: Tasks of one engine between fetch and completion.
@@ -396,21 +394,20 @@ class Sequencer(wiring.Component):
 
         # The rest of a record comes from the engine, beside whatever else happens.
         part = Signal(3, init=7)  # 7 is the time, then follow the four words of the engine
-        # Each word has a register of its own, 0 unless it is the next one of the record, so that nothing is chosen.
-        following, held = Signal.like(part), []
+        following = Signal.like(part)
+        wanted: list[Value] = []
+        sources: list[Value] = []
         m.d.comb += following.eq(part + 1)
         for engine, result in zip(self.engines, results, strict=True):
             words = [result.stall_cycles, result.payload_words]
             if engine is Engine.MATRIX:  # others have no multiply-adds
                 words += [result.useful_macs[:32], result.useful_macs[32:]]
             for number, source in enumerate(words):
-                register = Signal(32, name=f"held_{engine.name.lower()}_{number}", reset_less=True)
-                wanted = collecting & (following == number) & (collected_engine == self.engines.index(engine))
-                m.d.sync += register.eq(Mux(wanted, source, 0))
-                held.append(register)
+                wanted.append(collecting & (following == number) & (collected_engine == self.engines.index(engine)))
+                sources.append(source)
         with m.If(collecting):
             m.d.comb += [self.record_valid.eq(1),
-                         self.record_word.eq(Mux(part[2], ended_at, 0) | reduce(or_, held))]
+                         self.record_word.eq(Mux(part[2], ended_at, 0) | one_registered(m, "held", wanted, sources))]
             m.d.sync += part.eq(following)
             with m.If(part == 3):
                 m.d.comb += [accept.bit_select(collected_engine, 1).eq(1), completed.eq(1)]

@@ -10,11 +10,13 @@ arrived, its tile's preload (first step) or drain memory (last step) is ready. O
 bubble of I cycles. Panels, tiles and tasks follow each other without a pause.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.lib.count import population
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
@@ -145,11 +147,11 @@ class Feeder(wiring.Component):
                 port.column_low.eq(low), port.skew.eq(step.k + low),
             ]
             m.d.comb += [port.along_rows.eq(0),
-                         port.capacity.eq(lookup(m, f"{name}_capacity", _delayed(m, step.option, 1),
+                         port.capacity.eq(lookup(m, f"{name}_capacity", delayed(m, f"{name}_option", step.option, 1),
                                                  geometry.panel_k))]
         flags = Cat(slot, step.valid, step.first, step.preload, step.last)
         m.d.comb += Cat(self.slot, self.valid, self.first, self.preload, self.last).eq(
-            _delayed(m, flags, FEED_LATENCY - 1))
+            delayed(m, "flags", flags, FEED_LATENCY - 1))
         self._count(m, step, slot, boundary, jobs.r_rdy, totals)
         m.d.comb += [self.total.payload.eq(totals.r_data), self.total.valid.eq(totals.r_rdy),
                      totals.r_en.eq(self.total.ready)]
@@ -175,32 +177,15 @@ class Feeder(wiring.Component):
         there = FEED_LATENCY - 3
         inside, rows = Signal(parameters.rows), Signal(range(parameters.rows + 1))
         real = Cat(self.a_read.data[row][-1] for row in range(parameters.rows))
-        m.d.sync += [inside.eq(_delayed(m, within, there) & real), rows.eq(_population(inside))]
+        m.d.sync += [inside.eq(delayed(m, "within", within, there) & real), rows.eq(population(inside))]
 
-        valid = _delayed(m, step.valid, there + 4)
-        m.d.sync += [self.useful_macs.eq(Mux(valid, rows * _delayed(m, columns, there + 2), 0)),
+        valid = delayed(m, "step_valid", step.valid, there + 4)
+        m.d.sync += [self.useful_macs.eq(Mux(valid, rows * delayed(m, "columns", columns, there + 2), 0)),
                      self.issued_macs.eq(Mux(valid, Const(parameters.rows * parameters.columns), 0))]
-        blocked, waited = _delayed(m, Cat(step.blocked, step.waiting), there + 5)
+        blocked, waited = delayed(m, "waits", Cat(step.blocked, step.waiting), there + 5)
         m.d.comb += [self.blocked.eq(blocked), self.waiting.eq(waited | queued)]
         total = Signal(64)
         added = Signal(64)
-        task_end = _delayed(m, step.task_last & boundary, there + 5)
+        task_end = delayed(m, "task_end", step.task_last & boundary, there + 5)
         m.d.comb += [added.eq(total + self.useful_macs), totals.w_data.eq(added), totals.w_en.eq(task_end)]
         m.d.sync += total.eq(Mux(task_end, 0, added))
-
-
-def _population(bits: Value) -> Value:
-    """How many bits are set, as a tree."""
-    if len(bits) == 1:
-        return bits
-    half = len(bits) // 2
-    return _population(bits[:half]) + _population(bits[half:])
-
-
-def _delayed(m: Module, value: object, cycles: int) -> Signal:
-    """``value`` of ``cycles`` cycles before."""
-    for _ in range(cycles):
-        stage = Signal(len(value), name="delayed")  # type: ignore[arg-type]
-        m.d.sync += stage.eq(value)
-        value = stage
-    return value  # type: ignore[return-value]

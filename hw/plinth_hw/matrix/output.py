@@ -16,6 +16,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.conversion import load_latency, store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
@@ -25,7 +26,6 @@ from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
-from plinth_hw.pipeline import delayed
 from plinth_hw.shapes import shape_of
 
 #: Beats fetched ahead of the port.
@@ -169,12 +169,7 @@ class OutputBuffer(wiring.Component):
             self.words.eq(store.words),
             self.ended.payload.eq(job.error),
         ]
-        valid: Signal = read.enable
-        for stage in range(memory.read_latency):
-            following = Signal(name=f"fetched_{stage}")
-            m.d.sync += following.eq(valid)
-            valid = following
-        m.d.comb += fetched.w_en.eq(valid)
+        m.d.comb += fetched.w_en.eq(delayed(m, "fetched", read.enable, memory.read_latency))
         m.d.sync += unanswered.eq(unanswered + issue - store.done)
 
         with m.FSM():

@@ -42,18 +42,17 @@ Throughput: R C multiply-adds a cycle. Source: MPT, section VI.B.
 """
 
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
 from plinth_hw.isa.formats import Format, identifiers
+from plinth_hw.lib.delay import delayed, skewed
 from plinth_hw.matrix import systolic_loops
 from plinth_hw.matrix.pe import TOKEN, ProcessingElement, ProcessingRow, row_control, slot_shape
-from plinth_hw.pipeline import delayed
 
 
 class SystolicArray(wiring.Component):
@@ -175,15 +174,15 @@ class SystolicArray(wiring.Component):
             m.d.sync += a_1[r].eq(Mux(self.valid, self.a[r], negative_zero))
         for c in range(self.columns):
             m.d.sync += b_1[c].eq(Mux(self.valid, self.b[c], 0))
-        for row, a in zip(rows, _skew(m, "a", a_1), strict=True):
+        for row, a in zip(rows, skewed(m, "a", a_1), strict=True):
             m.d.comb += row.a.eq(a)
         for r, row in enumerate(rows):
             emit.place(m, platform, row, name=f"row_{r}", module=row.module_name)
-        for c, (b, word) in enumerate(zip(_skew(m, "b", b_1), _skew(m, "load", self.load_data),
+        for c, (b, word) in enumerate(zip(skewed(m, "b", b_1), skewed(m, "load", self.load_data),
                                           strict=True)):
             m.d.comb += [rows[0].b[c].eq(b), rows[0].chain[c].eq(word)]
         results = [rows[-1].o_chain[c] for c in reversed(range(self.columns))]
-        for c, word in enumerate(reversed(_skew(m, "drain", results))):
+        for c, word in enumerate(reversed(skewed(m, "drain", results))):
             m.d.comb += self.drain_data[c].eq(word)
 
         start = delayed(m, "start", Cat(first & ~self.preload, first & self.preload, self.slot),
@@ -199,16 +198,3 @@ class SystolicArray(wiring.Component):
                 below.b.eq(above.o_b), below.chain.eq(above.o_chain), below.control.eq(above.o_control),
                 below.token.eq(above.o_token), below.valid.eq(above.o_valid),
             ]
-
-
-def _skew(m: Module, name: str, lanes: Iterable[Value]) -> list[Value]:
-    """Lane i delayed by i cycles. Stage i is one register for all lanes that still have to wait."""
-    waiting, done = list(lanes), []
-    bits = len(waiting[0])
-    while True:
-        done.append(waiting[0])
-        if len(waiting) == 1:
-            return done
-        stage = Signal(bits * (len(waiting) - 1), name=f"{name}_skew_{len(done)}", reset_less=True)
-        m.d.sync += stage.eq(Cat(*waiting[1:]))
-        waiting = [stage.word_select(i, bits) for i in range(len(waiting) - 1)]

@@ -17,6 +17,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.feeder import FEED_LATENCY
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.preload import latency as preload_latency
@@ -96,10 +97,6 @@ class TokenControl(wiring.Component):
             m.d.sync += loaded.eq(1)
         with m.Elif(self.preload_taken):
             m.d.sync += loaded.eq(0)
-        tokens = Cat(drain, load)
-        for stage in range(delay):
-            following = Signal(2, name=f"tokens_{stage}")
-            m.d.sync += following.eq(tokens)
-            tokens = following
+        tokens = delayed(m, "tokens", Cat(drain, load), delay)
         m.d.comb += [self.drain_start.eq(tokens[0]), self.load_start.eq(tokens[1])]
         return m

@@ -12,15 +12,13 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-
-#: Attributes of a memory of which no word is read in the cycle in which it is written, so that synthesis need not
-#: see to it that the old one is.
-UNCHECKED = {"no_rw_check": 1}
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.ram import UNCHECKED
 
 
 def line_bits(lines: int) -> int:
     """Width of a line number."""
-    return max(1, (lines - 1).bit_length())
+    return index_bits(lines)
 
 
 class BankReadPort(wiring.Signature):

@@ -26,8 +26,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import loaded_sum
-from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, beat_layout, request_layout
 
 
@@ -352,7 +352,7 @@ class RowLoad(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped)
-        m.submodules.rows = rows = Queue(cut.row.payload.shape(), self.row_depth)
+        m.submodules.rows = rows = FIFO(cut.row.payload.shape(), self.row_depth)
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped)
         wiring.connect(m, wiring.flipped(self.i), cut.i)
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
@@ -466,11 +466,11 @@ class RowStore(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
-        m.submodules.rows = rows = Queue(cut.row.payload.shape(), min(self.fetch_depth, 8))
+        m.submodules.rows = rows = FIFO(cut.row.payload.shape(), min(self.fetch_depth, 8))
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits)
         strobe_bits = self.parameters.beat_words
-        m.submodules.strobes = strobes = Queue(strobe_bits + len(self.words), self.fetch_depth)
-        m.submodules.unanswered = unanswered = Queue(1, self.request_depth)
+        m.submodules.strobes = strobes = FIFO(strobe_bits + len(self.words), self.fetch_depth)
+        m.submodules.unanswered = unanswered = FIFO(1, self.request_depth)
         wiring.connect(m, wiring.flipped(self.i_rows), cut.i)
         wiring.connect(m, cut.row, rows.i)
         wiring.connect(m, rows.o, walk.row)

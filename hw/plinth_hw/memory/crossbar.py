@@ -28,22 +28,22 @@ the write response, which task dependences do.
 """
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
-from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.choice import index_of, one_registered
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort, request_layout
 
 
 def fault_layout(clients: int) -> data.StructLayout:
     """``valid``, and the index of the client whose request lay outside the memory."""
-    return data.StructLayout({"valid": unsigned(1), "index": unsigned(max(1, (clients - 1).bit_length()))})
+    return data.StructLayout({"valid": unsigned(1), "index": unsigned(index_bits(clients))})
 
 
 class MemoryCrossbar(wiring.Component):
@@ -142,16 +142,16 @@ class MemoryCrossbar(wiring.Component):
 
         # The register has a beat; it can take the next one.
         full, given = Signal(), Signal()
-        m.submodules.unanswered = unanswered = Queue(len(write.data_index), self.outstanding)
+        m.submodules.unanswered = unanswered = FIFO(len(write.data_index), self.outstanding)
         m.d.comb += [
             write.permit.eq(unanswered.i.ready),
             unanswered.i.payload.eq(write.request_index),
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(Array(client.data.valid for client in writers)[write.data_index] & given),
-            self.memory_write.data.payload.eq(_registered(
-                m, "data", write.data_step, [write.data_index == index for index in range(len(writers))],
-                [client.data.payload for client in writers])),
+            self.memory_write.data.payload.eq(one_registered(
+                m, "data", [write.data_index == index for index in range(len(writers))],
+                [client.data.payload for client in writers], write.data_step)),
             self.memory_write.data.valid.eq(full),
             given.eq(write.data_valid & (~full | self.memory_write.data.ready)),
             self.words_written.eq(Mux(full & self.memory_write.data.ready,
@@ -169,21 +169,6 @@ class MemoryCrossbar(wiring.Component):
         return m
 
 
-def _registered(m: Module, name: str, enable: Value, wanted: Sequence[Value], choices: Sequence[Any]) -> Value:
-    """The one of ``choices`` that is ``wanted``, or zero, in registers that change with ``enable``."""
-    values = [Value.cast(choice) for choice in choices]
-    held = [Signal(len(value), name=f"{name}_{index}", reset_less=True) for index, value in enumerate(values)]
-    with m.If(enable):
-        m.d.sync += [register.eq(Mux(chosen, value, 0))
-                     for register, chosen, value in zip(held, wanted, values, strict=True)]
-    return reduce(or_, held)
-
-
-def _lowest(wanting: Value) -> Value:
-    """The lowest set bit alone."""
-    return Cat(bit & ~wanting[:index].any() for index, bit in enumerate(wanting))
-
-
 class _Grant(wiring.Component):
     """One side's arbiter, address check, and queue of whose data come next."""
 
@@ -192,46 +177,40 @@ class _Grant(wiring.Component):
         self.clients = clients
         self.outstanding = outstanding
         self.layout = request_layout(parameters)
-        index_bits = max(1, (clients - 1).bit_length())
+        index_width = index_bits(clients)
         super().__init__({
             "valid": In(1).array(clients), "payload": In(self.layout).array(clients),
             "ready": Out(1).array(clients),
             "limit": In(self.layout["address"].width + 1),
-            "request": Out(stream.Signature(self.layout)), "request_index": Out(index_bits),
+            "request": Out(stream.Signature(self.layout)), "request_index": Out(index_width),
             "permit": In(1),
             "fault": Out(fault_layout(clients)),
-            "data_valid": Out(1), "data_index": Out(index_bits), "data_step": In(1),
+            "data_valid": Out(1), "data_index": Out(index_width), "data_step": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        index_bits = len(self.request_index)
         held = Signal(self.layout)
         held_valid = Signal()
-        held_index = Signal(index_bits)
-        last = Signal(self.clients, init=1)
+        held_index = Signal.like(self.request_index)
         blocked = Signal(self.clients)
         wanting = Signal(self.clients)
-        grant = Signal(self.clients)
         free = Signal()
         takes = Signal()
         inside = Signal()
-        queue_width = index_bits + self.layout["beats"].width
-        m.submodules.queue = queue = Queue(queue_width, self.outstanding)
+        queue_width = len(held_index) + self.layout["beats"].width
+        m.submodules.queue = queue = FIFO(queue_width, self.outstanding)
 
-        # Round robin: the lowest wanting client above the last granted one, or else the lowest.
-        above = wanting & Cat(last[:index].any() for index in range(self.clients))
+        m.submodules.turn = turn = RoundRobin(self.clients)
         m.d.comb += [
             wanting.eq(Cat(self.valid[index] for index in range(self.clients)) & ~blocked),
-            grant.eq(Mux(above.any(), _lowest(above), _lowest(wanting))),
-            takes.eq(free & wanting.any()),
+            turn.requests.eq(wanting), turn.taken.eq(free), takes.eq(free & wanting.any()),
         ]
         for index in range(self.clients):
-            m.d.comb += self.ready[index].eq(free & grant[index])
+            m.d.comb += self.ready[index].eq(free & turn.grant[index])
         m.d.comb += [
-            held.as_value().eq(_registered(m, "held", takes, list(grant), list(self.payload))),
-            held_index.eq(Cat(Cat(last[index] for index in range(self.clients) if index >> bit & 1).any()
-                              for bit in range(index_bits))),
+            held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, takes)),
+            held_index.eq(index_of(turn.last)),
             inside.eq(held.address + held.beats <= self.limit),
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
@@ -245,9 +224,9 @@ class _Grant(wiring.Component):
             m.d.sync += held_valid.eq(0)
         with m.If(held_valid & ~inside):
             m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
-                         blocked.eq(blocked | last)]
+                         blocked.eq(blocked | turn.last)]
         with m.If(takes):
-            m.d.sync += [held_valid.eq(1), last.eq(grant)]
+            m.d.sync += held_valid.eq(1)
 
         head_beats = Signal(self.layout["beats"].width)
         taken = Signal.like(head_beats)
@@ -259,4 +238,3 @@ class _Grant(wiring.Component):
         with m.If(self.data_step):
             m.d.sync += taken.eq(Mux(queue.o.ready, 0, taken + 1))
         return m
-

@@ -29,24 +29,17 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
-from plinth_hw.comm.queue import Queue
 from plinth_hw.control.control import LandingFault
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.slots import (
-    BlockQueue,
-    SlotReader,
-    buffer_beats,
-    covered,
-    log2,
-    packet_words,
-    place_bits,
-    run_layout,
-)
+from plinth_hw.memory.slots import SlotReader, buffer_beats, covered, packet_words, run_layout
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
@@ -100,7 +93,7 @@ class Landing(wiring.Component):
         super().__init__({
             "arrive": In(stream.Signature(flit_layout(parameters))),
             "own": In(stream.Signature(arrival_layout(parameters))),
-            "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
+            "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "fault": Out(LandingFault),
             "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
             "advance": Out(stream.Signature(range(parameters.counters))),
@@ -113,11 +106,11 @@ class Landing(wiring.Component):
         packet = data.StructLayout({
             "run": run_layout(parameters), "kind": PacketKind, "own": unsigned(1),
             "last": unsigned(1), "dropped": unsigned(1)})
-        m.submodules.flits = flits = BlockQueue(
-            32 * parameters.flit_words, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words)
-        m.submodules.packets = packets = Queue(packet, 4)
-        m.submodules.issued = issued = Queue(packet, RUNS)
-        m.submodules.writes = writes = Queue(packet, RUNS)
+        m.submodules.flits = flits = FIFO(
+            32 * parameters.flit_words, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
+        m.submodules.packets = packets = FIFO(packet, 4)
+        m.submodules.issued = issued = FIFO(packet, RUNS)
+        m.submodules.writes = writes = FIFO(packet, RUNS)
         m.submodules.reader = reader = SlotReader(parameters, 2 * buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         answered = Signal()
@@ -127,7 +120,7 @@ class Landing(wiring.Component):
         self._write(m, writes, store, complete, freed, answered)
         return m
 
-    def _take(self, m: Module, flits: BlockQueue, packets: Queue) -> None:
+    def _take(self, m: Module, flits: FIFO, packets: FIFO) -> None:
         """Chooses a packet and takes it apart."""
         arrive, own, packet = self.arrive, self.own, packets.i.payload
         inside, turn, own_turn = Signal(), Signal(), Signal()
@@ -154,12 +147,12 @@ class Landing(wiring.Component):
         with m.If(takes):
             m.d.sync += [inside.eq(~tail), turn.eq(own_turn), before.eq(Mux(tail, 0, packet.run.words))]
 
-    def _issue(self, m: Module, packets: Queue, issued: Queue, reader: SlotReader, answered: Signal) -> None:
+    def _issue(self, m: Module, packets: FIFO, issued: FIFO, reader: SlotReader, answered: Signal) -> None:
         """Checks addresses, and reads what adds need once it is there."""
         packet, result = packets.o.payload, issued.i.payload
         first, beats = covered(packet.run, self._parameters.beat_words)
-        block_bits = log2(packet_words(self._parameters))
-        block = packet.run.address[block_bits:][:log2(BLOCKS)]
+        block_bits = exact_log2(packet_words(self._parameters))
+        block = packet.run.address[block_bits:][:exact_log2(BLOCKS)]
         note = data.StructLayout({"number": unsigned(NUMBER_BITS), "begin": unsigned(block_bits),
                                   "end": unsigned(block_bits + 1)})
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
@@ -190,12 +183,12 @@ class Landing(wiring.Component):
             self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
 
-    def _combine(self, m: Module, flits: BlockQueue, issued: Queue, reader: SlotReader,
-                 writes: Queue) -> tuple[Memory, Signal, Signal]:
+    def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: SlotReader,
+                 writes: FIFO) -> tuple[Memory, Signal, Signal]:
         """Slots of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
         parameters = self._parameters
         flit_words, slots = parameters.flit_words, parameters.beat_words // parameters.flit_words
-        slot_bits = place_bits(slots)
+        slot_bits = index_bits(slots)
         packet = issued.o.payload
         first, count = covered(packet.run, flit_words)
         _, beats = covered(packet.run, parameters.beat_words)
@@ -220,7 +213,7 @@ class Landing(wiring.Component):
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE), adds.eq(packet.kind == PacketKind.ADD),
             begins.eq(made == 0), last.eq(made + 1 == count),
-            slot.eq((first + made)[:log2(slots)]), ends.eq(last | (slot == slots - 1)),
+            slot.eq((first + made)[:exact_log2(slots)]), ends.eq(last | (slot == slots - 1)),
             # Sums come out in order before words that are only stored.
             may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
             step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.o.valid
@@ -254,18 +247,18 @@ class Landing(wiring.Component):
         m.d.sync += place.eq(place + complete)
         return store, complete, freed
 
-    def _write(self, m: Module, writes: Queue, store: Memory, complete: Signal, freed: Signal,
+    def _write(self, m: Module, writes: FIFO, store: Memory, complete: Signal, freed: Signal,
                answered: Signal) -> None:
         """Requests, beats, and what their responses let happen."""
         parameters = self._parameters
-        lane_bits, width = log2(parameters.beat_words), place_bits(parameters.beat_words)
+        lane_bits, width = exact_log2(parameters.beat_words), index_bits(parameters.beat_words)
         packet = writes.o.payload
         first, beats = covered(packet.run, parameters.beat_words)
         advances = packet.kind == PacketKind.ADVANCE
         counter_bits = len(self.advance.payload)
-        m.submodules.unanswered = unanswered = Queue(data.StructLayout({
+        m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
             "advances": unsigned(1), "last": unsigned(1), "counter": unsigned(counter_bits)}), RESPONSES)
-        m.submodules.requested = requested = Queue(data.StructLayout({
+        m.submodules.requested = requested = FIFO(data.StructLayout({
             "beats": unsigned(len(beats)), "begin": unsigned(width), "end": unsigned(width)}), GIVEN_LATER)
         beat = store.read_port(domain="comb")
         place = Signal.like(beat.addr)

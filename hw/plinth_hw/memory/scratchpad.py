@@ -30,8 +30,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
+from plinth_hw.lib.rotator import rotate, rotate_held, rotate_registered
 from plinth_hw.memory.banks import BankArray, BankReadPort, BankWritePort, SharedBank, line_bits
-from plinth_hw.memory.turns import rotate, rotate_registered, turned_registers
 
 
 def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
@@ -277,11 +277,11 @@ class SharedReadTurn(wiring.Component):
         bits = (self.banks - 1).bit_length()
         skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
         m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-        chosen = turned_registers(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
+        chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
                                   lambda array, value, lane: (self.half == array) & (skews[-2][0] == value), up=False)
         last = max(1, bits - 2)
         turned = rotate(m, "data", chosen, skews[-1], 1, last, up=False)
-        m.d.comb += self.o.as_value().eq(Cat(*turned_registers(
+        m.d.comb += self.o.as_value().eq(Cat(*rotate_held(
             m, "turned", [turned], last, bits, lambda array, value, lane: skews[-1][last:] == value, up=False)))
         return m
 
@@ -494,6 +494,24 @@ class LineTracker(wiring.Component):
         return m
 
 
-__all__ = ["BankArray", "BankReadPort", "LineTracker", "ReadTurn", "SharedArray", "SharedReadTurn", "VectorMemory",
-           "VectorReadPort", "VectorReader", "VectorWritePort", "VectorWriter", "WriteTurn", "bank_lines",
-           "check_sizes", "line_bits", "rotate", "rotate_registered", "turned_registers", "vector_command"]
+__all__ = [
+    "BankArray",
+    "BankReadPort",
+    "LineTracker",
+    "ReadTurn",
+    "SharedArray",
+    "SharedReadTurn",
+    "VectorMemory",
+    "VectorReadPort",
+    "VectorReader",
+    "VectorWritePort",
+    "VectorWriter",
+    "WriteTurn",
+    "bank_lines",
+    "check_sizes",
+    "line_bits",
+    "rotate",
+    "rotate_held",
+    "rotate_registered",
+    "vector_command",
+]

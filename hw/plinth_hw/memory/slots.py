@@ -10,34 +10,20 @@ A beat has S = ``beat_words / flit_words`` slots. Beats are asked for only when 
 memory's read side never waits.
 """
 
-from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from plinth_hw.comm.queue import SECTION, Chain
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort
 
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32
-#: Places up to which a queue is in look-up-table RAM.
-SHORT = 64
-
-
-def log2(value: int) -> int:
-    """Binary logarithm of a power of two."""
-    return value.bit_length() - 1
-
-
-def place_bits(places: int) -> int:
-    """Bits of a place, at least one."""
-    return max(1, log2(places))
-
-
 def packet_words(parameters: DieParameters) -> int:
     """Longest packet of a transfer; packets do not cross multiples of it in the destination."""
     return min(parameters.chunk_words, PACKET_BEATS * parameters.beat_words)
@@ -56,54 +42,9 @@ def run_layout(parameters: DieParameters) -> data.StructLayout:
 
 def covered(words: data.View, unit: int) -> tuple:
     """First place, and number, of the units of so many words that a run lies in."""
-    bits = log2(unit)
+    bits = exact_log2(unit)
     end = words.address[:bits] + words.words + (unit - 1)
     return words.address[bits:], end[bits:]
-
-
-class BlockQueue(wiring.Component):
-    """First in, first out, in block RAM or, if short, in look-up-table RAM: a payload taken in cycle t is offered
-    from cycle t + 2.
-
-    Parameters
-    ----------
-    shape : ShapeLike
-        Payload.
-    depth : int
-        Places; a power of two.
-
-    Members
-    -------
-    i, o : streams of ``shape``
-        In and out, one a cycle.
-    empty : Out(1)
-        All that was taken has been given.
-    """
-
-    def __init__(self, shape: Any, depth: int):
-        self._shape = shape
-        self._depth = depth
-        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # A place is read after the cycle in which it is written.
-        style = {"ram_style": "distributed"} if self._depth <= SHORT else {}
-        m.submodules.storage = storage = Memory(shape=self._shape, depth=self._depth, init=[], attrs=UNCHECKED | style)
-        write, read = storage.write_port(), storage.read_port()
-        bits = log2(self._depth)
-        written, taken, waits = Signal(bits + 1), Signal(bits + 1), Signal()
-        m.d.comb += [
-            waits.eq(written != taken), self.empty.eq(~waits & ~self.o.valid),
-            self.i.ready.eq((written ^ taken) != self._depth),
-            write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(self.i.valid & self.i.ready),
-            read.addr.eq(taken[:bits]), read.en.eq(waits & (~self.o.valid | self.o.ready)),
-            self.o.payload.eq(read.data),
-        ]
-        m.d.sync += [written.eq(written + write.en), taken.eq(taken + read.en)]
-        with m.If(read.en | self.o.ready):
-            m.d.sync += self.o.valid.eq(read.en)
-        return m
 
 
 class SlotReader(wiring.Component):
@@ -138,15 +79,15 @@ class SlotReader(wiring.Component):
         super().__init__({
             "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
             "port": Out(ReadPort(parameters)),
-            "slot": In(place_bits(parameters.beat_words // parameters.flit_words)),
+            "slot": In(index_bits(parameters.beat_words // parameters.flit_words)),
             "o": Out(data.ArrayLayout(unsigned(32), parameters.flit_words)), "valid": Out(1), "pop": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
-        run, bits = self.command.payload, log2(beat_words)
-        m.submodules.beats = queue = Chain(unsigned(32 * beat_words), self._beats)
+        run, bits = self.command.payload, exact_log2(beat_words)
+        m.submodules.beats = queue = FIFO(unsigned(32 * beat_words), self._beats, Storage.SECTIONS)
         # A place that gets free is known here before it is one of the first queue's.
         places = self._beats - self._beats // SECTION + 1
         room = Signal(range(places + 1), init=places)

@@ -18,11 +18,14 @@ two slots or more. Latency: first beat of the memory to flit one cycle, and thos
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.rotator import rotate
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.slots import BlockQueue, SlotReader, buffer_beats, covered, log2, place_bits, run_layout
-from plinth_hw.memory.turns import rotate
+from plinth_hw.memory.slots import SlotReader, buffer_beats, covered, run_layout
 
 #: Pieces, and beats at least, asked for but not yet given: more than cycles of a memory's latency, as a piece may be a
 #: word.
@@ -88,14 +91,14 @@ class TileRead(wiring.Component):
         m = Module()
         parameters = self._parameters
         flit_words = parameters.flit_words
-        lane_bits, width = log2(flit_words), place_bits(flit_words)
-        beat_bits, slots_log2 = log2(parameters.beat_words), log2(parameters.beat_words // flit_words)
+        lane_bits, width = exact_log2(flit_words), index_bits(flit_words)
+        beat_bits, slots_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.beat_words // flit_words)
         m.submodules.reader = reader = SlotReader(parameters, max(PIECES, 2 * buffer_beats(parameters)))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         shape = data.StructLayout({
-            "place": unsigned(place_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
+            "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
             "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
-        m.submodules.pieces = pieces = BlockQueue(shape, PIECES)
+        m.submodules.pieces = pieces = FIFO(shape, PIECES, Storage.BLOCK)
         piece, given = self.piece.payload, pieces.i.payload
         has_words, kept = Signal(), Signal()
         m.d.comb += [
@@ -124,7 +127,7 @@ class TileRead(wiring.Component):
             source_run.address.eq(origin), source_run.words.eq(head.run.words),
         ]
         _, slots = covered(source_run, flit_words)
-        shift, slot = Signal(width), Signal(place_bits(parameters.beat_words // flit_words))
+        shift, slot = Signal(width), Signal(index_bits(parameters.beat_words // flit_words))
         step, made, taken = Signal(), Signal(len(flits)), Signal(len(slots))
         prime, last, needs, alone, unfinished = Signal(), Signal(), Signal(), Signal(), Signal()
         arrival = head.use == PieceUse.ARRIVAL

@@ -25,18 +25,20 @@ Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipelin
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
-from plinth_hw.comm.queue import Queue
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.control import LandingFault
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
+from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.landing import Landing
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.slots import log2, packet_words, place_bits
+from plinth_hw.memory.slots import packet_words
 from plinth_hw.memory.tile_read import PieceUse, TileRead, piece_layout, slot_flit_layout
 from plinth_hw.shapes import shape_of
 
@@ -88,7 +90,7 @@ class TransferEngine(wiring.Component):
             "send": Out(flit), "receive": In(flit),
             "landed": Out(stream.Signature(range(parameters.counters))),
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
-            "limit": In(parameters.address_bits - log2(parameters.beat_words) + 1),
+            "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "fault": Out(LandingFault),
         })
 
@@ -255,7 +257,7 @@ class TileWalk(wiring.Component):
         list_words = Signal(range(INDEX_WORDS + 1))
         m.d.comb += [
             listed.eq(body.gather | body.scatter), row_last.eq(rows == 1),
-            room.eq(reach - target[:log2(reach)]),
+            room.eq(reach - target[:exact_log2(reach)]),
             source.eq(source_row + column), target.eq(target_row + column), left.eq(body.columns - column),
             row_ends.eq(left <= room), words.eq(Mux(row_ends, left, room)),
             list_words.eq(Mux(list_rows < INDEX_WORDS, list_rows, INDEX_WORDS)),
@@ -356,8 +358,8 @@ class _RowNumbers(wiring.Component):
         flit_words = self.parameters.flit_words
         shape = data.StructLayout({name: self.flit.payload.shape()[name].shape for name in ("data", "words", "tail")})
         depth = max(2, INDEX_PIECES * INDEX_WORDS // flit_words)
-        m.submodules.numbers = numbers = Queue(shape, depth)
-        pieces, lane, ends = Signal(range(INDEX_PIECES + 1)), Signal(place_bits(flit_words)), Signal()
+        m.submodules.numbers = numbers = FIFO(shape, depth)
+        pieces, lane, ends = Signal(range(INDEX_PIECES + 1)), Signal(index_bits(flit_words)), Signal()
         head = numbers.o.payload
         m.d.comb += [
             numbers.i.valid.eq(self.flit.valid), self.flit.ready.eq(numbers.i.ready),

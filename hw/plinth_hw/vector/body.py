@@ -39,7 +39,7 @@ from plinth_hw.isa.tasks import (
     VectorOperation,
     VectorRegion,
 )
-from plinth_hw.memory.banks import UNCHECKED
+from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.shapes import shape_of
 
 #: Stages that read bodies: load, compute, store.

@@ -22,7 +22,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import Digits, table_sum
-from plinth_hw.arith.common import select, shift_right_sticky
+from plinth_hw.arith.common import shift_right_sticky
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.functions import (
     C0_BITS,
@@ -47,6 +47,7 @@ from plinth_hw.isa.functions import (
     first_entry,
 )
 from plinth_hw.isa.tasks import VectorFunction
+from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
 
 #: Biased exponent of the largest argument of EXPONENTIAL that is not taken as infinite.

@@ -14,9 +14,9 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.queue import Queue
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.scratchpad import LineTracker
@@ -95,7 +95,7 @@ class MoveFetch(wiring.Component):
         index = Signal.like(self.read.index)
         left = Signal.like(self.count)
         number = Signal(3)
-        m.submodules.places = places = Queue(Place, VECTOR_LOADS)
+        m.submodules.places = places = FIFO(Place, VECTOR_LOADS)
         command, place = self.command.payload, Signal(Place)
         move, region = Signal(shape_of(VectorMove)), Signal(shape_of(VectorRegion))
         word = self.read.data

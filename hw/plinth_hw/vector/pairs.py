@@ -14,12 +14,13 @@ turn or cycle they are wanted are zero otherwise: their OR is chosen.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.rotator import rotate, rotate_held
 from plinth_hw.memory.scratchpad import vector_command
-from plinth_hw.memory.turns import rotate, turned_registers
 
 
 class PairReader(wiring.Component):
@@ -75,7 +76,7 @@ class PairReader(wiring.Component):
         def low(lane: int) -> Value:
             return Mux(turn_2.broadcast, (turn_2.skew - lane)[:first], turn_2.skew[:first])
 
-        chosen = turned_registers(m, "chosen", [list(self.data_0), list(self.data_1)], 0, first,
+        chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, first,
                                   lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
         turned = Cat(rotate(m, "data", chosen, turn_3.skew, first, half_bits, up=False, broadcast=turn_3.broadcast))
         with m.If(valid_3 & ~turn_3.second):
@@ -89,12 +90,10 @@ class PairReader(wiring.Component):
         for lane in range(self.banks // 2):
             lower, upper = (held_a.word_select(lane + side * self.banks // 2, 32) for side in range(2))
             m.d.sync += self.a[lane].eq(Mux(other(turn_a, lane, second_4), upper, lower))
-            words: Value = Const(0, 32)
-            for at, group, turn, wanted in ((0, turned, turn_3, turn_3.second), (1, held_b, turn_b, second_4)):
+            wanted, words = [], []
+            for at, group, turn, now in ((0, turned, turn_3, turn_3.second), (1, held_b, turn_b, second_4)):
                 for side in range(2):
-                    word = Signal(32, name=f"b_{at}_{side}_{lane}", reset_less=True)
-                    m.d.sync += word.eq(Mux((other(turn, lane, at) == side) & wanted & ~self.no_b,
-                                            group.word_select(lane + side * self.banks // 2, 32), 0))
-                    words |= word
-            m.d.comb += self.b[lane].eq(words)
+                    wanted.append((other(turn, lane, at) == side) & now & ~self.no_b)
+                    words.append(group.word_select(lane + side * self.banks // 2, 32))
+            m.d.comb += self.b[lane].eq(one_registered(m, f"b_{lane}", wanted, words))
         return m

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from tests.support.amaranth_sim import simulate
@@ -17,7 +17,6 @@ from plinth.model.array import ring as ring_array
 from plinth.model.routes import routes as routes_of
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
-from plinth_hw.comm.queue import Queue, following
 from plinth_hw.comm.router import Router
 from plinth_hw.isa.parameters import preset
 
@@ -375,26 +374,6 @@ def test_error_packets_take_the_port_they_name(port):
     assert bench.arrived[2][0] == [taken(control(advance), 0)] * 2
 
 
-@pytest.mark.parametrize("bits", range(1, 13))
-def test_places_of_a_ring(bits):
-    """Every place comes once before the first comes again."""
-    place = Signal(bits)
-    m = Module()
-    m.d.sync += place.eq(following(place))
-    seen = []
-
-    async def bench(ctx):
-        for _ in range(1 << bits):
-            seen.append(ctx.get(place))
-            await ctx.tick()
-        assert ctx.get(place) == seen[0] == 0
-
-    simulate(m, bench)
-    assert sorted(seen) == list(range(1 << bits))
-
-
 def test_bad_parameters():
     with refused(ValueError, "power of two above 1, not 1"):
         InputBuffer(PARAMETERS, 1)
-    with refused(ValueError, "must be a power of two, not 3"):
-        Queue(8, 3)

@@ -20,6 +20,7 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
 from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
@@ -205,11 +206,7 @@ class FeatureBuffer(wiring.Component):
             write.column_low.eq(lane_0[:lane_bits]), write.mask.eq(beat.mask),
             *(write.data[lane].eq(Mux(beat.real[lane], beat.data[lane], 0)) for lane in range(sizes.lanes)),
         ]
-        loaded = ends
-        for cycle in range(WRITE_CYCLES):
-            later = Signal(name=f"loaded_{cycle}")
-            m.d.sync += later.eq(loaded)
-            loaded = later
+        loaded = delayed(m, "loaded", ends, WRITE_CYCLES)
         m.d.sync += self.full.eq(self.full + loaded - self.released)
         m.d.comb += self.words.eq(Mux(taken, sizes.words(beat.words), 0))
 

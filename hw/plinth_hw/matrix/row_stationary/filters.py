@@ -23,6 +23,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
@@ -296,11 +297,7 @@ class FilterLoader(wiring.Component):
             read.capacity.eq(record.taps),
         ]
         m.d.comb += read.along_rows.eq(0)
-        place = Cat(reads, ends, row, half, address)
-        for cycle in range(1 + memory.read_latency):
-            later = Signal(len(place), name=f"place_{cycle}")
-            m.d.sync += later.eq(place)
-            place = later
+        place = delayed(m, "place", Cat(reads, ends, row, half, address), 1 + memory.read_latency)
         valid, ended = Signal(), Signal()
         which = Signal(range(shape.rows))
         write = Signal(shape.filter_write)

@@ -23,13 +23,13 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.conversion import from_memory, load_latency, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
 from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
 from plinth_hw.memory.channel import RowLoad, RowStore
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.pipeline import delayed
 from plinth_hw.shapes import shape_of
 
 #: Spans whose data are still to come.
@@ -289,10 +289,7 @@ class Store(wiring.Component):
         m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
                      reads.number.eq(lines.o.payload.number)]
         sums = sizes.array.accumulate_format
-        for cycle in range(SumBanks.line_latency + store_latency(sums)):
-            following = Signal(read, name=f"read_{cycle}")
-            m.d.sync += following.eq(reads)
-            reads = following
+        reads = delayed(m, "read", reads, SumBanks.line_latency + store_latency(sums))
         words = to_memory(m, platform, sums, [self.line[number] for number in range(sizes.feed)])
         beat, whole = Signal(32 * sizes.beat_words), Signal(32 * sizes.beat_words)
         m.d.comb += whole.eq(beat)

@@ -17,10 +17,10 @@ from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.rotator import rotate
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.matrix.row_stationary.spans import place_layout
 from plinth_hw.memory.banks import BankArray
-from plinth_hw.memory.turns import rotate
 from plinth_hw.shapes import shape_of
 
 #: Slots read ahead of the array.

@@ -1,0 +1,132 @@
+"""The stream FIFO.
+
+::
+
+    i --> ring of places --> o                               Storage.LUT
+    i --> ring of places --> register of the RAM --> o       Storage.BLOCK
+    i --> ring of 16 --> ring of 16 --> ... --> o            Storage.SECTIONS
+
+Throughput: one payload a cycle in and out at once, full or not. Latency: see :class:`Storage`. Neither ``i.ready``
+depends on ``o.ready`` nor ``o.valid`` on ``i.valid`` in the same cycle, so FIFOs in a loop are no combinational loop.
+"""
+
+import enum
+from itertools import pairwise
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
+
+from plinth_hw.lib.ram import LUT_RAM, SECTION, UNCHECKED
+
+#: Places up to which a FIFO that may be in block RAM is in look-up-table RAM, with a register behind it.
+SHORT = 64
+
+
+class Storage(enum.Enum):
+    """What a FIFO keeps its payloads in; and so, when a payload that an empty one takes in cycle t is offered."""
+
+    #: Look-up-table RAM, read without a clock: from t + 1 on.
+    LUT = "lut"
+    #: Block RAM, or a register behind look-up-table RAM if there are at most :data:`SHORT` places: from t + 2 on.
+    BLOCK = "block"
+    #: Look-up-table RAMs of :data:`~plinth_hw.lib.ram.SECTION` places one behind the other: wide payloads need no
+    #: choice between the parts of a large memory. From t + ``depth`` / ``SECTION`` on.
+    SECTIONS = "sections"
+
+
+class FIFO(wiring.Component):
+    """First in, first out.
+
+    Parameters
+    ----------
+    shape : ShapeLike
+        Payload.
+    depth : int
+        Places; with ``Storage.SECTIONS`` a multiple of :data:`~plinth_hw.lib.ram.SECTION`. A power of two is cheapest.
+        With ``Storage.BLOCK`` the register behind the RAM holds one payload more.
+    storage : Storage
+
+    Members
+    -------
+    i, o : In and Out stream of ``shape``
+    empty : Out(1)
+        All that was taken has been given.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from a payload on ``i`` to the same on ``o``, if nothing else is held.
+
+    Raises
+    ------
+    ValueError
+        If ``depth`` is not positive, or there is no such number of sections.
+    """
+
+    def __init__(self, shape: Any, depth: int, storage: Storage = Storage.LUT):
+        if depth < 1:
+            raise ValueError(f"FIFO depth must be positive, not {depth!r}")
+        if storage is Storage.SECTIONS and depth % SECTION:
+            raise ValueError(f"Depth of a FIFO in sections must be a multiple of {SECTION}, not {depth!r}")
+        self.shape = shape
+        self.depth = depth
+        self.storage = storage
+        self.latency = {Storage.LUT: 1, Storage.BLOCK: 2, Storage.SECTIONS: depth // SECTION}[storage]
+        super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        if self.storage is Storage.SECTIONS:
+            self._sections(m)
+        else:
+            self._ring(m)
+        return m
+
+    def _ring(self, m: Module) -> None:
+        """Places are written and read in turn; the pointers count laps as well, so that full is not empty."""
+        block = self.storage is Storage.BLOCK
+        attributes = UNCHECKED | (LUT_RAM if self.depth <= SHORT else {}) if block else {}
+        m.submodules.storage = storage = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attributes)
+        write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
+        bits = ceil_log2(self.depth)
+        written, taken, holds = Signal(bits + 1), Signal(bits + 1), Signal()
+        put, get = Signal(), Signal()
+        m.d.comb += [
+            holds.eq(written != taken), self.i.ready.eq((written ^ taken) != 1 << bits),
+            put.eq(self.i.valid & self.i.ready),
+            write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
+            read.addr.eq(taken[:bits]), self.o.payload.eq(read.data),
+        ]
+        if block:
+            # A place is read after the cycle in which it is written.
+            m.d.comb += [get.eq(holds & (~self.o.valid | self.o.ready)), read.en.eq(get),
+                         self.empty.eq(~holds & ~self.o.valid)]
+            with m.If(get | self.o.ready):
+                m.d.sync += self.o.valid.eq(get)
+        else:
+            m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds)]
+        for pointer, moves in ((written, put), (taken, get)):
+            if self.depth == 1 << bits:
+                m.d.sync += pointer.eq(pointer + moves)
+            else:
+                with m.If(moves):
+                    m.d.sync += pointer.eq(self._after(pointer))
+
+    def _after(self, pointer: Signal) -> Value:
+        """The next place, and the next lap after the last place."""
+        place, lap = pointer[:-1], pointer[-1]
+        return Mux(place == self.depth - 1, Cat(Const(0, len(place)), ~lap), (pointer + 1)[:len(pointer)])
+
+    def _sections(self, m: Module) -> None:
+        sections = [FIFO(self.shape, SECTION) for _ in range(self.depth // SECTION)]
+        for number, section in enumerate(sections):
+            m.submodules[f"section_{number}"] = section
+        wiring.connect(m, wiring.flipped(self.i), sections[0].i)
+        for before, after in pairwise(sections):
+            wiring.connect(m, before.o, after.i)
+        wiring.connect(m, sections[-1].o, wiring.flipped(self.o))
+        m.d.comb += self.empty.eq(Cat(section.empty for section in sections).all())

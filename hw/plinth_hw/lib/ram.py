@@ -1,0 +1,8 @@
+"""Attributes of memories, for synthesis: ``Memory(..., attrs=LUT_RAM | UNCHECKED)``."""
+
+#: Words of a look-up-table RAM.
+SECTION = 16
+#: The memory lies in look-up-table RAM.
+LUT_RAM = {"ram_style": "distributed"}
+#: No word is read in the cycle in which it is written, so synthesis need not see to it that the old one is.
+UNCHECKED = {"no_rw_check": 1}

@@ -1,0 +1,60 @@
+"""Counters and counts against integers."""
+
+import pytest
+from amaranth.hdl import ClockDomain, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from tests.support.amaranth_sim import simulate
+
+from plinth_hw.lib.count import following, index_bits, population, stepped
+
+
+class _Counts(wiring.Component):
+    def __init__(self, bits):
+        super().__init__({"i": In(bits), "up": In(1), "down": In(1), "following": Out(bits), "stepped": Out(bits),
+                          "population": Out(bits.bit_length())})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.domains.sync = ClockDomain()  # for the simulator's clock
+        m.d.comb += [self.following.eq(following(self.i)), self.stepped.eq(stepped(self.i, self.up, self.down)),
+                     self.population.eq(population(self.i))]
+        return m
+
+
+@pytest.mark.parametrize("bits", range(1, 13))
+def test_following(bits):
+    """All values, once each, before the first comes again."""
+    dut = _Counts(bits)
+
+    async def bench(ctx):
+        value, seen = 0, set()
+        while value not in seen:
+            seen.add(value)
+            ctx.set(dut.i, value)
+            await ctx.delay(1e-7)
+            value = ctx.get(dut.following)
+        assert value == 0
+        assert len(seen) == 1 << bits
+
+    simulate(dut, bench)
+
+
+def test_stepped_and_population():
+    dut = _Counts(5)
+
+    async def bench(ctx):
+        for value in range(32):
+            for up, down in ((0, 0), (0, 1), (1, 0), (1, 1)):
+                ctx.set(dut.i, value)
+                ctx.set(dut.up, up)
+                ctx.set(dut.down, down)
+                await ctx.delay(1e-7)
+                assert ctx.get(dut.stepped) == (value + up - down) % 32
+            assert ctx.get(dut.population) == value.bit_count()
+
+    simulate(dut, bench)
+
+
+def test_index_bits():
+    assert [index_bits(count) for count in (1, 2, 3, 4, 5, 16, 17)] == [1, 1, 2, 2, 3, 4, 5]
