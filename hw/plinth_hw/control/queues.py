@@ -13,37 +13,14 @@ at most one in two cycles: a body of 56 words takes 112 cycles.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.ram import UNCHECKED
-
-
-def next_after(m: Module, requests: Value, previous: Value) -> Signal:
-    """Index of the lowest bit of ``requests`` above ``previous``, or else of the lowest."""
-    count = len(requests)
-    chosen = Signal(range(max(2, count)))
-    above = Signal(count)
-    m.d.comb += above.eq(Cat(requests[i] & (previous < i) for i in range(count)))
-    for group in (requests, above):
-        for i in reversed(range(count)):
-            with m.If(group[i]):
-                m.d.comb += chosen.eq(i)
-    return chosen
-
-
-def round_robin(m: Module, requests: Value, granted: Value) -> tuple[Signal, Signal]:
-    """Rotating priority over the bits of ``requests``: ``(any, index)`` of the next one after the last that
-    was ``granted``."""
-    previous = Signal(range(max(2, len(requests))))
-    chosen, found = next_after(m, requests, previous), Signal()
-    m.d.comb += found.eq(requests.any())
-    with m.If(granted):
-        m.d.sync += previous.eq(chosen)
-    return found, chosen
 
 
 class BodyQueues(wiring.Component):
@@ -107,7 +84,8 @@ class BodyQueues(wiring.Component):
             shape=32, depth=total, init=[], attrs=UNCHECKED)  # a word is known, and read, in the cycle after its write
         write, read = words.write_port(), words.read_port()
         wants = Signal(self.engines)
-        found, chosen = round_robin(m, wants, Const(1))
+        m.submodules.turn = turn = RoundRobin(self.engines)
+        m.d.comb += [turn.requests.eq(wants), turn.taken.eq(1)]
         arrives = Signal(self.engines)  # the memory presents a word of this engine
         written_at: list[Value] = []
         read_at: list[Value] = []
@@ -121,7 +99,7 @@ class BodyQueues(wiring.Component):
             last = Signal(name=f"last_{e}")
             m.d.comb += [
                 stores.eq(self.i_valid & (self.i_engine == e)),
-                reads.eq(found & (chosen == e)),
+                reads.eq(turn.grant[e]),
                 wants[e].eq(((put != get) | (put_word != get_word)) & ~arrives[e] & (~body.valid | body.ready)),
                 self.room[e].eq((put ^ get) != self.depth),
                 last.eq(body.payload.index == count - 1),
@@ -144,6 +122,6 @@ class BodyQueues(wiring.Component):
                 places.append(Cat(word, number[:place_bits]) | first[e])
         m.d.comb += [
             write.en.eq(self.i_valid), write.data.eq(self.i_word), write.addr.eq(select(written_at, self.i_engine)),
-            read.en.eq(found), read.addr.eq(select(read_at, chosen)),
+            read.en.eq(wants.any()), read.addr.eq(select(read_at, turn.index)),
         ]
         return m

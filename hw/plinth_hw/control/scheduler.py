@@ -14,7 +14,6 @@ for the latencies of starts and completions. Source: MPT section VI.A.
 
 from amaranth.hdl import Cat, Module, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from plinth_hw.control.dispatch import Dispatch, engine_order
@@ -26,6 +25,7 @@ from plinth_hw.control.record import RecordWriter
 from plinth_hw.control.sequencer import EngineStatus, RemoteAdvance, Sequencer
 from plinth_hw.control.update_counters import UpdateCounters
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Remote advances that may wait for the network.
@@ -131,14 +131,15 @@ class Scheduler(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(self.parameters)
         m.submodules.writer = writer = RecordWriter(self.parameters)
         m.submodules.counters = counters = UpdateCounters(self.parameters.counters)
-        m.submodules.remote = remote = SyncFIFOBuffered(
-            width=RemoteAdvance.as_shape().size, depth=REMOTE_QUEUE)
+        m.submodules.remote = remote = FIFO(RemoteAdvance, REMOTE_QUEUE, Storage.BLOCK)
 
         connect(m, flipped(self.fetch_memory), fetch.memory)
         connect(m, flipped(self.record_memory), writer.memory)
         connect(m, flipped(self.advance_in), counters.remote)
         connect(m, fetch.o, dispatch.i)
         connect(m, sequencer.local, counters.local)
+        connect(m, sequencer.remote, remote.i)
+        connect(m, remote.o, flipped(self.advance_out))
         m.d.comb += [
             fetch.start.eq(self.start),
             fetch.base.eq(self.base),
@@ -192,13 +193,6 @@ class Scheduler(wiring.Component):
             sequencer.record_ready.eq(writer.ready),
             writer.word_valid.eq(sequencer.record_valid),
             writer.word.eq(sequencer.record_word),
-
-            remote.w_en.eq(sequencer.remote.valid),
-            remote.w_data.eq(sequencer.remote.payload),
-            sequencer.remote.ready.eq(remote.w_rdy),
-            self.advance_out.valid.eq(remote.r_rdy),
-            self.advance_out.payload.eq(remote.r_data),
-            remote.r_en.eq(self.advance_out.ready),
         ]
         active = []
         for e in range(self.count):

@@ -32,11 +32,11 @@ from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS,
 from plinth_hw.control.engine import Done
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import header_word
-from plinth_hw.control.queues import next_after, round_robin
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode, TaskHeader
-from plinth_hw.lib.choice import one_registered, select
+from plinth_hw.lib.arbiter import RoundRobin, in_turn
+from plinth_hw.lib.choice import index_of, one_registered, select
 from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.shapes import shape_of
 
@@ -281,8 +281,12 @@ class Sequencer(wiring.Component):
             load_wants.eq(Cat((task.head != task.tail) & ~task.loaded & ~self.halted for task in tasks)),
         ]
         done_grant, load_grant = Signal(), Signal()
-        done_any, done_engine = round_robin(m, done_wants, done_grant)
-        load_any, load_engine = round_robin(m, load_wants, load_grant)
+        m.submodules.done_turn = done_turn = RoundRobin(self.count)
+        m.submodules.load_turn = load_turn = RoundRobin(self.count)
+        m.d.comb += [done_turn.requests.eq(done_wants), done_turn.taken.eq(done_grant),
+                     load_turn.requests.eq(load_wants), load_turn.taken.eq(load_grant)]
+        done_any, done_engine = done_wants.any(), done_turn.index
+        load_any, load_engine = load_wants.any(), load_turn.index
         results = [getattr(self, f"done_{e}").payload for e in range(self.count)]
         error = Signal(shape_of(ErrorCode))
         m.d.comb += error.eq(select([Value.cast(result.error) for result in results], position))
@@ -428,11 +432,13 @@ class Sequencer(wiring.Component):
         wants = Signal(self.count)
         m.d.comb += wants.eq(Cat(task.loaded & task.pending.any() for task in tasks))
         free = ~poll.any | poll.grant
-        found, engine = round_robin(m, wants, free)
-        wait = next_after(m, select([task.pending for task in tasks], engine),
-                          select([task.polled for task in tasks], engine))
+        m.submodules.poll_turn = turn = RoundRobin(self.count)
+        m.d.comb += [turn.requests.eq(wants), turn.taken.eq(free)]
+        engine = turn.index
+        last = (Const(1, WAITS) << select([task.polled for task in tasks], engine))[:WAITS]
+        wait = index_of(in_turn(m, "wait", select([task.pending for task in tasks], engine), last))
         with m.If(free):
-            m.d.sync += [poll.any.eq(found), poll.engine.eq(engine), poll.wait.eq(wait)]
+            m.d.sync += [poll.any.eq(wants.any()), poll.engine.eq(engine), poll.wait.eq(wait)]
             for task in tasks:
                 with m.If(engine == task.position):
                     m.d.sync += task.polled.eq(wait)

@@ -12,11 +12,11 @@ bubble of I cycles. Panels, tiles and tasks follow each other without a pause.
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.lib.count import population
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
@@ -83,30 +83,30 @@ class Feeder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
-        layout = geometry.feed_job
-        m.submodules.jobs = jobs = SyncFIFO(width=layout.size, depth=PANELS)
-        job = data.View(layout, jobs.r_data)
+        m.submodules.jobs = jobs = FIFO(geometry.feed_job, PANELS)
+        job, queued = jobs.o.payload, jobs.o.valid
+        wiring.connect(m, wiring.flipped(self.job), jobs.i)
         k = Signal(geometry.k_bits)
         first, last, fed, allowed, go, boundary = (Signal() for _ in range(6))
         slot = Signal(geometry.interleave_log2)
-        m.submodules.totals = totals = SyncFIFO(width=64, depth=max(geometry.slots) + 3)
+        m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.slots) + 3)
+        wiring.connect(m, totals.o, wiring.flipped(self.total))
 
         # Decision. ``fed`` may lag behind by a cycle: k is stable during a step.
         m.d.sync += [slot.eq(slot + 1),
-                     fed.eq(jobs.r_rdy & (k < self.a_steps[job.a_half]) & (k < self.b_steps[job.b_half]))]
+                     fed.eq(queued & (k < self.a_steps[job.a_half]) & (k < self.b_steps[job.b_half]))]
         m.d.comb += [
-            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
             boundary.eq(slot == parameters.interleave - 1),
             first.eq(job.first & (k == 0)),
             last.eq(k + 1 == job.k),
-            self.preload_wanted.eq(jobs.r_rdy & first & job.accumulate),
+            self.preload_wanted.eq(queued & first & job.accumulate),
             allowed.eq((~(first & job.accumulate) | self.preload_ready)
-                       & (~(last & job.last) | (self.capture_ready & totals.w_rdy))),
-            go.eq(boundary & jobs.r_rdy & fed & allowed),
+                       & (~(last & job.last) | (self.capture_ready & totals.i.ready))),
+            go.eq(boundary & queued & fed & allowed),
             self.preload_taken.eq(go & first & job.accumulate),
             self.captured.eq(go & last & job.last),
             self.captured_option.eq(job.option),
-            jobs.r_en.eq(go & last),
+            jobs.o.ready.eq(go & last),
             self.hurry.eq(~fed),
         ]
         with m.If(go):
@@ -121,7 +121,7 @@ class Feeder(wiring.Component):
             m.d.sync += [
                 step.valid.eq(go), step.first.eq(first), step.preload.eq(job.accumulate),
                 step.last.eq(last & job.last), step.task_last.eq(go & last & job.last & job.task_last),
-                step.ends.eq(go & last), step.blocked.eq(fed & ~allowed), step.waiting.eq(jobs.r_rdy),
+                step.ends.eq(go & last), step.blocked.eq(fed & ~allowed), step.waiting.eq(queued),
                 step.a_half.eq(job.a_half), step.b_half.eq(job.b_half),
                 step.option.eq(job.option), step.rows.eq(job.rows), step.columns.eq(job.columns),
                 step.k.eq(k),
@@ -152,13 +152,11 @@ class Feeder(wiring.Component):
         flags = Cat(slot, step.valid, step.first, step.preload, step.last)
         m.d.comb += Cat(self.slot, self.valid, self.first, self.preload, self.last).eq(
             delayed(m, "flags", flags, FEED_LATENCY - 1))
-        self._count(m, step, slot, boundary, jobs.r_rdy, totals)
-        m.d.comb += [self.total.payload.eq(totals.r_data), self.total.valid.eq(totals.r_rdy),
-                     totals.r_en.eq(self.total.ready)]
+        self._count(m, step, slot, boundary, queued, totals)
         return m
 
     def _count(self, m: Module, step: data.View, slot: Signal, boundary: Signal, queued: Signal,
-               totals: SyncFIFO) -> None:
+               totals: FIFO) -> None:
         """Valid rows times valid columns of each slot. Valid rows are those within the tile whose element, which is
         there when the array gets it, lies in the map."""
         geometry, parameters = self.geometry, self.geometry.parameters
@@ -187,5 +185,5 @@ class Feeder(wiring.Component):
         total = Signal(64)
         added = Signal(64)
         task_end = delayed(m, "task_end", step.task_last & boundary, there + 5)
-        m.d.comb += [added.eq(total + self.useful_macs), totals.w_data.eq(added), totals.w_en.eq(task_end)]
+        m.d.comb += [added.eq(total + self.useful_macs), totals.i.payload.eq(added), totals.i.valid.eq(task_end)]
         m.d.sync += total.eq(Mux(task_end, 0, added))

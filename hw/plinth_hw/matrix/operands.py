@@ -20,9 +20,9 @@ Latency: 2 cycles from a beat on the port to ``steps``. Throughput: one beat a c
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.packing import connect_elements, element_parameters
 from plinth_hw.matrix.window import GridRows, RunWalk, Start
@@ -98,16 +98,16 @@ class OperandBuffer(wiring.Component):
 
         # Jobs to pieces.
         layout = geometry.panel_job(self.span_bits)
-        m.submodules.jobs = jobs = SyncFIFO(width=layout.size, depth=2)
+        m.submodules.jobs = jobs = FIFO(layout, 2)
         m.submodules.runs = runs = RunWalk(counted.address_bits, walk_bits)
-        job = data.View(layout, jobs.r_data)
+        job = jobs.o.payload
         view = Signal(geometry.view(self.clipped))
         piece = data.StructLayout({
             "line": unsigned(len(tracker.base)), "shift": unsigned(lane_bits), "k_end": unsigned(geometry.k_bits),
             "final": unsigned(1), "along_k": unsigned(1), "half": unsigned(1),
             "option": unsigned(geometry.option_bits)})
-        m.submodules.walks = walks = SyncFIFO(width=piece.size, depth=PIECES)
-        walk_in = Signal(piece)
+        m.submodules.walks = walks = FIFO(piece, PIECES)
+        walk_in = walks.i.payload
         done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
         issue = Signal()
         # A panel's columns as stored before this piece are whole groups of E, which begin this many lines on.
@@ -116,8 +116,8 @@ class OperandBuffer(wiring.Component):
             for group in range(1 << max(0, self.span_bits - lane_bits))])
         command = rows.command.payload
         m.d.comb += [
-            jobs.w_data.eq(self.job.payload.panel), jobs.w_en.eq(self.job.valid & self.job.ready),
-            self.job.ready.eq(jobs.w_rdy & (~self.job.payload.first | (~jobs.r_rdy & ~rows.busy))),
+            jobs.i.payload.eq(self.job.payload.panel), jobs.i.valid.eq(self.job.valid & self.job.ready),
+            self.job.ready.eq(jobs.i.ready & (~self.job.payload.first | (~jobs.o.valid & ~rows.busy))),
             rows.grid.eq(view.grid), runs.runs.eq(view.runs), runs.start.eq(job.columns_start),
             rest.eq(Mux(job.along_k, job.k, job.span) - done),
             chunk.eq(Mux(done == 0, lanes, done)),
@@ -130,9 +130,8 @@ class OperandBuffer(wiring.Component):
             walk_in.shift.eq(done[:lane_bits]), walk_in.k_end.eq(done + runs.columns),
             walk_in.final.eq(runs.columns == rest),
             walk_in.along_k.eq(job.along_k), walk_in.half.eq(job.half), walk_in.option.eq(job.option),
-            walks.w_data.eq(walk_in), walks.w_en.eq(issue),
-            issue.eq(rows.command.valid & rows.command.ready), runs.take.eq(issue),
-            jobs.r_en.eq(issue & walk_in.final),
+            walks.i.valid.eq(issue), issue.eq(rows.command.valid & rows.command.ready), runs.take.eq(issue),
+            jobs.o.ready.eq(issue & walk_in.final),
         ]
         if self.clipped:
             m.d.comb += [command.place.eq(runs.place), command.kernel_row.eq(runs.kernel_row)]
@@ -140,8 +139,8 @@ class OperandBuffer(wiring.Component):
             m.d.sync += view.eq(self.job.payload.view)
         with m.FSM(name="pieces"):
             with m.State("JOB"):
-                m.d.comb += runs.begin.eq(jobs.r_rdy)
-                with m.If(jobs.r_rdy):
+                m.d.comb += runs.begin.eq(jobs.o.valid)
+                with m.If(jobs.o.valid):
                     m.next = "START"
             with m.State("START"):
                 m.next = "SIZE"
@@ -149,7 +148,7 @@ class OperandBuffer(wiring.Component):
                 m.d.comb += runs.size.eq(1)
                 m.next = "ROWS"
             with m.State("ROWS"):
-                m.d.comb += rows.command.valid.eq(walks.w_rdy)
+                m.d.comb += rows.command.valid.eq(walks.i.ready)
                 with m.If(issue):
                     m.d.sync += done.eq(Mux(walk_in.final, 0, done + runs.columns))
                     with m.If(walk_in.final):
@@ -160,7 +159,7 @@ class OperandBuffer(wiring.Component):
         # Beats into the memory.
         beat = Signal(load.o.payload.shape())
         valid = Signal()
-        walk = data.View(piece, walks.r_data)
+        walk = walks.o.payload
         m.d.comb += load.o.ready.eq(1)
         m.d.sync += valid.eq(load.o.valid)
         with m.If(load.o.valid):
@@ -179,7 +178,7 @@ class OperandBuffer(wiring.Component):
             write.along_rows.eq(walk.along_k), write.mask.eq(beat.mask),
             *(write.data[lane].eq(Cat(beat.data[lane][:bits], beat.real[lane] if self.clipped else Const(0, 0)))
               for lane in range(lanes)),
-            walks.r_en.eq(valid & beat.last),
+            walks.o.ready.eq(valid & beat.last),
         ]
         step_done = Signal()
         m.d.comb += step_done.eq(valid & Mux(walk.along_k, beat.last, beat.row_last & walk.final))

@@ -10,13 +10,13 @@ buffer waits until they have left. Stores are started in the order of tiles. Aft
 task its end is reported once memory has answered all of them, and only then the next task's stores begin.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.conversion import load_latency, store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
@@ -80,13 +80,13 @@ class OutputBuffer(wiring.Component):
         # Complete tiles: their lines and shapes.
         record = data.StructLayout({"line": unsigned(line_bits(lines)),
                                     "option": unsigned(geometry.option_bits)})
-        m.submodules.tiles = tiles = SyncFIFO(width=record.size, depth=max(2, *geometry.slots))
+        m.submodules.tiles = tiles = FIFO(record, max(2, *geometry.slots))
         freed = Signal()
         self._drain(m, platform, memory, record, tiles, freed)
-        self._store(m, memory, data.View(record, tiles.r_data), tiles, freed)
+        self._store(m, memory, tiles, freed)
         return m
 
-    def _drain(self, m: Module, platform: object, memory: VectorMemory, record: data.StructLayout, tiles: SyncFIFO,
+    def _drain(self, m: Module, platform: object, memory: VectorMemory, record: data.StructLayout, tiles: FIFO,
                freed: Signal) -> None:
         """Slots in a ring; a slot is in use from the token until it is ``freed``."""
         geometry = self.geometry
@@ -99,12 +99,12 @@ class OutputBuffer(wiring.Component):
         slots = lookup(m, "slots", self.option, geometry.slots)
         size = lookup(m, "tile_lines", self.option, geometry.tile_lines)
         fresh = Signal()
-        m.submodules.drains = drains = SyncFIFO(width=record.size, depth=self.draining)
+        m.submodules.drains = drains = FIFO(record, self.draining)
         m.d.comb += [
             fresh.eq(used == 0),
-            self.room.eq((fresh | ((option == self.option) & (used != slots))) & drains.w_rdy),
-            drains.w_en.eq(self.reserve),
-            drains.w_data.eq(Cat(Mux(fresh, 0, line), self.option)),
+            self.room.eq((fresh | ((option == self.option) & (used != slots))) & drains.i.ready),
+            drains.i.valid.eq(self.reserve),
+            drains.i.payload.line.eq(Mux(fresh, 0, line)), drains.i.payload.option.eq(self.option),
         ]
         m.d.sync += used.eq(used + self.reserve - freed)
         with m.If(self.reserve):
@@ -115,47 +115,46 @@ class OutputBuffer(wiring.Component):
                 m.d.sync += [place.eq(Mux(fresh, 0, place) + 1), line.eq(Mux(fresh, 0, line) + size)]
 
         m.submodules.walk = walk = SlotWalk(geometry, geometry.output_lines)
-        drain = data.View(record, drains.r_data)
-        write = memory.write
+        drain, write = drains.o.payload, memory.write
         columns = geometry.parameters.columns
         sums = geometry.parameters.sum_format
         valid = delayed(m, "valid", self.valid, store_latency(sums))
         words = to_memory(m, platform, sums, [self.data[column] for column in range(columns)])
         m.d.comb += [walk.option.eq(drain.option), walk.step.eq(valid),
-                     drains.r_en.eq(valid & walk.last),
+                     drains.o.ready.eq(valid & walk.last),
                      write.along_rows.eq(0), write.mask.eq((1 << columns) - 1)]
         m.d.sync += [
             write.enable.eq(valid), write.line.eq(walk.line + drain.line),
             write.capacity.eq(walk.capacity), write.skew.eq(walk.skew),
             write.column_low.eq(walk.column_low),
-            tiles.w_en.eq(valid & walk.last), tiles.w_data.eq(drains.r_data),
+            tiles.i.valid.eq(valid & walk.last), tiles.i.payload.eq(drain),
         ]
         with m.If(valid):
             m.d.sync += [write.data[column].eq(word) for column, word in enumerate(words)]
 
-    def _store(self, m: Module, memory: VectorMemory, tile: data.View, tiles: SyncFIFO,
-               freed: Signal) -> None:
+    def _store(self, m: Module, memory: VectorMemory, tiles: FIFO, freed: Signal) -> None:
         """Stores of tiles one after another, then the answers of a task."""
         geometry, parameters = self.geometry, self.geometry.parameters
         banks, lines = parameters.beat_words, geometry.output_lines
         m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.store = store = RowStore(parameters, geometry.a_bits, geometry.b_bits, fetch_depth=FETCHES)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
-        m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=JOBS)
-        m.submodules.fetched = fetched = SyncFIFO(width=32 * banks, depth=FETCHES)
-        job = data.View(geometry.tile_job, jobs.r_data)
+        m.submodules.jobs = jobs = FIFO(geometry.tile_job, JOBS)
+        m.submodules.fetched = fetched = FIFO(store.i.payload.shape(), FETCHES)
+        job, tile = jobs.o.payload, tiles.o.payload
+        wiring.connect(m, wiring.flipped(self.job), jobs.i)
+        wiring.connect(m, fetched.o, store.i)
         wiring.connect(m, rows.o, store.i_rows)
         wiring.connect(m, wiring.flipped(self.port), store.port)
         read, fetch = memory.read, store.fetch.payload
         unanswered = Signal(range(UNANSWERED + 1))
         issue = Signal()
         m.d.comb += [
-            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
             issue.eq(rows.command.valid & rows.command.ready), rows.grid.eq(job.grid),
             rows.command.payload.start.eq(job.start), rows.command.payload.offset.eq(job.offset),
             rows.command.payload.rows.eq(job.rows), rows.command.payload.columns.eq(job.columns),
             store.fetch.ready.eq(1),
-            freed.eq(store.fetch.valid & fetch.last), tiles.r_en.eq(freed),
+            freed.eq(store.fetch.valid & fetch.last), tiles.o.ready.eq(freed),
             tracker.base.eq(tile.line), tracker.along_rows.eq(0),
             tracker.capacity.eq(lookup(m, "capacity", tile.option, geometry.a_span)),
             tracker.row.eq(fetch.row), tracker.column.eq(fetch.column),
@@ -163,20 +162,18 @@ class OutputBuffer(wiring.Component):
             read.enable.eq(store.fetch.valid), read.line.eq(tracker.line),
             read.capacity.eq(tracker.capacity), read.skew.eq(tracker.skew),
             read.column_low.eq(tracker.column_low), read.along_rows.eq(0),
-            fetched.w_data.eq(read.data.as_value()),
-            store.i.payload.as_value().eq(fetched.r_data),
-            store.i.valid.eq(fetched.r_rdy), fetched.r_en.eq(store.i.ready),
+            fetched.i.valid.eq(delayed(m, "fetched", read.enable, memory.read_latency)),
+            fetched.i.payload.eq(read.data),
             self.words.eq(store.words),
             self.ended.payload.eq(job.error),
         ]
-        m.d.comb += fetched.w_en.eq(delayed(m, "fetched", read.enable, memory.read_latency))
         m.d.sync += unanswered.eq(unanswered + issue - store.done)
 
         with m.FSM():
             with m.State("TILE"):
-                with m.If(jobs.r_rdy & (job.error != ErrorCode.NONE)):
+                with m.If(jobs.o.valid & (job.error != ErrorCode.NONE)):
                     m.next = "ANSWERS"
-                with m.Elif(jobs.r_rdy & tiles.r_rdy & (unanswered != UNANSWERED)):
+                with m.Elif(jobs.o.valid & tiles.o.valid & (unanswered != UNANSWERED)):
                     m.d.comb += rows.command.valid.eq(1)
                     with m.If(rows.command.ready):
                         m.next = "FETCH"
@@ -184,10 +181,10 @@ class OutputBuffer(wiring.Component):
                 with m.If(job.task_last):
                     m.next = "ANSWERS"
                 with m.Else():
-                    m.d.comb += jobs.r_en.eq(1)
+                    m.d.comb += jobs.o.ready.eq(1)
                     m.next = "TILE"
             with m.State("ANSWERS"):
                 m.d.comb += self.ended.valid.eq(unanswered == 0)
                 with m.If(self.ended.valid & self.ended.ready):
-                    m.d.comb += jobs.r_en.eq(1)
+                    m.d.comb += jobs.o.ready.eq(1)
                     m.next = "TILE"

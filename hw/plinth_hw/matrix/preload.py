@@ -6,10 +6,10 @@ word (row 0, slot 0) on ``data`` in cycle x + ``latency``, then R I words withou
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.conversion import from_memory, load_latency
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
@@ -115,16 +115,16 @@ class PreloadBuffer(wiring.Component):
         m.submodules.memory = memory = VectorMemory(banks, lines)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
         m.submodules.walk = walk = SlotWalk(geometry, lines)
-        m.submodules.jobs = jobs = SyncFIFO(width=geometry.tile_job.size, depth=2)
-        job = data.View(geometry.tile_job, jobs.r_data)
+        m.submodules.jobs = jobs = FIFO(geometry.tile_job, 2)
+        job, present = jobs.o.payload, jobs.o.valid
+        wiring.connect(m, wiring.flipped(self.job), jobs.i)
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # The job stays at the head until its tile has been played.
         loading, playing = Signal(), Signal()
         write, read = memory.write, memory.read
         m.d.comb += [
-            jobs.w_data.eq(self.job.payload), jobs.w_en.eq(self.job.valid), self.job.ready.eq(jobs.w_rdy),
-            rows.command.valid.eq(jobs.r_rdy & ~loading & ~self.full & ~playing), rows.grid.eq(job.grid),
+            rows.command.valid.eq(present & ~loading & ~self.full & ~playing), rows.grid.eq(job.grid),
             rows.command.payload.start.eq(job.start), rows.command.payload.offset.eq(job.offset),
             rows.command.payload.rows.eq(job.rows), rows.command.payload.columns.eq(job.columns),
             load.o.ready.eq(1),
@@ -137,7 +137,7 @@ class PreloadBuffer(wiring.Component):
             write.mask.eq(load.o.payload.mask), write.data.eq(load.o.payload.data),
             walk.option.eq(job.option), walk.step.eq(playing),
             read.along_rows.eq(0),
-            jobs.r_en.eq(playing & walk.last),
+            jobs.o.ready.eq(playing & walk.last),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
         words = from_memory(m, platform, parameters.sum_format,

@@ -12,14 +12,14 @@ Loads, multiplication, results and stores of consecutive rounds, batches and tas
 the flow and the cycles. Source: Eyeriss, section V; HyPar, section 5.
 """
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.array import RowArray
 from plinth_hw.matrix.row_stationary.feature import FeatureBuffer
 from plinth_hw.matrix.row_stationary.feeder import Feeder
@@ -162,7 +162,7 @@ class RowStationaryEngine(wiring.Component):
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes
         m.submodules.count = count = UsefulCount()
-        m.submodules.totals = totals = SyncFIFO(width=64, depth=COUNTED_TASKS)
+        m.submodules.totals = totals = FIFO(unsigned(64), COUNTED_TASKS)
         issued = Signal(range(self.parameters.rows * self.parameters.columns + 1))
         # Useful multiply-adds of a task that the strobe has still to show; then its total may go.
         unshown, showing, shown = Signal(64), Signal(), Signal()
@@ -173,7 +173,7 @@ class RowStationaryEngine(wiring.Component):
         rows = sum((array.issued[row] for row in range(self.parameters.rows)), Const(0))
         m.d.sync += [issued.eq(rows * self.parameters.columns),
                      stored.eq(Mux(finished, 0, stored + store.words))]
-        m.d.comb += shown.eq(showing & (unshown <= most) & totals.w_rdy)
+        m.d.comb += shown.eq(showing & (unshown <= most) & totals.i.ready)
         with m.If(showing):
             m.d.comb += useful.eq(Mux(unshown < most, unshown, most))
             m.d.sync += [unshown.eq(unshown - useful), showing.eq(~shown)]
@@ -181,13 +181,13 @@ class RowStationaryEngine(wiring.Component):
             m.d.sync += [unshown.eq(count.o.payload), showing.eq(1)]
         m.d.comb += [
             count.task.eq(sequencer.task), count.start.eq(sequencer.count), sequencer.counting.eq(count.busy),
-            totals.w_data.eq(count.o.payload), totals.w_en.eq(shown), count.o.ready.eq(shown),
+            totals.i.payload.eq(count.o.payload), totals.i.valid.eq(shown), count.o.ready.eq(shown),
             failed.eq(store.ended.payload != ErrorCode.NONE),
-            done.valid.eq(store.ended.valid & (failed | totals.r_rdy)),
-            store.ended.ready.eq(finished), totals.r_en.eq(finished & ~failed),
+            done.valid.eq(store.ended.valid & (failed | totals.o.valid)),
+            store.ended.ready.eq(finished), totals.o.ready.eq(finished & ~failed),
             done.payload.error.eq(store.ended.payload),
             done.payload.payload_words.eq(stored),
-            done.payload.useful_macs.eq(Mux(failed, 0, totals.r_data)),
+            done.payload.useful_macs.eq(Mux(failed, 0, totals.o.payload)),
             strobes.words.eq(words), strobes.useful_macs.eq(useful), strobes.issued_macs.eq(issued),
             strobes.busy.eq(issued != 0),
         ]

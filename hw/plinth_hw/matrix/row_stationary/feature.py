@@ -14,13 +14,15 @@ Latency: 6 cycles from a job to its first request; a load counts as full 4 cycle
 beat a cycle, less one an id.
 """
 
+from typing import Any
+
 from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
 from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
@@ -73,15 +75,15 @@ class FeatureBuffer(wiring.Component):
         record = data.StructLayout({"half": unsigned(1), "pitch": unsigned(bits), "run": unsigned(bits),
                                     "ids": unsigned(COUNT_BITS)})
         m.submodules.load = load = RowLoad(sizes.loads, 1, bits, clipped=True)
-        m.submodules.records = records = SyncFIFO(width=record.size, depth=2)
+        m.submodules.records = records = FIFO(record, 2)
         sizes.connect(m, load.port, self.port)
-        self._walk(m, load, data.View(record, records.w_data), records)
-        self._write(m, load, data.View(record, records.r_data), records)
+        self._walk(m, load, records.i)
+        self._write(m, load, records.o)
         return m
 
-    def _walk(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO) -> None:
+    def _walk(self, m: Module, load: RowLoad, loads: Any) -> None:
         """Jobs to spans."""
-        sizes = self.sizes
+        sizes, record = self.sizes, loads.payload
         bits = sizes.stream_bits
         job = Signal(sizes.feature_job)
         taken = Signal()
@@ -143,8 +145,8 @@ class FeatureBuffer(wiring.Component):
             with m.State("WORDS"):
                 m.d.sync += [words[which].eq(columns[which][:bits] * run), which.eq(which + 1),
                              merged.eq(task.x_column == run)]
-                with m.If((which == 2) & records.w_rdy):
-                    m.d.comb += records.w_en.eq(1)
+                with m.If((which == 2) & loads.ready):
+                    m.d.comb += loads.valid.eq(1)
                     m.d.sync += half.eq(~half)
                     m.next = "ROW"
             with m.State("ROW"):
@@ -175,9 +177,9 @@ class FeatureBuffer(wiring.Component):
                             with m.If(left.sets == 1):
                                 m.next = "JOB"
 
-    def _write(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO) -> None:
+    def _write(self, m: Module, load: RowLoad, loads: Any) -> None:
         """Beats into the banks."""
-        sizes = self.sizes
+        sizes, record = self.sizes, loads.payload
         bits, lane_bits = sizes.stream_bits, sizes.lane_bits
         m.submodules.banks = banks = BankArray(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.writer = writer = VectorWriter(sizes.lanes, self.lines, sizes.operand_bits)
@@ -190,10 +192,10 @@ class FeatureBuffer(wiring.Component):
         beat, taken = load.o.payload, Signal()
         write = writer.i
         m.d.comb += [load.o.ready.eq(active), taken.eq(active & load.o.valid),
-                     ends.eq(taken & beat.last & (ids == 1)), records.r_en.eq(ends),
+                     ends.eq(taken & beat.last & (ids == 1)), loads.ready.eq(ends),
                      write.capacity.eq(1), write.along_rows.eq(0)]
         with m.If(~active):
-            m.d.sync += [active.eq(records.r_rdy), ids.eq(record.ids), first.eq(Mux(record.half, sizes.half_words, 0)),
+            m.d.sync += [active.eq(loads.valid), ids.eq(record.ids), first.eq(Mux(record.half, sizes.half_words, 0)),
                          place.eq(Mux(record.half, sizes.half_words, 0))]
         with m.Elif(taken & beat.last):
             m.d.sync += [first.eq(first + record.pitch), place.eq(first + record.pitch), ids.eq(ids - 1),

@@ -16,14 +16,16 @@ beat of a row to its first line on the bus. Throughput: a beat a cycle in and a 
 row. Loads run ahead as far as the ring has room.
 """
 
+from typing import Any
+
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
@@ -78,23 +80,22 @@ class FilterLoader(wiring.Component):
             "tap_lines": unsigned(bits_for(-(-sizes.parameters.sums // sizes.feed))), "last": unsigned(1)})
         m.submodules.load = load = RowLoad(sizes.loads, 1, 8, clipped=True)
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
-        m.submodules.written = written = SyncFIFO(width=row.size, depth=ROWS)
-        m.submodules.drained = drained = SyncFIFO(width=row.size, depth=ROWS)
+        m.submodules.written = written = FIFO(row, ROWS)
+        m.submodules.drained = drained = FIFO(row, ROWS)
         sizes.connect(m, load.port, self.port)
         # Rows and lines of the ring that are free.
         taken, freed = Signal(count), Signal(count)
         rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)
         m.d.sync += [free.eq(free - taken + freed), rows.eq(rows - (taken != 0) + (freed != 0))]
-        self._walk(m, load, data.View(row, written.w_data), written, Mux(rows == 0, 0, free), taken)
-        complete = self._write(m, load, memory, data.View(row, written.r_data), written)
-        m.d.comb += [drained.w_data.eq(written.r_data), drained.w_en.eq(complete)]
-        self._drain(m, memory, data.View(row, drained.r_data), drained, freed)
+        self._walk(m, load, written.i, Mux(rows == 0, 0, free), taken)
+        self._write(m, load, memory, written.o)
+        m.d.comb += [drained.i.payload.eq(written.o.payload), drained.i.valid.eq(written.o.ready)]
+        self._drain(m, memory, drained.o, freed)
         return m
 
-    def _walk(self, m: Module, load: RowLoad, record: data.View, records: SyncFIFO, free: Value,
-              taken: Signal) -> None:
+    def _walk(self, m: Module, load: RowLoad, rows: Any, free: Value, taken: Signal) -> None:
         """Jobs to spans."""
-        sizes = self.sizes
+        sizes, record = self.sizes, rows.payload
         job, accepted = Signal(sizes.filter_job), Signal()
         task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
                                     "tap_columns set_rows sets", accepted)
@@ -162,7 +163,7 @@ class FilterLoader(wiring.Component):
             with m.State("ROW"):
                 m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), s.eq(0), c.eq(0), f.eq(0)]
                 with m.If(record.takes <= free):
-                    m.d.comb += [records.w_en.eq(1), taken.eq(record.takes)]
+                    m.d.comb += [rows.valid.eq(1), taken.eq(record.takes)]
                     m.d.sync += place.eq(record.base + size)
                     m.next = "SPANS"
             with m.State("SPANS"):
@@ -200,9 +201,9 @@ class FilterLoader(wiring.Component):
                             with m.If(left.groups == 1):
                                 m.next = "JOB"
 
-    def _write(self, m: Module, load: RowLoad, memory: VectorMemory, record: data.View, records: SyncFIFO) -> Signal:
-        """Beats into the ring; returns when a row is complete."""
-        sizes = self.sizes
+    def _write(self, m: Module, load: RowLoad, memory: VectorMemory, rows: Any) -> None:
+        """Beats into the ring; a row is taken when it is complete."""
+        sizes, record = self.sizes, rows.payload
         lane_bits = sizes.lane_bits
         beat = Signal(load.o.payload.shape(), name="beat")
         valid = Signal()
@@ -242,15 +243,13 @@ class FilterLoader(wiring.Component):
                         m.d.sync += column_line.eq(column_line + record.taps)
             with m.If(beat.last):
                 m.d.sync += [tap.eq(0), filter_.eq(0), column_line.eq(0)]
-        complete = Signal()
-        m.d.comb += [complete.eq(valid & beat.last), records.r_en.eq(complete)]
-        m.d.comb += self.words.eq(Mux(load.o.valid, sizes.words(load.o.payload.words), 0))
-        return complete
+        m.d.comb += [rows.ready.eq(valid & beat.last),
+                     self.words.eq(Mux(load.o.valid, sizes.words(load.o.payload.words), 0))]
 
-    def _drain(self, m: Module, memory: VectorMemory, record: data.View, records: SyncFIFO, freed: Signal) -> None:
+    def _drain(self, m: Module, memory: VectorMemory, rows: Any, freed: Signal) -> None:
         """The ring onto the bus. Rows without filters take part in a pass: they get their pulse after the last row
         that has some."""
-        sizes = self.sizes
+        sizes, record = self.sizes, rows.payload
         shape = sizes.array
         row, half = Signal(range(shape.rows)), Signal()
         idle = Signal()
@@ -269,7 +268,7 @@ class FilterLoader(wiring.Component):
         with m.FSM():
             with m.State("ROW"):
                 m.d.sync += [tap.eq(0), line.eq(0), address.eq(0), filter_.eq(0), column_line.eq(0)]
-                with m.If((idle | records.r_rdy) & (free[row] != 0)):
+                with m.If((idle | rows.valid) & (free[row] != 0)):
                     m.d.comb += begins.eq(1)
                     with m.If(idle):
                         m.d.comb += ends.eq(1)
@@ -284,7 +283,7 @@ class FilterLoader(wiring.Component):
                 with m.If(line_last):
                     m.d.sync += [line.eq(0), tap.eq(tap + 1), filter_.eq(0), column_line.eq(0)]
                 with m.If(last):
-                    m.d.comb += [ends.eq(1), records.r_en.eq(1), freed.eq(record.takes)]
+                    m.d.comb += [ends.eq(1), rows.ready.eq(1), freed.eq(record.takes)]
                     m.next = "ROW"
         with m.If(ends):
             m.d.sync += [row.eq(row + 1), idle.eq(idle | record.last)]

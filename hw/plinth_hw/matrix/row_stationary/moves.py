@@ -18,12 +18,12 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.conversion import from_memory, load_latency, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
@@ -117,16 +117,17 @@ class LineConversion(wiring.Component):
         latency = load_latency(sums)
         # Lines in the conversion and in the FIFO, which gives a line two cycles after it came at the earliest.
         depth = latency + 3
-        m.submodules.lines = lines = SyncFIFO(width=self.o.payload.shape().size, depth=depth)
+        m.submodules.lines = lines = FIFO(self.o.payload.shape(), depth)
+        wiring.connect(m, lines.o, wiring.flipped(self.o))
         room = Signal(range(depth + 1), init=depth)
         taken = Signal()
         line = self.i.payload
         words = from_memory(m, platform, sums, [line.words[number] for number in range(self.sizes.feed)])
         m.d.comb += [
             self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
-            lines.w_en.eq(delayed(m, "taken", taken, latency)),
-            lines.w_data.eq(Cat(delayed(m, "route", line.route.as_value(), latency), *words)),
-            self.o.valid.eq(lines.r_rdy), self.o.payload.as_value().eq(lines.r_data), lines.r_en.eq(self.o.ready),
+            lines.i.valid.eq(delayed(m, "taken", taken, latency)),
+            lines.i.payload.route.eq(delayed(m, "route", line.route, latency)),
+            *(lines.i.payload.words[number].eq(word) for number, word in enumerate(words)),
         ]
         m.d.sync += room.eq(room - taken + (self.o.valid & self.o.ready))
         return m
@@ -164,7 +165,7 @@ class Preload(wiring.Component):
         sizes = self.sizes
         m.submodules.spans = spans = SumSpans(sizes)
         m.submodules.load = load = RowLoad(sizes.parameters, 1, sizes.filter_bits, row_depth=SPANS)
-        m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
+        m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         loading, take = Signal(), Signal()
@@ -189,14 +190,14 @@ class Preload(wiring.Component):
         kept = Signal(beat["data"].shape())
         joined = Signal()
         m.d.comb += [
-            joined.eq(load.i.ready & places.w_rdy),
-            load.i.payload.eq(spans.o.payload.span), load.i.valid.eq(spans.o.valid & places.w_rdy),
-            places.w_data.eq(spans.o.payload.place), places.w_en.eq(spans.o.valid & load.i.ready),
+            joined.eq(load.i.ready & places.i.ready),
+            load.i.payload.eq(spans.o.payload.span), load.i.valid.eq(spans.o.valid & places.i.ready),
+            places.i.payload.eq(spans.o.payload.place), places.i.valid.eq(spans.o.valid & load.i.ready),
             spans.o.ready.eq(joined),
             lines.i.valid.eq(load.o.valid), load.o.ready.eq(lines.i.ready),
-            lines.i.payload.place.eq(places.r_data), lines.i.payload.column.eq(beat.column),
+            lines.i.payload.place.eq(places.o.payload), lines.i.payload.column.eq(beat.column),
             lines.i.payload.mask.eq(beat.mask), lines.i.payload.last.eq(beat.last),
-            places.r_en.eq(load.o.valid & load.o.ready & beat.row_last),
+            places.o.ready.eq(load.o.valid & load.o.ready & beat.row_last),
             self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
         ]
         line, write = lines.o.payload, self.line_write
@@ -259,9 +260,10 @@ class Store(wiring.Component):
         sizes = self.sizes
         m.submodules.spans = spans = SumSpans(sizes)
         m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES)
-        m.submodules.places = places = SyncFIFO(width=place_layout(sizes).size, depth=SPANS)
+        m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, store.fetch.payload.shape()["column"].shape)
-        m.submodules.fetched = fetched = SyncFIFO(width=32 * sizes.beat_words, depth=FETCHES)
+        m.submodules.fetched = fetched = FIFO(store.i.payload.shape(), FETCHES)
+        wiring.connect(m, fetched.o, store.i)
         wiring.connect(m, wiring.flipped(self.port), store.port)
         # Steps whose results are there.
         steps = Signal(sizes.sum_bits + 1)
@@ -270,13 +272,13 @@ class Store(wiring.Component):
         fetch = store.fetch.payload
         m.d.comb += [
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload), spans.allowed.eq(steps != 0),
-            store.i_rows.payload.eq(spans.o.payload.span), store.i_rows.valid.eq(spans.o.valid & places.w_rdy),
-            places.w_data.eq(spans.o.payload.place), places.w_en.eq(spans.o.valid & store.i_rows.ready),
-            spans.o.ready.eq(store.i_rows.ready & places.w_rdy),
+            store.i_rows.payload.eq(spans.o.payload.span), store.i_rows.valid.eq(spans.o.valid & places.i.ready),
+            places.i.payload.eq(spans.o.payload.place), places.i.valid.eq(spans.o.valid & store.i_rows.ready),
+            spans.o.ready.eq(store.i_rows.ready & places.i.ready),
             lines.i.valid.eq(store.fetch.valid), store.fetch.ready.eq(lines.i.ready),
-            lines.i.payload.place.eq(places.r_data), lines.i.payload.column.eq(fetch.column),
+            lines.i.payload.place.eq(places.o.payload), lines.i.payload.column.eq(fetch.column),
             lines.i.payload.mask.eq(fetch.mask), lines.i.payload.last.eq(fetch.last),
-            places.r_en.eq(store.fetch.valid & store.fetch.ready & fetch.row_last),
+            places.o.ready.eq(store.fetch.valid & store.fetch.ready & fetch.row_last),
             self.line_read.valid.eq(lines.o.valid), self.line_read.payload.eq(lines.o.payload.place),
             lines.o.ready.eq(self.line_read.ready),
             freed.eq(lines.o.valid & lines.o.ready & lines.o.payload.last),
@@ -296,11 +298,7 @@ class Store(wiring.Component):
         with m.If(reads.valid):
             m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(Cat(words))
             m.d.sync += beat.eq(whole)
-        m.d.comb += [
-            fetched.w_data.eq(whole), fetched.w_en.eq(reads.valid & reads.ends),
-            store.i.payload.as_value().eq(fetched.r_data), store.i.valid.eq(fetched.r_rdy),
-            fetched.r_en.eq(store.i.ready),
-        ]
+        m.d.comb += [fetched.i.payload.eq(whole), fetched.i.valid.eq(reads.valid & reads.ends)]
         self._end(m, spans, store, freed)
         return m
 

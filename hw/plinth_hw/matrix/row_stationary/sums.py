@@ -13,10 +13,10 @@ a batch, the store. Slots come first: lines wait while there is one. Batches use
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.matrix.row_stationary.spans import place_layout
@@ -156,22 +156,22 @@ class Starts(wiring.Component):
         open_, step = Signal(), Signal()
         m.d.sync += [batches.eq(batches + self.opened - open_), steps.eq(steps + self.again - step)]
 
-        m.submodules.ahead = ahead = SyncFIFO(width=sizes.array.sum_words.size, depth=SLOTS_AHEAD)
+        m.submodules.ahead = ahead = FIFO(sizes.array.sum_words, SLOTS_AHEAD)
+        wiring.connect(m, ahead.o, wiring.flipped(self.o))
         room = Signal(range(SLOTS_AHEAD + 1), init=SLOTS_AHEAD)
         slots, slot = Signal(sizes.filter_bits), Signal(sizes.filter_bits)
         windows, group = Signal(COUNT_BITS), Signal(GROUP_BITS)
         word = Signal(sizes.sum_bits)
         gives, reads = Signal(), Signal()
-        pops = ahead.r_rdy & self.o.ready
+        pops = self.o.valid & self.o.ready
         m.d.comb += [
             reads.eq(~job.first | task.accumulate),
             self.slot_read.eq(gives & reads), self.slot_word.eq(word),
-            self.o.valid.eq(ahead.r_rdy), self.o.payload.as_value().eq(ahead.r_data), ahead.r_en.eq(self.o.ready),
         ]
         m.d.sync += room.eq(room - gives + pops)
         given, read = Signal(), Signal()
         m.d.sync += [given.eq(gives), read.eq(gives & reads)]
-        m.d.comb += [ahead.w_en.eq(given), ahead.w_data.eq(Mux(read, self.slot.as_value(), 0))]
+        m.d.comb += [ahead.i.valid.eq(given), ahead.i.payload.eq(Mux(read, self.slot, 0))]
 
         last_slot, last_step = Signal(), Signal()
         m.d.comb += [last_slot.eq(slot == slots - 1), last_step.eq(windows <= task.interleaved_windows)]
@@ -234,11 +234,12 @@ class Results(wiring.Component):
         sizes = self.sizes
         record = data.StructLayout({"job": sizes.sum_job, "windows": unsigned(COUNT_BITS),
                                     "interleaved_windows": unsigned(8), "filter_step": unsigned(8)})
-        m.submodules.rounds = rounds = SyncFIFO(width=record.size, depth=ROUNDS)
-        given, head = data.View(record, rounds.w_data), data.View(record, rounds.r_data)
-        m.d.comb += [given.job.eq(self.job.payload), rounds.w_en.eq(self.job.valid), self.job.ready.eq(rounds.w_rdy),
+        m.submodules.rounds = rounds = FIFO(record, ROUNDS)
+        given, head = rounds.i.payload, rounds.o.payload
+        m.d.comb += [given.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid),
+                     self.job.ready.eq(rounds.i.ready),
                      *(given[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
-                     self.busy.eq(rounds.r_rdy)]
+                     self.busy.eq(rounds.o.valid)]
         filter_, interleaved, group = Signal(8), Signal(8), Signal(GROUP_BITS)
         windows = Signal(COUNT_BITS + 1)
         word = Signal(sizes.sum_bits)
@@ -249,7 +250,7 @@ class Results(wiring.Component):
             slot_last.eq(self.i.valid & filter_last & (interleaved == head.interleaved_windows - 1)),
             step_last.eq(slot_last & (windows + head.interleaved_windows >= head.windows)),
             group_last.eq(step_last & (group == head.job.groups - 1)),
-            rounds.r_en.eq(group_last),
+            rounds.o.ready.eq(group_last),
             self.slot_write.eq(self.i.valid), self.written.eq(self.i.words),
             self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
             self.again.eq(slot_last & ~head.job.final), self.final.eq(slot_last & head.job.final),
