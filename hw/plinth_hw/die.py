@@ -21,6 +21,7 @@ from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.flit import LinkSignature
 from plinth_hw.comm.interface import NetworkInterface
 from plinth_hw.comm.router import Router
+from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
@@ -33,7 +34,6 @@ from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
 from plinth_hw.memory.crossbar import MemoryCrossbar
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.transfer import TransferEngine
 from plinth_hw.vector.engine import VectorEngine
 
 #: What runs matrix tasks, by machine.

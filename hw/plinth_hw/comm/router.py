@@ -29,11 +29,11 @@ from typing import Any
 
 from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
+from plinth_hw.control.routes import route_table
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_of
@@ -42,15 +42,6 @@ from plinth_hw.lib.fifo import FIFO
 
 #: Flits that wait for a class's ejection stream.
 EJECT_FLITS = 4
-#: Bits of a die's number up to which route tables are in look-up-table RAM.
-SMALL_DIE_BITS = 8
-
-
-def route_table(parameters: DieParameters) -> Memory:
-    """Memory of a port for each destination."""
-    attributes = {"ram_style": "distributed"} if parameters.die_bits <= SMALL_DIE_BITS else {}
-    return Memory(shape=unsigned(max(1, (parameters.ports - 1).bit_length())), depth=1 << parameters.die_bits, init=[],
-                  attrs=attributes)
 
 
 class Router(wiring.Component):

@@ -19,8 +19,8 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.router import route_table
 from plinth_hw.control.dispatch import engine_order
+from plinth_hw.control.routes import route_table
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed

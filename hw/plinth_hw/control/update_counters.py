@@ -17,6 +17,8 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.lib.ram import LUT_RAM
+
 
 class UpdateCounters(wiring.Component):
     """``counters`` counters of 32 bits, each with a base.
@@ -73,11 +75,10 @@ class UpdateCounters(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        attributes = {"ram_style": "distributed"}
         m.submodules.values = values = memory.Memory(
-            shape=32, depth=self.counters, init=[], attrs=attributes)
+            shape=32, depth=self.counters, init=[], attrs=LUT_RAM)
         m.submodules.bases = bases = memory.Memory(
-            shape=32, depth=self.counters, init=[], attrs=attributes)
+            shape=32, depth=self.counters, init=[], attrs=LUT_RAM)
         # Read in the cycle of the address, which comes from a register.
         value_read, value_write = values.read_port(domain="comb"), values.write_port()
         base_read, base_write = bases.read_port(domain="comb"), bases.write_port()

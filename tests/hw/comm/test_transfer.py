@@ -12,10 +12,10 @@ from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
 
+from plinth_hw.comm.slots import packet_words
+from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
-from plinth_hw.memory.slots import packet_words
-from plinth_hw.memory.transfer import TransferEngine
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)

@@ -28,6 +28,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.comm.landing import Landing
+from plinth_hw.comm.slots import packet_words
+from plinth_hw.comm.tile_read import PieceUse, TileRead, slot_flit_layout, tile_piece_layout
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.control import LandingFault
 from plinth_hw.control.engine import EngineSignature
@@ -36,10 +39,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.memory.landing import Landing
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.slots import packet_words
-from plinth_hw.memory.tile_read import PieceUse, TileRead, piece_layout, slot_flit_layout
 from plinth_hw.shapes import shape_of
 
 #: Row numbers that are read in one piece, and pieces of them that may be under way.
@@ -221,7 +221,7 @@ class TileWalk(wiring.Component):
         Pulse, with ``body`` valid from then until ``done``.
     body : In(TransferBody)
         Addresses in place of pointers.
-    piece : Out stream of :func:`piece_layout`
+    piece : Out stream of :func:`tile_piece_layout`
     index : In stream of :func:`slot_flit_layout`
         Words of the INDEX pieces.
     done : Out(1)
@@ -232,7 +232,7 @@ class TileWalk(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "start": In(1), "body": In(shape_of(TransferBody)),
-            "piece": Out(stream.Signature(piece_layout(parameters))),
+            "piece": Out(stream.Signature(tile_piece_layout(parameters))),
             "index": In(stream.Signature(slot_flit_layout(parameters))),
             "done": Out(1),
         })

@@ -33,13 +33,13 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.comm.slots import SlotReader, covered, packet_buffer_beats, packet_words, run_layout
 from plinth_hw.control.control import LandingFault
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.slots import SlotReader, buffer_beats, covered, packet_words, run_layout
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
@@ -111,7 +111,7 @@ class Landing(wiring.Component):
         m.submodules.packets = packets = FIFO(packet, 4)
         m.submodules.issued = issued = FIFO(packet, RUNS)
         m.submodules.writes = writes = FIFO(packet, RUNS)
-        m.submodules.reader = reader = SlotReader(parameters, 2 * buffer_beats(parameters))
+        m.submodules.reader = reader = SlotReader(parameters, 2 * packet_buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         answered = Signal()
         self._take(m, flits, packets)
@@ -192,7 +192,7 @@ class Landing(wiring.Component):
         packet = issued.o.payload
         first, count = covered(packet.run, flit_words)
         _, beats = covered(packet.run, parameters.beat_words)
-        depth = buffer_beats(parameters)
+        depth = packet_buffer_beats(parameters)
         m.submodules.beats = store = Memory(
             shape=data.ArrayLayout(unsigned(32 * flit_words), slots), depth=depth, init=[])
         slot_write = store.write_port(granularity=1)
@@ -263,7 +263,7 @@ class Landing(wiring.Component):
         beat = store.read_port(domain="comb")
         place = Signal.like(beat.addr)
         # Beats that are there, and not asked for yet.
-        full = Signal(range(buffer_beats(parameters) + 1))
+        full = Signal(range(packet_buffer_beats(parameters) + 1))
         requests, finishes = Signal(), Signal()
         request, given = self.write.request, requested.i.payload
         m.d.comb += [

@@ -29,7 +29,7 @@ def packet_words(parameters: DieParameters) -> int:
     return min(parameters.chunk_words, PACKET_BEATS * parameters.beat_words)
 
 
-def buffer_beats(parameters: DieParameters) -> int:
+def packet_buffer_beats(parameters: DieParameters) -> int:
     """Places of a buffer of beats: at least two packets."""
     return max(16, 2 * packet_words(parameters) // parameters.beat_words)
 

@@ -20,12 +20,12 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.comm.slots import SlotReader, covered, packet_buffer_beats, run_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.slots import SlotReader, buffer_beats, covered, run_layout
 
 #: Pieces, and beats at least, asked for but not yet given: more than cycles of a memory's latency, as a piece may be a
 #: word.
@@ -43,7 +43,7 @@ class PieceUse(enum.Enum, shape=unsigned(2)):
     ARRIVAL = 2
 
 
-def piece_layout(parameters: DieParameters) -> data.StructLayout:
+def tile_piece_layout(parameters: DieParameters) -> data.StructLayout:
     """``source``: first word read; ``run``: where the words go; ``use``; ``last``: last words of its task; ``tail``:
     the next piece's words are no more of this packet; ``more``: they follow these in the source."""
     return data.StructLayout({
@@ -71,7 +71,7 @@ class TileRead(wiring.Component):
 
     Members
     -------
-    piece : In stream of :func:`piece_layout`
+    piece : In stream of :func:`tile_piece_layout`
     read : Out(ReadPort)
     o : Out stream of :func:`slot_flit_layout`
     idle : Out(1)
@@ -81,7 +81,7 @@ class TileRead(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self._parameters = parameters
         super().__init__({
-            "piece": In(stream.Signature(piece_layout(parameters))),
+            "piece": In(stream.Signature(tile_piece_layout(parameters))),
             "read": Out(ReadPort(parameters)),
             "o": Out(stream.Signature(slot_flit_layout(parameters))),
             "idle": Out(1),
@@ -93,7 +93,7 @@ class TileRead(wiring.Component):
         flit_words = parameters.flit_words
         lane_bits, width = exact_log2(flit_words), index_bits(flit_words)
         beat_bits, slots_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.beat_words // flit_words)
-        m.submodules.reader = reader = SlotReader(parameters, max(PIECES, 2 * buffer_beats(parameters)))
+        m.submodules.reader = reader = SlotReader(parameters, max(PIECES, 2 * packet_buffer_beats(parameters)))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         shape = data.StructLayout({
             "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
