@@ -84,16 +84,6 @@ class CollectiveEngine(wiring.Component):
             **{f"receive_{b}": In(flit) for b in blocks},
         })
 
-    @property
-    def read_ports(self) -> int:
-        """Number of read ports."""
-        return self._parameters.reduce_blocks
-
-    @property
-    def write_ports(self) -> int:
-        """Number of write ports."""
-        return self._parameters.reduce_blocks
-
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.lanes = lanes = ReduceLanes(self._parameters)

@@ -231,11 +231,6 @@ class DieParameters:
         """Flits of a class that a router holds of its own die."""
         return max(INJECT_FLITS, INJECT_PACKETS * self.packet_flits)
 
-    @property
-    def beat_bytes(self) -> int:
-        """Bytes in a beat of the internal memory port."""
-        return 4 * self.beat_words
-
 
 def _ndp(name: str, size: int, **changes: object) -> DieParameters:
     """The ``ndp`` machine for a size x size array; the paper's ratios scaled to the array's width.

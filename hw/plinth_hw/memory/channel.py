@@ -212,35 +212,6 @@ class RowCut(wiring.Component):
         return m
 
 
-class RowRequests(wiring.Component):
-    """Walks the rows of commands and cuts them into requests: :class:`StridedRows` and :class:`RowCut`, whose
-    members ``command``, ``row``, ``request``, ``request_row_last`` and ``request_last`` it has."""
-
-    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, max_beats: int):
-        self.parameters = parameters
-        self.row_bits = row_bits
-        self.column_bits = column_bits
-        self.max_beats = max_beats
-        super().__init__({
-            "command": In(stream.Signature(command_layout(parameters, row_bits, column_bits))),
-            "row": Out(stream.Signature(_row_layout(parameters, column_bits))),
-            "request": Out(stream.Signature(request_layout(parameters))),
-            "request_row_last": Out(1),
-            "request_last": Out(1),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        m.submodules.rows = rows = StridedRows(self.parameters, self.row_bits, self.column_bits)
-        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
-        wiring.connect(m, wiring.flipped(self.command), rows.command)
-        wiring.connect(m, rows.o, cut.i)
-        wiring.connect(m, cut.row, wiring.flipped(self.row))
-        wiring.connect(m, cut.request, wiring.flipped(self.request))
-        m.d.comb += [self.request_row_last.eq(cut.request_row_last), self.request_last.eq(cut.request_last)]
-        return m
-
-
 class BeatWalk(wiring.Component):
     """Turns row records into the positions and masks of beats, one a cycle.
 
