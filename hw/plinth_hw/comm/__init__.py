@@ -1,0 +1,22 @@
+"""Between dies: the network, and the two engines that use it.
+
+The network, from a link inwards:
+
+- :mod:`~plinth_hw.comm.flit`: flits, packets, traffic classes, what a link is.
+- :mod:`~plinth_hw.comm.router`, with an :mod:`~plinth_hw.comm.input_buffer` for each input: from link to link or to the
+  die.
+- :mod:`~plinth_hw.comm.interface`: joins control and the engines to the router.
+
+Collectives:
+
+- :mod:`~plinth_hw.comm.collective`: the engine: tasks, groups, reduce blocks.
+- :mod:`~plinth_hw.comm.message`: the steps of a message; :mod:`~plinth_hw.comm.reduce_block` goes through them.
+- :mod:`~plinth_hw.comm.prefetch`, :mod:`~plinth_hw.comm.reduce_lanes`, :mod:`~plinth_hw.comm.write_back`: a block's
+  words from memory, their arithmetic, which all blocks share, and back.
+
+Tiles:
+
+- :mod:`~plinth_hw.comm.transfer`: the engine: tasks, and the walk over a tile.
+- :mod:`~plinth_hw.comm.tile_read`, by way of :mod:`~plinth_hw.comm.slots`: from memory to flits.
+- :mod:`~plinth_hw.comm.landing`: from flits, of this die or another, to memory, stored or added.
+"""
