@@ -18,10 +18,10 @@ by the memory alone, writes by ``outstanding`` bursts.
 
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, request_layout
 
 #: An AXI4 burst stays within a page of this many bytes.
@@ -146,12 +146,12 @@ class AXIAdaptor(wiring.Component):
     def _write(self, m: Module, ports: list, split: "_PageSplit", error: Signal) -> None:
         """Beats to W of each port, and B of all ports to responses."""
         count = len(ports)
-        m.submodules.lengths = lengths = SyncFIFO(width=7, depth=self.outstanding)
-        m.submodules.lasts = lasts = SyncFIFO(width=1, depth=self.outstanding)
+        m.submodules.lengths = lengths = FIFO(split.beats.shape(), self.outstanding)
+        m.submodules.lasts = lasts = FIFO(1, self.outstanding)
         m.d.comb += [
-            split.permit.eq(lengths.w_rdy & lasts.w_rdy),
-            lengths.w_data.eq(split.beats), lengths.w_en.eq(split.offer),
-            lasts.w_data.eq(split.last), lasts.w_en.eq(split.offer),
+            split.permit.eq(lengths.i.ready & lasts.i.ready),
+            lengths.i.payload.eq(split.beats), lengths.i.valid.eq(split.offer),
+            lasts.i.payload.eq(split.last), lasts.i.valid.eq(split.offer),
         ]
 
         held = Signal.like(self.write.data.payload)
@@ -161,11 +161,11 @@ class AXIAdaptor(wiring.Component):
         step = Signal()
         last = Signal()
         m.d.comb += [
-            last.eq(taken + 1 == lengths.r_data),
+            last.eq(taken + 1 == lengths.o.payload),
             self.write.data.ready.eq(
-                lengths.r_rdy & ~(pending & ~Cat(port.wready for port in ports)).any()),
+                lengths.o.valid & ~(pending & ~Cat(port.wready for port in ports)).any()),
             step.eq(self.write.data.valid & self.write.data.ready),
-            lengths.r_en.eq(step & last),
+            lengths.o.ready.eq(step & last),
         ]
         m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))
         with m.If(step):
@@ -184,8 +184,8 @@ class AXIAdaptor(wiring.Component):
         answered = Signal()
         m.d.comb += [
             answered.eq(Cat(port.bvalid for port in ports).all()),
-            lasts.r_en.eq(answered),
-            self.write.response.eq(answered & lasts.r_data),
+            lasts.o.ready.eq(answered),
+            self.write.response.eq(answered & lasts.o.payload),
             error.eq(answered & Cat(port.bresp[1] for port in ports).any()),
         ]
         for port in ports:
