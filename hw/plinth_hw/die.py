@@ -133,6 +133,8 @@ class Die(wiring.Component):
         """Router, network interface, and what uses them."""
         parameters = self.parameters
         m.submodules.router = router = Router(parameters)
+        if collective is not None:
+            m.d.comb += collective.dies.eq(control.dies)
         m.submodules.interface = interface = NetworkInterface(parameters)
         for port in range(parameters.ports):
             for name in (f"link_out_{port}", f"link_in_{port}"):
@@ -160,7 +162,7 @@ class Die(wiring.Component):
             interface.die.eq(control.die), router.die.eq(control.die),
             router.rate_numerator.eq(control.rate_numerator),
             router.rate_denominator.eq(control.rate_denominator),
-            router.route_write.eq(control.route_write),
+            router.route_write.eq(control.route_write), control.lost.eq(router.lost),
             control.injected_words.eq(router.injected_words),
             control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
         ]

@@ -36,7 +36,7 @@ class Task:
 
 
 def random_graph(rng: np.random.Generator, address: int, engines: list[Engine], count: int, *,
-                 counters: int = 64, record_probability: float = 0.4) -> list[Task]:
+                 counters: int = 64, dies: int = 256, record_probability: float = 0.4) -> list[Task]:
     """Tasks whose waits name only counters that earlier tasks advance; the last has ``last``."""
     tasks: list[Task] = []
     advances = dict.fromkeys(range(counters), 0)
@@ -59,7 +59,7 @@ def random_graph(rng: np.random.Generator, address: int, engines: list[Engine], 
             header["advance_enable"], header["advance"] = 1, int(rng.integers(0, 8))
             advances[header["advance"]] += 1
         if rng.random() < 0.3:
-            header |= {"remote_enable": 1, "remote_die": int(rng.integers(1 << 10)),
+            header |= {"remote_enable": 1, "remote_die": int(rng.integers(dies)),
                        "remote_counter": int(rng.integers(counters))}
         tasks.append(Task(
             address=address + 64 * number, engine=engine,

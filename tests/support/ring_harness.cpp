@@ -66,6 +66,7 @@ void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a)
     clock(m);
     m.rst = 0;
     m.die = die;
+    m.dies = s.dies;
     m.rate_numerator = s.numerator;
     m.rate_denominator = s.denominator;
     std::memcpy(&m.engine__bases, a.bases, 16 * 4);

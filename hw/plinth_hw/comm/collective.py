@@ -56,8 +56,11 @@ class CollectiveEngine(wiring.Component):
     engine : Out(EngineSignature)
         ``done.error`` is BAD_OPERATION for an unknown operation; BAD_OPERAND for a message without words,
         a pointer that is not beat-aligned, an unknown update, a group that was never set, and a row of the
-        group table without members or with an index beyond them. ``payload_words`` counts words sent to the
-        next member, ``stall_cycles`` the cycles of the task in which its block moved nothing.
+        group table without members or with an index beyond them; BAD_DIE for a row with more members than ``dies``, or
+        a next one that is none of them. ``payload_words`` counts words sent to the next member, ``stall_cycles`` the
+        cycles of the task in which its block moved nothing.
+    dies : In
+        Dies of the array.
     read_0 ... : Out(ReadPort), write_0 ... : Out(WritePort)
         One of each for every reduce block.
     send_0 ... : Out streams of flits
@@ -78,6 +81,7 @@ class CollectiveEngine(wiring.Component):
         flit = stream.Signature(flit_layout(parameters))
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
+            "dies": In(parameters.die_bits + 1, init=1 << parameters.die_bits),
             **{f"read_{b}": Out(ReadPort(parameters)) for b in blocks},
             **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},
             **{f"send_{b}": Out(flit) for b in blocks},
@@ -113,7 +117,9 @@ class CollectiveEngine(wiring.Component):
         body_words = CollectiveBody.BITS // WORD_BITS
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
         body = data.View(shape_of(CollectiveBody), words.as_value())
-        staged = Signal()
+        # What is compared with the number of dies is known a cycle after the last word.
+        staged, compared, unknown_die = Signal(), Signal(), Signal()
+        m.d.sync += [compared.eq(staged), unknown_die.eq((body.members > self.dies) | (body.next_die >= self.dies))]
         # Pointers, which come first, are resolved a cycle after they came.
         word, pointer, came = engine.body.payload, Signal(shape_of(Pointer)), Signal(2)
         offset, pointed = Signal.like(pointer.offset), Signal(parameters.address_bits)
@@ -191,7 +197,7 @@ class CollectiveEngine(wiring.Component):
         released = Signal(len(blocks))
         m.d.sync += occupied.eq((occupied | started) & ~released)
         m.d.comb += engine.start.ready.eq(
-            staged & order.i.ready & (set_group | ~(occupied & chosen).any()))
+            staged & compared & order.i.ready & (set_group | ~(occupied & chosen).any()))
         with m.If(engine.start.valid & engine.start.ready):
             m.d.comb += [order.i.valid.eq(1), entry.at_once.eq(1)]
             m.d.sync += staged.eq(0)
@@ -199,6 +205,8 @@ class CollectiveEngine(wiring.Component):
                 m.d.comb += entry.error.eq(ErrorCode.BAD_OPERATION)
             with m.Elif(Mux(set_group, bad_row, bad_message)):
                 m.d.comb += entry.error.eq(ErrorCode.BAD_OPERAND)
+            with m.Elif(set_group & unknown_die):
+                m.d.comb += entry.error.eq(ErrorCode.BAD_DIE)
             with m.Elif(set_group):
                 m.d.comb += row_write.en.eq(1)
                 m.d.sync += known.bit_select(body.group, 1).eq(1)

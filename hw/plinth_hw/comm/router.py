@@ -9,8 +9,9 @@
 
 A packet goes from its input to one output, class by class: it holds (output, class) until its tail has
 passed, so packets of a class are never mixed, while packets of different classes are. A packet for this
-die ends at ``eject_c``; any other leaves by the port that the route table names, which must not be the
-port by which it came. Class 0 goes first, other classes and inputs take turns.
+die ends at ``eject_c``; any other leaves by the port that the route table names. If it names none, or the
+port by which the packet came, the packet is thrown away, and ``lost`` says so. Class 0 goes first, other
+classes and inputs take turns.
 
 Bubble rule for control and transfer packets: one that enters a ring direction (from this die, or by a turn)
 starts when two packets of the greatest length have room downstream, one that goes straight on (from port p to
@@ -33,9 +34,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
-from plinth_hw.control.routes import route_table
+from plinth_hw.control.routes import lost_layout, route_table
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.arbiter import RoundRobin, lowest
 from plinth_hw.lib.choice import index_of, one_of
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
@@ -67,7 +68,9 @@ class Router(wiring.Component):
         Flits a cycle on each link.
     route_write : In
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
-        first flit arrives later; meant for an idle network.
+        first flit arrives later; meant for an idle network. Until it is written no port leads to a destination.
+    lost : Out, :func:`lost_layout`
+        A pulse for each flit that is thrown away.
     injected_words, transit_words : Out
         Payload words that left for a link in this cycle, from this die and from other dies. ADVANCE and
         ERROR packets have none.
@@ -94,6 +97,7 @@ class Router(wiring.Component):
             "route_write": In(data.StructLayout({
                 "valid": unsigned(1), "destination": unsigned(parameters.die_bits),
                 "port": unsigned(self._port_bits)})),
+            "lost": Out(lost_layout(parameters)),
             "injected_words": Out(range(words * parameters.ports + 1)),
             "transit_words": Out(range(words * parameters.ports + 1)),
             "port_words": Out(data.ArrayLayout(unsigned(words.bit_length()), parameters.ports)),
@@ -132,11 +136,13 @@ class Router(wiring.Component):
             for number in range(classes):
                 head = buffer.head[number]
                 onward = head.present & ~head.own & (head.same | resolved[index][number])
-                want = {
-                    ("link", port): onward & (route[index][number] == port)
+                ports_on = [port for port in range(ports) if port != index]
+                want: dict[Any, Value] = {
+                    ("link", port): onward & route[index][number][port]
                     & room[port].may(number, index, enters=index in (local, port) or index != port ^ 1)
-                    for port in range(ports) if port != index
+                    for port in ports_on
                 }
+                want["lost"] = onward & ~Cat(route[index][number][port] for port in ports_on).any()
                 if index != local:
                     want["eject", number] = head.present & head.own & space[number].may(index)
                 wants.append(want)
@@ -152,7 +158,8 @@ class Router(wiring.Component):
                          for number, want in enumerate(wants)])
             tails.append((Cat(head.tail for head in buffer.head) & choice).any())
 
-        granted: list[list[Value]] = [[] for _ in inputs]
+        granted: list[list[Value]] = [[Cat(ask["lost"] for ask in asked).any()] for asked in asks]
+        self._report_lost(m, inputs, Cat(grants[0] for grants in granted))
         for port in range(ports):
             self._link_output(m, port, inputs, chosen, asks, tails, granted, room[port])
         for number in range(classes):
@@ -170,16 +177,24 @@ class Router(wiring.Component):
                     m.d.sync += resolved[index][number].eq(0)
         return m
 
+    def _report_lost(self, m: Module, inputs: list[InputBuffer], lost: Value) -> None:
+        """A flit that is lost is at its buffer's output a cycle later; of several in a cycle one is reported."""
+        read = Signal(len(inputs), name="lost_read")
+        m.d.sync += [
+            read.eq(lowest(lost)), self.lost.valid.eq(read.any()),
+            self.lost.die.eq(one_of(read, (buffer.o.destination for buffer in inputs))),
+        ]
+
     def _lookup(self, m: Module, inputs: list[InputBuffer]) -> tuple[list, list, list]:
         """Finds the port of packets whose destination differs from the one before: one at a time.
 
-        Returns, by input and class, the port and whether it was looked up for the flit that waits; and,
-        by input, whether the lookup reads that input's buffer in this cycle.
+        Returns, by input and class, the port as a bit of several, none if no route is known, and whether it was looked
+        up for the flit that waits; and, by input, whether the lookup reads that input's buffer in this cycle.
         """
         parameters, classes = self._parameters, self._classes
-        m.submodules.routes = routes = route_table(parameters)
+        m.submodules.routes = routes = route_table(parameters, self._ports)
         write, read = routes.write_port(), routes.read_port()
-        route = [[Signal(self._port_bits, name=f"route_{index}_{number}") for number in range(classes)]
+        route = [[Signal(self._ports, name=f"route_{index}_{number}") for number in range(classes)]
                  for index in range(len(inputs))]
         resolved = [[Signal(name=f"resolved_{index}_{number}") for number in range(classes)]
                     for index in range(len(inputs))]
@@ -198,10 +213,10 @@ class Router(wiring.Component):
                 Cat(turn.grant[number::classes]).any() for number in range(classes))),
             write.en.eq(self.route_write.valid),
             write.addr.eq(self.route_write.destination),
-            write.data.eq(self.route_write.port),
+            write.data.eq(self._one_hot(self.route_write.port)),
         ]
         source = Signal(range(len(inputs)))
-        names_port, named_port = Signal(), Signal(self._port_bits)
+        names_port, named_port = Signal(), Signal(self._ports)
         waiting = Array(buffer.o.as_value() for buffer in inputs)[source]
         head = data.View(stored_layout(parameters), waiting)
         m.d.comb += [read.addr.eq(head.destination), read.en.eq(1)]
@@ -212,7 +227,7 @@ class Router(wiring.Component):
                 m.next = "DESTINATION"
             with m.State("DESTINATION"):
                 # Only ERROR packets of this die get here with that kind.
-                m.d.sync += [names_port.eq(head.kind == PacketKind.ERROR), named_port.eq(head.message)]
+                m.d.sync += [names_port.eq(head.kind == PacketKind.ERROR), named_port.eq(self._one_hot(head.message))]
                 m.next = "PORT"
             with m.State("PORT"):
                 for index in range(len(inputs)):
@@ -224,6 +239,10 @@ class Router(wiring.Component):
                             ]
                 m.next = "REQUEST"
         return route, resolved, lookup
+
+    def _one_hot(self, port: Value) -> Value:
+        """The bit of a port."""
+        return Cat(port == number for number in range(self._ports))
 
     def _link_room(self, m: Module, port: int) -> "_LinkRoom":
         return _LinkRoom(m, self, port)

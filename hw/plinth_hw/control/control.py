@@ -22,6 +22,7 @@ from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
+from plinth_hw.control.routes import lost_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
 from plinth_hw.isa.formats import Fixed
@@ -81,6 +82,8 @@ class Control(wiring.Component):
         Pulse: the other dies are to be told that this one has stopped; and the die that had the error.
     error_in : In(stream of die number)
         Another die has stopped.
+    lost : In, :func:`~plinth_hw.control.routes.lost_layout`
+        A packet came to which no route leads on.
     die, dies, rate_numerator, rate_denominator, route_write : Out
         Settings of the network.
     """
@@ -115,6 +118,7 @@ class Control(wiring.Component):
             "advance_in": In(stream.Signature(range(parameters.counters))),
             "error_out": Out(1), "error_source": Out(parameters.die_bits),
             "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
+            "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
             "rate_numerator": Out(8), "rate_denominator": Out(8),
             "route_write": Out(data.StructLayout({
@@ -126,7 +130,7 @@ class Control(wiring.Component):
         parameters = self.parameters
         m.submodules.registers = registers = Registers(parameters)
         m.submodules.scheduler = scheduler = Scheduler(parameters)
-        m.submodules.errors = errors = Errors(7)
+        m.submodules.errors = errors = Errors(9)
         m.submodules.watchdog = watchdog = Watchdog()
         cycle = Signal(64)
         m.d.sync += cycle.eq(cycle + 1)
@@ -140,7 +144,7 @@ class Control(wiring.Component):
         rate = data.View(shape_of(LinkRate), registers.link_rate)
         m.d.comb += [
             scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
-            scheduler.halted.eq(errors.halted), scheduler.cycle.eq(cycle),
+            scheduler.halted.eq(errors.halted), scheduler.dies.eq(registers.dies), scheduler.cycle.eq(cycle),
             scheduler.bases.eq(registers.bases), scheduler.record_base.eq(registers.record_base),
             scheduler.record_write.eq(registers.record_write),
             scheduler.record_data.eq(registers.record_data),
@@ -172,12 +176,13 @@ class Control(wiring.Component):
             m.d.sync += registers.done.eq(0)
         with m.Elif(scheduler.finished):
             m.d.sync += registers.done.eq(1)
-        self._causes(m, scheduler, errors, watchdog)
+        self._causes(m, registers, scheduler, errors, watchdog)
         self._inspect(m, registers, scheduler, errors)
         self._count(m, registers, scheduler, cycle)
         return m
 
-    def _causes(self, m: Module, scheduler: Scheduler, errors: Errors, watchdog: Watchdog) -> None:
+    def _causes(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors,
+                watchdog: Watchdog) -> None:
         """What stops the die, the most telling first."""
         m.d.comb += [errors.cause_0.eq(scheduler.fetch_cause), errors.cause_1.eq(scheduler.task_cause)]
         # An access of the scheduler is to blame on the descriptor it asked for last, one of an engine on the
@@ -207,6 +212,11 @@ class Control(wiring.Component):
             errors.cause_6.code.eq(either(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
             errors.cause_6.lookup.eq(own_tile),
         ]
+        # No task is known that a packet without a route, or a write to the route table, is of.
+        for cause, code, event in ((errors.cause_7, ErrorCode.NO_ROUTE, self.lost),
+                                   (errors.cause_8, ErrorCode.BAD_ROUTE, registers.bad_route)):
+            m.d.comb += [cause.valid.eq(event.valid), cause.code.eq(code), cause.engine.eq(SCHEDULER),
+                         cause.die.eq(event.die)]
         # A hang is to blame on the first engine whose task waits, or else runs.
         hung, found = Signal(8, init=SCHEDULER), Signal()
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]

@@ -2,13 +2,13 @@
 
 ::
 
-    i --> engine, operation, counters valid?  --+-- words 0 to 7, address as word 8 --> header store
-                                                +-- words from 8 on, as many as it uses --> its body queue
+    i --> engine, operation, counters, die valid? --+-- words 0 to 7, address as word 8 --> header store
+                                                    +-- words from 8 on, as many as it uses --> its body queue
           otherwise one ``error`` pulse, and all that follows is dropped
 
-Combinational but for the remembered engine and wait counters. A descriptor waits at word 0 until its engine
-has room for it; later descriptors wait behind it (program order is a valid serial order, so the engine's
-earlier tasks cannot depend on them).
+Combinational but for the remembered engine, die of a remote advance and wait counters. A descriptor waits at
+word 0 until its engine has room for it; later descriptors wait behind it (program order is a valid serial order,
+so the engine's earlier tasks cannot depend on them).
 """
 
 
@@ -52,6 +52,8 @@ class Dispatch(wiring.Component):
         Address of the descriptor at ``i``.
     room : In(engines)
         That engine can take one more descriptor.
+    dies : In
+        Dies of the array.
     halted : In(1)
         Drop what comes.
     position : Out
@@ -73,6 +75,7 @@ class Dispatch(wiring.Component):
             "i": In(stream.Signature(DescriptorWord)),
             "address": In(parameters.address_bits),
             "room": In(len(self.engines)),
+            "dies": In(self.parameters.die_bits + 1, init=1 << self.parameters.die_bits),
             "halted": In(1),
             "position": Out(range(max(2, len(self.engines)))),
             "header_valid": Out(1),
@@ -118,6 +121,12 @@ class Dispatch(wiring.Component):
         def beyond(counter: Value) -> Value:
             return counter >= counters if counters <= field_most(TaskHeader, "wait_counter") else Const(0)
 
+        second = header_word(word, 1)
+        remote = Signal()  # word 0 asked for a remote advance
+        # Compared a word after word 1, told another word later.
+        remote_die, bad_die = Signal.like(second.remote_die), Signal()
+        m.d.sync += bad_die.eq(remote & (remote_die >= self.dies))
+
         with m.If(self.halted):
             m.d.comb += self.i.ready.eq(1)
         with m.Elif(self.i.valid):
@@ -130,8 +139,7 @@ class Dispatch(wiring.Component):
                 with m.Elif(first.advance_enable & beyond(first.advance)):
                     m.d.comb += bad(ErrorCode.BAD_COUNTER, first.advance)
             with m.If(index == 1):
-                second = header_word(word, 1)
-                remote = Signal()  # word 0 asked for a remote advance
+                m.d.sync += remote_die.eq(second.remote_die)
                 with m.If(remote & beyond(second.remote_counter)):
                     m.d.comb += bad(ErrorCode.BAD_COUNTER, second.remote_counter)
             with m.If(is_first):
@@ -144,6 +152,8 @@ class Dispatch(wiring.Component):
                     counter = header_word(wait_counters, 2).wait_counter[wait]
                     with m.If(enables[wait] & beyond(counter)):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
+            with m.If((index == 4) & bad_die):
+                m.d.comb += bad(ErrorCode.BAD_DIE, Const(0))
             # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
             with m.If(index > ADDRESS_WORD):
                 ends = [Const(HEADER_WORDS + self.parameters.body_words(engine), 7) for engine in self.engines]

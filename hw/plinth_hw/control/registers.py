@@ -11,7 +11,8 @@ One access at a time, reads and writes in turn when both wait. A write takes its
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
 cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 32
 cycles. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
-nothing; writes to read-only registers do nothing.
+nothing; writes to read-only registers do nothing. Writes to the route table for a die or port that does not exist do
+nothing but raise ``bad_route``.
 """
 
 
@@ -24,7 +25,7 @@ from plinth_hw.control.routes import route_table
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.limits import rate_word
+from plinth_hw.isa.limits import field_bits, rate_word
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
@@ -134,6 +135,8 @@ class Registers(wiring.Component):
         From :class:`~plinth_hw.control.counters.BusyWindow` of each.
     route_write : Out(struct of valid, destination, port)
         A pulse for each write to the route table.
+    bad_route : Out(struct of valid, die)
+        A pulse for each write to it that is refused, for a die that is none of ``dies`` or a port that does not exist.
     host_... : to :class:`UpdateCounters`
     read_... : to :class:`PerformanceCounters`
     inspect_... : to :class:`Sequencer`
@@ -172,6 +175,7 @@ class Registers(wiring.Component):
             **{f"last_busy_{e}": In(32) for e in range(len(self.engines))},
             "route_write": Out(data.StructLayout({
                 "valid": 1, "destination": parameters.die_bits, "port": self.port_bits})),
+            "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")})),
             "host_valid": Out(1),
             "host_ready": In(1),
             "host_index": Out(range(parameters.counters)),
@@ -200,12 +204,14 @@ class Registers(wiring.Component):
         failed = Signal()
         high = Signal(32)  # high word of the counter whose low word was read last
         # The router's table has no port to spare for the host: what was written is kept here as well.
-        m.submodules.routes = routes = route_table(self.parameters)
+        m.submodules.routes = routes = route_table(self.parameters, self.port_bits)
         route_write, route_read = routes.write_port(), routes.read_port()
-        route = address[2:2 + self.parameters.die_bits]
+        route, number = address[2:2 + self.parameters.die_bits], address[2:2 + len(self.bad_route.die)]
+        m.d.sync += self.bad_route.valid.eq(0)
         m.d.comb += [
             route_read.en.eq(1), route_read.addr.eq(route),
             self.route_write.destination.eq(route), self.route_write.port.eq(written),
+            self.bad_route.die.eq(number),
             route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
             route_write.data.eq(written),
             self.host_index.eq(address[2:]),
@@ -241,8 +247,11 @@ class Registers(wiring.Component):
                         self._links(m, address, decoded, high)
                 with m.If(kept):
                     decoded.give(m, copy)
+                with m.If(_within(address, regs.ROUTES, len(number))):
+                    m.d.sync += self.bad_route.valid.eq(
+                        write & ((number >= self.dies) | (written >= self.parameters.ports)))
                 with m.If(_within(address, regs.ROUTES, self.parameters.die_bits)):
-                    m.d.comb += [decoded.known.eq(1), self.route_write.valid.eq(write)]
+                    m.d.comb += decoded.known.eq(1)
                     m.next = "ROUTE"
                 with m.If(_within(address, regs.COUNTERS, len(self.host_index))
                           | _within(address, regs.COUNTER_BASES, len(self.host_index))):
@@ -269,6 +278,7 @@ class Registers(wiring.Component):
                     m.next = "RESPOND"
             with m.State("ROUTE"):  # the shadow of the route table is being read
                 direct.give(m, route_read.data)
+                m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
                 m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += [axil.bvalid.eq(write), axil.rvalid.eq(~write)]

@@ -2,17 +2,22 @@
 registers, from which the host reads it back."""
 
 from amaranth.hdl import unsigned
+from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.ram import LUT_RAM
 
 #: Bits of a die's number up to which route tables are in look-up-table RAM.
 SMALL_DIE_BITS = 8
 
 
-def route_table(parameters: DieParameters) -> Memory:
-    """Memory of a port for each destination."""
-    return Memory(shape=unsigned(index_bits(parameters.ports)), depth=1 << parameters.die_bits, init=[],
+def route_table(parameters: DieParameters, bits: int) -> Memory:
+    """Memory of ``bits`` for each destination, at first 0."""
+    return Memory(shape=unsigned(bits), depth=1 << parameters.die_bits, init=[],
                   attrs=LUT_RAM if parameters.die_bits <= SMALL_DIE_BITS else {})
+
+
+def lost_layout(parameters: DieParameters) -> data.StructLayout:
+    """``valid``: a flit of a packet for ``die`` was thrown away, for no route leads there."""
+    return data.StructLayout({"valid": unsigned(1), "die": unsigned(parameters.die_bits)})

@@ -51,6 +51,8 @@ class Scheduler(wiring.Component):
         From ``start`` until every task has completed and every record is in memory.
     finished : Out(1)
         Pulse in the last cycle of ``running``.
+    dies : In
+        Dies of the array.
     cycle : In(32)
         Time for records.
     bases : In
@@ -90,6 +92,7 @@ class Scheduler(wiring.Component):
             "halted": In(1),
             "running": Out(1),
             "finished": Out(1),
+            "dies": In(parameters.die_bits + 1, init=1 << parameters.die_bits),
             "cycle": In(32),
             "bases": In(data.ArrayLayout(unsigned(bits), 16)),
             "record_base": In(bits),
@@ -147,7 +150,7 @@ class Scheduler(wiring.Component):
             self.fetch_address.eq(fetch.requested),
 
             dispatch.address.eq(fetch.address),
-            dispatch.halted.eq(self.halted),
+            dispatch.halted.eq(self.halted), dispatch.dies.eq(self.dies),
             dispatch.room.eq(sequencer.room & queues.room),
             self.fetch_cause.eq(dispatch.error),
 

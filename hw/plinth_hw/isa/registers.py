@@ -48,7 +48,7 @@ class Register(IntEnum):
     MEMORY_WORDS = 0x030
     #: RW: link rate, numerator (bits 7:0) and denominator (15:8), in flits a cycle
     LINK_RATE = 0x034
-    #: RW: dies of the array; a transfer to a die number from this one on is BAD_DIE
+    #: RW: dies of the array; a task that names a die number from this one on is BAD_DIE
     DIES = 0x038
     #: RO: cycles since reset (64 bits)
     CYCLE = 0x040
@@ -71,7 +71,7 @@ BASE_COUNT = 16
 #: RO: status of engine e at ENGINES + 0x80 * e, see EngineRegister.
 ENGINES = 0x200
 ENGINE_SPAN = 0x80
-#: RW: output port of each destination die (route table), one register a die.
+#: RW: output port of each destination die (route table), one register a die; without a write none leads there.
 ROUTES = 0x1000
 #: RW: update counters.
 COUNTERS = 0x2000

@@ -632,10 +632,15 @@ class ErrorCode(Code, bits=8):
     REMOTE = 7
     #: The memory answered with an error.
     MEMORY = 8
-    #: A transfer names a die that the array does not have (register DIES).
+    #: A transfer, remote advance or ring names a die that the array does not have (register DIES).
     BAD_DIE = 9
     #: A tile that another die sent goes beyond MEMORY_WORDS here.
     BAD_PACKET = 10
+    #: A write to ROUTES names a die that the array does not have, or a port that this die does not have (ERROR_INFO:
+    #: the die).
+    BAD_ROUTE = 11
+    #: A packet came for a die to which no route leads on from here (ERROR_INFO: its number); it was thrown away.
+    NO_ROUTE = 12
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),

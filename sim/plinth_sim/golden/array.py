@@ -15,7 +15,7 @@ import numpy as np
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode
-from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
+from plinth_sim.golden.device import SCHEDULER, DescriptorError, FetchedTask, GoldenDevice
 from plinth_sim.golden.ring import CollectiveEngine
 from plinth_sim.golden.transport import Failure, Message, Met, PeerLostError, Transport
 
@@ -110,7 +110,7 @@ class GoldenArray:
             while not self._tell() and (missing := set(product(others, self.numbers)) - self._met):
                 if not self._listen(self._patience_seconds):
                     for die in self.dies:
-                        die.fail(ErrorCode.TIMEOUT, 0)
+                        die.fail(ErrorCode.TIMEOUT, 0, SCHEDULER)
                     self._tell()
                     numbers = ", ".join(str(number) for number in sorted({source for source, _ in missing}))
                     raise TimeoutError(f"dies {numbers} did not come to the end of the run within "
@@ -177,8 +177,10 @@ class GoldenArray:
         return bool(failed)
 
     def _send(self, message: Message) -> None:
-        """To a die of this array on the spot, to others by the transport."""
-        if message.destination in self._by_number:
+        """To a die of this array on the spot, to others by the transport; what is for none is lost."""
+        if message.destination >= self.size:
+            self._by_number[message.source].lose(message.destination)
+        elif message.destination in self._by_number:
             self._by_number[message.destination].deliver(message)
         elif self._transport is not None:
             self._transport.send(message)
@@ -214,9 +216,5 @@ class GoldenArray:
     def _complete(self, die: GoldenDevice, task: FetchedTask) -> None:
         """A finished task's counters and record."""
         advance = die.complete(task)
-        if advance is None:
-            return
-        if advance.destination < self.size:
+        if advance is not None:
             self._send(advance)
-        else:
-            die.fail(ErrorCode.BAD_DIE, task.address, task.engine.value)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
 from plinth_hw.isa.tasks import (
     BODIES,
     DESCRIPTOR_WORDS,
@@ -35,15 +35,18 @@ from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, Rin
 
 Words = NDArray[np.uint32]
 
+#: What ERROR_INFO says in place of an engine where none is to blame.
+SCHEDULER = limits.field_most(ErrorInfo, "engine")
 CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
 
 
 class DescriptorError(Exception):
-    """A task cannot run."""
+    """A task cannot run; ``counter``: the one that is to blame, if one is."""
 
-    def __init__(self, code: ErrorCode):
+    def __init__(self, code: ErrorCode, counter: int = 0):
         super().__init__(code.name)
         self.code = code
+        self.counter = counter
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,13 @@ class GoldenDevice:
         ValueError
             If the register cannot hold the value.
         """
+        routes = regs.ARRAYS["ROUTES"]
+        if address in routes:
+            if routes.number(address) >= self.known_dies or value > limits.register_most(address, self.parameters):
+                self.fail(ErrorCode.BAD_ROUTE, 0, SCHEDULER, die=routes.number(address))
+            else:
+                self.registers[address] = value
+            return
         limits.check_register(address, value, self.parameters)
         if address == Register.CONTROL:
             if value & CONTROL_CLEAR_COUNTERS:
@@ -158,13 +168,24 @@ class GoldenDevice:
         else:
             self.registers[address] = value
 
-    def fail(self, code: ErrorCode, task: int, info: int = 0) -> None:
-        """Sticky error, as the hardware keeps it: the first one stays."""
+    @property
+    def known_dies(self) -> int:
+        """Register DIES: tasks that name a die from this number on are refused."""
+        return self.registers.get(Register.DIES, 1 << self.parameters.die_bits)
+
+    def fail(self, code: ErrorCode, task: int, engine: int, *, counter: int = 0, die: int = 0) -> None:
+        """Sticky error, as the hardware keeps it: the first one stays. ``engine``, ``counter`` and ``die`` are those of
+        ERROR_INFO."""
         if not self.registers.get(Register.ERROR_CODE):
             self.registers[Register.ERROR_CODE] = code.value
             self.registers[Register.ERROR_TASK] = task
-            self.registers[Register.ERROR_INFO] = info
+            (self.registers[Register.ERROR_INFO],) = layout.pack(ErrorInfo, {"engine": engine, "counter": counter,
+                                                                            "die": die})
         self.running = False
+
+    def lose(self, die: int) -> None:
+        """A packet for a die that the array does not have finds no route; no task of that is known."""
+        self.fail(ErrorCode.NO_ROUTE, 0, SCHEDULER, die=die)
 
     def _fetch(self) -> dict[Engine, deque[FetchedTask]]:
         queues: dict[Engine, deque[FetchedTask]] = {engine: deque() for engine in Engine}
@@ -174,20 +195,24 @@ class GoldenDevice:
                 task = FetchedTask(address, *_decode(self.memory[address:address + DESCRIPTOR_WORDS].tobytes()))
                 if task.engine not in self.parameters.engines:
                     raise DescriptorError(ErrorCode.BAD_ENGINE)
-                used = [counter for index, counter in enumerate(task.header.wait_counter)
-                        if task.header.wait_enable >> index & 1]
-                used += [task.header.advance] if task.header.advance_enable else []
+                used = [task.header.advance] if task.header.advance_enable else []
                 used += [task.header.remote_counter] if task.header.remote_enable else []
-                if any(counter >= len(self.counters) for counter in used):
-                    raise DescriptorError(ErrorCode.BAD_COUNTER)
+                used += [counter for index, counter in enumerate(task.header.wait_counter)
+                         if task.header.wait_enable >> index & 1]
+                beyond = [counter for counter in used if counter >= len(self.counters)]
+                if beyond:
+                    raise DescriptorError(ErrorCode.BAD_COUNTER, beyond[0])
+                if task.header.remote_enable and task.header.remote_die >= self.known_dies:
+                    raise DescriptorError(ErrorCode.BAD_DIE)
             except DescriptorError as error:
-                self.fail(error.code, address)
+                self.fail(error.code, address, int(self.memory[address]) & limits.field_most(TaskHeader, "engine"),
+                          counter=error.counter)
                 return queues
             queues[task.engine].append(task)
             if task.header.last:
                 return queues
             address += DESCRIPTOR_WORDS
-        self.fail(ErrorCode.BAD_ADDRESS, address)
+        self.fail(ErrorCode.BAD_ADDRESS, address, SCHEDULER)
         return queues
 
     def ready(self, task: FetchedTask) -> bool:
@@ -213,7 +238,7 @@ class GoldenDevice:
     def deliver(self, message: Message) -> None:
         """Take what a die, this one or another, has sent to this one."""
         if isinstance(message, Failure):
-            self.fail(ErrorCode.REMOTE, 0, message.source << 16)
+            self.fail(ErrorCode.REMOTE, 0, SCHEDULER, die=message.source)
         elif isinstance(message, RingChunks):
             self.chunks.setdefault((message.group, message.message), deque()).append(message.words)
         elif isinstance(message, Tile | Advance):
@@ -251,7 +276,7 @@ class GoldenDevice:
         if (not (body.columns and body.rows and body.planes) or (body.gather and body.scatter)
                 or (arrival or 0) >= self.parameters.counters):
             raise DescriptorError(ErrorCode.BAD_OPERAND)
-        if body.remote and body.destination_die >= min(self.dies, self.registers.get(Register.DIES, self.dies)):
+        if body.remote and body.destination_die >= self.known_dies:
             raise DescriptorError(ErrorCode.BAD_DIE)
         destination = body.destination_die if body.remote else self.number
         try:
@@ -284,15 +309,18 @@ class GoldenDevice:
         """Report a time-out, and what each engine waits for in spite of all that has come."""
         self.settle()
         heads = [queue[0] for queue in self.queues.values() if queue]
+        missing: dict[Engine, int] = {}
         for task in heads:
             for counter, goal in self.waits(task):
                 if (self.counters[counter] - goal) & 0x80000000:
+                    missing[task.engine] = counter
                     block = regs.ENGINES + regs.ENGINE_SPAN * task.engine.value
                     self.registers[block + EngineRegister.TASK] = task.address
                     self.registers[block + EngineRegister.WAIT_COUNTER] = counter | 1 << 31
                     self.registers[block + EngineRegister.WAIT_VALUE] = goal
                     break
-        self.fail(ErrorCode.TIMEOUT, heads[0].address)
+        engine = heads[0].engine
+        self.fail(ErrorCode.TIMEOUT, heads[0].address, engine.value, counter=missing.get(engine, 0))
 
     def address(self, pointer: Pointer) -> int:
         """Word address of a descriptor's pointer."""
@@ -333,12 +361,19 @@ class GoldenDevice:
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
                     buffer_words=self.parameters.vector_buffer_words, narrow=self.parameters.narrow_format)
             else:
-                self.groups[task.body.group] = Membership(task.body.members, task.body.index,
-                                                           task.body.next_die)
+                self._set_group(task.body)
         except vector.BadOperandError as error:
             raise DescriptorError(ErrorCode.BAD_OPERAND) from error
         except IndexError as error:
             raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
+
+    def _set_group(self, body: Any) -> None:
+        """Rewrite a row of the group table."""
+        if body.index >= body.members:
+            raise DescriptorError(ErrorCode.BAD_OPERAND)
+        if body.members > self.known_dies or body.next_die >= self.known_dies:
+            raise DescriptorError(ErrorCode.BAD_DIE)
+        self.groups[body.group] = Membership(body.members, body.index, body.next_die)
 
     def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[np.float32]:
         """Run a matrix task; returns the sums that it stored."""

@@ -41,12 +41,18 @@ class Diagnosis:
                 text = f"die {number}: {name} stopped with {code.name}"
                 if code is ErrorCode.BAD_PACKET:
                     text = self._packet(number)
+                other = layout.unpack(ErrorInfo, [die.read_register(Register.ERROR_INFO)]).die
+                if code is ErrorCode.NO_ROUTE:
+                    text = f"die {number} stopped with {code.name}: a packet came for die {other}, to which no route " \
+                           "leads"
+                if code is ErrorCode.BAD_ROUTE:
+                    text = f"die {number} stopped with {code.name}: its route to die {other} names a die or a port " \
+                           "that does not exist"
                 if code is ErrorCode.TIMEOUT:
                     text += f"; {self.waits([number])}"
                 if code is ErrorCode.REMOTE:
-                    cause = layout.unpack(ErrorInfo, [die.read_register(Register.ERROR_INFO)]).die
-                    text = f"die {number} was stopped by an error of die {cause}"
-                    if cause not in self.devices:
+                    text = f"die {number} was stopped by an error of die {other}"
+                    if other not in self.devices:
                         text += ", whose process says more"
                 found.append((code is ErrorCode.REMOTE, number, text))
         return min(found)[2]

@@ -225,14 +225,16 @@ def test_tasks_that_cannot_run(ring):
     tasks = [[
         good.task(),                                                            # the group was never set
         set_group((0, 1), die, members=0, index=0), set_group((0, 1), die, index=2),
+        set_group((0, 1), die, members=3), set_group((0, 1), die, next_die=2), set_group((0, 1), die, next_die=1023),
+        good.task(),                                                            # nor was it by these
         set_group((0, 1), die),
         good.task(words=0), good.task(source={"offset": 1, "base": 2}),
         good.task(destination={"offset": BEAT // 2, "base": 9}), good.task(group=1), strange,
         good.task(), unknown, set_group((0, 1), die, group=1)] for die in range(2)]
     outcome = ring.run(memories, tasks, bases=BASES, seed=2, availability=0.6)
-    operand, operation, none = (code.value for code in (
-        ErrorCode.BAD_OPERAND, ErrorCode.BAD_OPERATION, ErrorCode.NONE))
-    codes = [operand] * 3 + [none] + [operand] * 5 + [none, operation, none]
+    operand, operation, unknown_die, none = (code.value for code in (
+        ErrorCode.BAD_OPERAND, ErrorCode.BAD_OPERATION, ErrorCode.BAD_DIE, ErrorCode.NONE))
+    codes = [operand] * 3 + [unknown_die] * 3 + [operand] + [none] + [operand] * 5 + [none, operation, none]
     assert outcome.results[:, :, 0].tolist() == [codes, codes]
     assert (memories == expected).all()
 

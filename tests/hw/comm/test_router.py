@@ -43,7 +43,7 @@ class RouterArray(wiring.Component):
             **{f"eject_{i}_{c}": Out(stream.Signature(TAKEN[c])) for i in range(dies) for c in range(CLASSES)},
             **{f"route_{i}": counts["route_write"] for i in range(dies)},
             **{f"{name}_{i}": counts[name] for i in range(dies)
-               for name in ("injected_words", "transit_words", "port_words")},
+               for name in ("injected_words", "transit_words", "port_words", "lost")},
         })
 
     def elaborate(self, platform):
@@ -58,7 +58,7 @@ class RouterArray(wiring.Component):
                 router.rate_denominator.eq(self.denominator),
                 router.route_write.eq(getattr(self, f"route_{i}")),
                 *(getattr(self, f"{name}_{i}").eq(getattr(router, name))
-                  for name in ("injected_words", "transit_words", "port_words")),
+                  for name in ("injected_words", "transit_words", "port_words", "lost")),
             ]
         for die, port, other, other_port in self.links:
             connect(m, getattr(self.routers[die], f"link_out_{port}"),
@@ -120,11 +120,15 @@ class Bench:
     """Drives a ring, keeps and checks what comes out."""
 
     def __init__(self, dies, traffic, rate=Fraction(15, 16), routes=None, seed=0, ends=None,
-                 limit_cycles=20_000, links=None):
+                 limit_cycles=20_000, links=None, nowhere=None):
         self.dies, self.traffic, self.rate = dies, traffic, rate
         self.ring = RouterArray(dies, links or ring_array(dies).directed())
         self.routes = routes or (lambda die, to: int(2 * ((to - die) % dies) > dies))
         self.seed = seed
+        #: Port by which each die sends what is for a die that there is not.
+        self.nowhere = nowhere or {}
+        #: Destinations of flits that each die has thrown away.
+        self.lost = [[] for _ in range(dies)]
         self.sent = defaultdict(list)
         for die, mine in enumerate(traffic):
             for number, flits in enumerate(mine.flits):
@@ -132,6 +136,8 @@ class Bench:
                     to = field(LAYOUT, bits, "destination")
                     # Where packets of this kind end that do not go to their destination.
                     to = (ends or {}).get((to, field(LAYOUT, bits, "kind")), to)
+                    if to >= dies:
+                        continue
                     self.sent[die, to, number].append(taken(bits, number))
         self.expected = [[sum(len(flits) for key, flits in self.sent.items() if key[1:] == (die, number))
                           for number in range(CLASSES)] for die in range(dies)]
@@ -151,9 +157,10 @@ class Bench:
         ctx.set(self.ring.numerator, self.rate.numerator)
         ctx.set(self.ring.denominator, self.rate.denominator)
         for die in range(self.dies):
-            for to in range(self.dies):
-                ctx.set(getattr(self.ring, f"route_{die}"),
-                        {"valid": 1, "destination": to, "port": self.routes(die, to)})
+            ports = {to: self.routes(die, to) for to in range(self.dies)}
+            ports |= {6: self.nowhere[die]} if die in self.nowhere else {}
+            for to, port in ports.items():
+                ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": port})
                 await ctx.tick()
             ctx.set(getattr(self.ring, f"route_{die}").valid, 0)
         self.ready = 1
@@ -203,12 +210,14 @@ class Bench:
             _, _, *counts = await ctx.tick().sample(*(
                 count for i in range(self.dies) for count in (
                     getattr(ring, f"injected_words_{i}"), getattr(ring, f"transit_words_{i}"),
-                    getattr(ring, f"port_words_{i}").as_value())))
+                    getattr(ring, f"port_words_{i}").as_value(), getattr(ring, f"lost_{i}"))))
             ports = [[bits >> 2 * port & 3 for port in range(len(self.ring.port_words_0))]
-                     for bits in counts[2::3]]
+                     for bits in counts[2::4]]
             self.ports.append(ports)
             for die in range(self.dies):
-                self.words[die] += counts[3 * die], counts[3 * die + 1], sum(ports[die])
+                self.words[die] += counts[4 * die], counts[4 * die + 1], sum(ports[die])
+                lost = counts[4 * die + 3]
+                self.lost[die] += [lost.die] * lost.valid
 
     def check(self):
         """Every packet arrived, whole, unmixed and in order; the counts of words are right."""
@@ -226,7 +235,7 @@ class Bench:
                     words[origin] += field(TAKEN[number], bits, "words") + 1 if number and not advance else 0
             for key, flits in streams.items():
                 assert flits == self.sent[key]
-        assert (self.words[:, 0] == words).all()
+        assert self.nowhere or (self.words[:, 0] == words).all()
         assert (self.words[:, :2].sum(axis=1) == self.words[:, 2]).all()
         return self
 
@@ -372,6 +381,52 @@ def test_error_packets_take_the_port_they_name(port):
     bench = Bench(4, traffic, ends={(2, error.value): ends})
     assert bench.arrived[ends][0] == [taken(control(error), 0)] * 3
     assert bench.arrived[2][0] == [taken(control(advance), 0)] * 2
+
+
+def to_nowhere(number, die, length):
+    """A packet for a die that the array does not have."""
+    return [flit(**{"destination": 6, "traffic_class": number, "tail": place == length - 1, "message": die,
+                    "kind": PacketKind.STORE if number == TRANSFER else PacketKind.ADVANCE, "data": [place, 9]})
+            for place in range(length)]
+
+
+@pytest.mark.parametrize("first", [0, 1, TRANSFER])
+def test_packets_without_a_route_are_thrown_away(first):
+    """They are reported, with the destination; what comes before, between and behind them arrives.
+
+    Die 0 knows a way to die 6, others do not: the packets are lost on die 1, and where they are sent elsewhere."""
+    rng = np.random.default_rng(40 + first)
+    sent, counts = [], []
+    for die in range(3):
+        flits = only(first, rng, 3, die, 12)
+        mixed, lost = deque(), 0
+        while flits[first]:
+            if rng.random() < 0.5:
+                length = 1 if first == 0 else int(rng.integers(1, LONGEST + 1))
+                mixed.extend(to_nowhere(first, die, length))
+                lost += length
+            while not field(LAYOUT, flits[first][0], "tail"):
+                mixed.append(flits[first].popleft())
+            mixed.append(flits[first].popleft())
+        flits[first] = mixed
+        sent.append(Traffic(flits))
+        counts.append(lost)
+    bench = Bench(3, sent, Fraction(1), nowhere={0: 0})
+    # Of flits that two inputs of die 1 lose in the same cycle one is reported.
+    lost = [len(numbers) for numbers in bench.lost]
+    assert all(counts) and (lost[0], lost[2]) == (0, counts[2]) and max(counts[:2]) <= lost[1] <= sum(counts[:2])
+    assert {number for lost in bench.lost for number in lost} == {6}
+    bench.check()
+
+
+def test_packets_do_not_turn_back():
+    """A packet whose route leads back by the port by which it came ends there; it does not stand in others' way."""
+    rng = np.random.default_rng(43)
+    flits = only(TRANSFER, rng, 3, 0, 10, to=1)
+    flits[TRANSFER].extendleft(to_nowhere(TRANSFER, 0, 1))
+    empty = [Traffic([deque() for _ in range(CLASSES)]) for _ in range(2)]
+    bench = Bench(3, [Traffic(flits), *empty], Fraction(1), nowhere={0: 0, 1: 1}).check()
+    assert bench.lost == [[], [6], []]
 
 
 def test_bad_parameters():

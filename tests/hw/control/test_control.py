@@ -200,6 +200,17 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
                                Engine.TRANSFER.value, 0),
     "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"landing_fault": 1},
                                ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.TRANSFER.value, 0),
+    "a remote advance to a die that does not exist": (
+        [GOOD, *(task(Engine.TRANSFER, remote_enable=1, remote_die=die) for die in (6, 7))],
+        {"dies": 7}, ErrorCode.BAD_DIE, TASKS + 128, Engine.TRANSFER.value, 0),
+    "a packet without a route": ([GOOD, waiting(Engine.MATRIX, 1)], {"lost": 200}, ErrorCode.NO_ROUTE, None, SCHEDULER,
+                                 0),
+    "a route to a die that does not exist": ([GOOD, waiting(Engine.MATRIX, 1)], {"dies": 7, "route": (7, 0)},
+                                             ErrorCode.BAD_ROUTE, None, SCHEDULER, 0),
+    "a route to a die beyond those of the table": (
+        [GOOD, waiting(Engine.MATRIX, 1)], {"route": (900, 0)}, ErrorCode.BAD_ROUTE, None, SCHEDULER, 0),
+    "a route by a port that does not exist": ([GOOD, waiting(Engine.MATRIX, 1)], {"route": (3, 2)},
+                                              ErrorCode.BAD_ROUTE, None, SCHEDULER, 0),
     "another die": ([GOOD, waiting(Engine.MATRIX, 1)], {"error_in": 77}, ErrorCode.REMOTE, None, SCHEDULER,
                     0),
 }
@@ -216,8 +227,10 @@ def test_errors(name: str) -> None:
         stand_in.depth = 1
 
     async def bench(ctx: Any) -> None:
+        if "dies" in event:
+            await host.put(ctx, Register.DIES, event["dies"])
         await system.launch(ctx, event.get("watchdog", 0))
-        if set(event) - {"error", "watchdog"}:
+        if set(event) - {"error", "watchdog", "dies"}:
             await pause(ctx, 400)  # all is fetched and started
             assert not ctx.get(dut.irq)
         for side in ("read_fault", "write_fault"):
@@ -229,7 +242,12 @@ def test_errors(name: str) -> None:
         if "error_in" in event:
             ctx.set(dut.error_in.payload, event["error_in"])
             ctx.set(dut.error_in.valid, 1)
+        if "lost" in event:
+            ctx.set(dut.lost, {"valid": 1, "die": event["lost"]})
+        if "route" in event:
+            await host.write(ctx, regs.ROUTES + 4 * event["route"][0], event["route"][1])
         await ctx.tick()
+        ctx.set(dut.lost, {"valid": 0, "die": 0})
         for side in ("read_fault", "write_fault"):
             ctx.set(getattr(dut, side), {"valid": 0, "index": 0})
         ctx.set(dut.memory_fault, 0)
@@ -238,7 +256,7 @@ def test_errors(name: str) -> None:
         if not ctx.get(dut.irq):
             await ctx.tick().until(dut.irq)
         started = system.started
-        other = event.get("error_in", 0)
+        other = event.get("error_in", event.get("lost", event.get("route", (0,))[0]))
         assert await host.get(ctx, Register.STATUS) == BUSY | ERROR
         assert await host.get(ctx, Register.ERROR_CODE) == code.value
         if address is not None:

@@ -102,11 +102,13 @@ class Map:
         #: Widths and values of registers that are read and written.
         self.widths: dict[int, int] = {
             Register.TASK_BASE: bits, Register.RECORD_BASE: bits, Register.WATCHDOG: 32,
-            Register.DIE: parameters.die_bits, Register.MEMORY_WORDS: 32, Register.LINK_RATE: 16,
+            Register.DIE: parameters.die_bits, Register.DIES: parameters.die_bits + 1, Register.MEMORY_WORDS: 32,
+            Register.LINK_RATE: 16,
             **{regs.BASES + 4 * base: bits for base in range(regs.BASE_COUNT)},
             **dict.fromkeys(self.routes, max(1, (parameters.ports - 1).bit_length()))}
         self.values: dict[int, int] = dict.fromkeys(self.widths, 0)
         self.values[Register.MEMORY_WORDS] = ONES
+        self.values[Register.DIES] = 1 << parameters.die_bits
         self.values[Register.LINK_RATE] = rate_word(parameters.link_rate)
         self.fixed: dict[int, int] = {
             Register.ID: regs.IDENTITY, Register.VERSION: regs.ISA_VERSION, Register.CONTROL: 0,
@@ -153,11 +155,18 @@ class Map:
             return self.long[address] & ONES, OKAY
         return (self.high, OKAY) if address - 4 in self.long else (0, SLVERR)
 
+    def refuses(self, address: int, value: int) -> bool:
+        """Whether a write would be to the route of a die, or to a port, that does not exist."""
+        number = (address - regs.ROUTES) // 4
+        return 0 <= number < 1024 and (number >= self.values[Register.DIES] or value >= self.parameters.ports)
+
     def write(self, address: int, value: int, strobe: int) -> int:
         """Response."""
         if strobe != 0xF or address % 4:
             return SLVERR
         _, response = self.read(address)
+        if self.refuses(address, value):
+            return response
         if address in self.values:
             self.values[address] = value & ((1 << self.widths[address]) - 1)
         return response
@@ -175,6 +184,8 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
     singles = [address for address in table.addresses() if not regs.ROUTES <= address < regs.LINK_WORDS]
     routes: list[tuple[int, int]] = []
     expected_routes: list[tuple[int, int]] = []
+    refused: list[int] = []
+    expected_refused: list[int] = []
 
     async def bench(ctx: Any) -> None:
         set_inputs(ctx, dut)
@@ -196,27 +207,37 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
                 assert got == (table.read(address) if address % 4 == 0 else (0, SLVERR)), hex(address)
                 continue
             value = int(rng.integers(1 << 32))
+            if address == Register.DIES:
+                value = int(rng.integers(1 << parameters.die_bits - 1, 1 << parameters.die_bits + 1))
+            if regs.ROUTES <= address < regs.COUNTERS and rng.random() < 0.8:
+                value = int(rng.integers(2 * parameters.ports))
             strobe = 0xF if rng.random() < 0.8 else int(rng.integers(0, 15))
             before = around.update.copy()
             assert await host.write(ctx, address, value, strobe, waits) == table.write(address, value, strobe)
             if address in table.update and strobe == 0xF:
                 before[table.update[address]] = value
             assert around.update == before, hex(address)
-            if address in table.routes and strobe == 0xF:
-                expected_routes.append(((address - regs.ROUTES) // 4, table.values[address]))
+            number = (address - regs.ROUTES) // 4
+            if strobe == 0xF and address % 4 == 0 and table.refuses(address, value):
+                expected_refused.append(number)
+            elif address in table.routes and strobe == 0xF:
+                expected_routes.append((number, table.values[address]))
         for name, register in (("task_base", Register.TASK_BASE), ("record_base", Register.RECORD_BASE),
-                               ("watchdog", Register.WATCHDOG), ("die", Register.DIE),
+                               ("watchdog", Register.WATCHDOG), ("die", Register.DIE), ("dies", Register.DIES),
                                ("memory_words", Register.MEMORY_WORDS), ("link_rate", Register.LINK_RATE)):
             assert ctx.get(getattr(dut, name)) == table.values[register]
         for base in range(regs.BASE_COUNT):
             assert ctx.get(dut.bases[base]) == table.values[regs.BASES + 4 * base]
         assert routes == expected_routes and routes
+        assert refused == expected_refused and refused
 
     async def watch_routes(ctx: Any) -> None:
         while True:
-            *_, write = await ctx.tick().sample(dut.route_write)
+            *_, write, bad = await ctx.tick().sample(dut.route_write, dut.bad_route)
             if write.valid:
                 routes.append((write.destination, write.port))
+            if bad.valid:
+                refused.append(bad.die)
 
     simulate(dut, bench, background=[*around.benches(), monitor(dut.axil), watch_routes])
 

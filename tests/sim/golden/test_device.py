@@ -165,7 +165,8 @@ def test_a_die_that_waits_in_vain_says_for_what() -> None:
     assert [array.dies[0].read_register(block + register) for register in (
         EngineRegister.TASK, EngineRegister.WAIT_COUNTER, EngineRegister.WAIT_VALUE)] == [
         TASKS + DESCRIPTOR_WORDS, 6 | 1 << 31, 15]
-    assert error(array) == (ErrorCode.TIMEOUT.value, TASKS + DESCRIPTOR_WORDS, 0) and status(array) == 4
+    assert error(array) == (ErrorCode.TIMEOUT.value, TASKS + DESCRIPTOR_WORDS, Engine.TRANSFER.value | 6 << 8)
+    assert status(array) == 4
     assert floats(array, 0, 600, 2) == [5, 601]
 
 
@@ -229,6 +230,12 @@ def test_collectives(operation: CollectiveOperation, order: tuple[int, ...]) -> 
 
 
 COLLECTIVE = {"source": at(100), "destination": at(400), "words": 64, "group": 0, "message": 0}
+
+
+def ring(**fields: int) -> tuple[Any, dict[str, Any]]:
+    return CollectiveOperation.SET_GROUP, {"group": 0, "members": 2, "index": 1, "next_die": 0, **fields}
+
+
 SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 0, "next_die": 0}))
 
 
@@ -240,7 +247,7 @@ SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 
     (copy(5, 600, arrival_enable=1, arrival=TINY.counters), ErrorCode.BAD_OPERAND, Engine.TRANSFER),
     (copy(WORDS - 1, 600, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
     (copy(5, WORDS - 1, 2), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
-    (copy(5, 600, remote=1, destination_die=1), ErrorCode.BAD_DIE, Engine.TRANSFER),
+    (copy(5, 600, remote=1, destination_die=256), ErrorCode.BAD_DIE, Engine.TRANSFER),
     (copy(5, 600, gather=1, index=at(WORDS)), ErrorCode.BAD_ADDRESS, Engine.TRANSFER),
     ((GEMM[0], {**GEMM[1], "m": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
     ((GEMM[0], {**GEMM[1], "n": 0}), ErrorCode.BAD_OPERAND, Engine.MATRIX),
@@ -260,7 +267,11 @@ SELF = task((CollectiveOperation.SET_GROUP, {"group": 0, "members": 1, "index": 
     ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "destination": at(401)}), ErrorCode.BAD_OPERAND,
      Engine.COLLECTIVE),
     ((CollectiveOperation.ALL_REDUCE, {**COLLECTIVE, "source": at(WORDS - 60)}), ErrorCode.BAD_ADDRESS,
-     Engine.COLLECTIVE)])
+     Engine.COLLECTIVE),
+    (ring(members=0), ErrorCode.BAD_OPERAND, Engine.COLLECTIVE),
+    (ring(index=2), ErrorCode.BAD_OPERAND, Engine.COLLECTIVE),
+    (ring(members=257), ErrorCode.BAD_DIE, Engine.COLLECTIVE),
+    (ring(next_die=256), ErrorCode.BAD_DIE, Engine.COLLECTIVE)])
 def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: ErrorCode, engine: Engine) -> None:
     array = made([SELF, task(copy(5, 700), advance_enable=1, advance=1), task(bad, **waiting((1, 1)))])
     before = array.dies[0].read_memory(0, 700)
@@ -269,19 +280,44 @@ def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: Err
     assert array.dies[0].read_memory(0, 700).tolist() == before.tolist() and floats(array, 0, 700, 1) == [5]
 
 
-@pytest.mark.parametrize("header, code", [
-    ({"engine": 9}, ErrorCode.BAD_ENGINE), ({"operation": 15}, ErrorCode.BAD_OPERATION),
-    ({"advance_enable": 1, "advance": TINY.counters}, ErrorCode.BAD_COUNTER),
-    (waiting((TINY.counters, 0)), ErrorCode.BAD_COUNTER)])
-def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCode) -> None:
+@pytest.mark.parametrize("header, code, info", [
+    ({"engine": 9}, ErrorCode.BAD_ENGINE, 9), ({"operation": 15}, ErrorCode.BAD_OPERATION, 3),
+    ({"advance_enable": 1, "advance": TINY.counters}, ErrorCode.BAD_COUNTER, 3 | TINY.counters << 8),
+    ({"remote_enable": 1, "remote_die": 256}, ErrorCode.BAD_DIE, 3),
+    (waiting((TINY.counters, 0)), ErrorCode.BAD_COUNTER, 3 | TINY.counters << 8)])
+def test_descriptors_that_no_engine_knows(header: dict[str, Any], code: ErrorCode, info: int) -> None:
     array = run(made([task(copy(5, 600)), task(copy(5, 601), **header)]))
-    assert error(array) == (code.value, TASKS + DESCRIPTOR_WORDS, 0)
+    assert error(array) == (code.value, TASKS + DESCRIPTOR_WORDS, info)
+
+
+@pytest.mark.parametrize("sends", [task(copy(5, 600, remote=1, destination_die=2)),
+                                   task(copy(5, 600), remote_enable=1, remote_die=2)])
+def test_what_is_for_a_die_that_there_is_not_is_lost(sends: Task) -> None:
+    """Register DIES knows the array's dies: then the task is refused. Otherwise its packet finds no route."""
+    array = run(made([sends], [task(copy(5, 600), **waiting((1, 1)))]))
+    assert error(array) == (ErrorCode.NO_ROUTE.value, 0, 0xFF | 2 << 16)
+    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF)
+    array = made([sends], [task(copy(5, 600), **waiting((1, 1)))])
+    array.dies[0].write_register(Register.DIES, 2)
+    assert error(run(array)) == (ErrorCode.BAD_DIE.value, TASKS, Engine.TRANSFER.value)
+
+
+@pytest.mark.parametrize(("die", "port"), [(2, 0), (1023, 0), (1, TINY.ports)])
+def test_routes_to_dies_and_ports_that_do_not_exist(die: int, port: int) -> None:
+    array = made([task(copy(5, 600))], [task(copy(5, 600))])
+    device = array.dies[0]
+    device.write_register(Register.DIES, 2)
+    device.write_register(regs.ROUTES + 4, TINY.ports - 1)
+    assert status(array) == 0 and device.read_register(regs.ROUTES + 4) == TINY.ports - 1
+    device.write_register(regs.ROUTES + 4 * die, port)
+    assert error(array) == (ErrorCode.BAD_ROUTE.value, 0, 0xFF | die << 16) and status(array) == 4
+    assert device.read_register(regs.ROUTES + 4) == TINY.ports - 1
 
 
 def test_an_engine_that_a_die_does_not_have() -> None:
     array = run(made([task(copy(5, 600)), task(RELU)],
                      parameters=preset("ndp-tiny", engines=frozenset({Engine.TRANSFER, Engine.MATRIX}))))
-    assert error(array) == (ErrorCode.BAD_ENGINE.value, TASKS + DESCRIPTOR_WORDS, 0)
+    assert error(array) == (ErrorCode.BAD_ENGINE.value, TASKS + DESCRIPTOR_WORDS, Engine.VECTOR.value)
 
 
 def test_the_largest_numbers_of_counters_and_words_are_there() -> None:
@@ -296,14 +332,14 @@ def test_a_graph_without_an_end_leaves_the_memory() -> None:
     array.dies[0].write_register(Register.TASK_BASE, WORDS - DESCRIPTOR_WORDS)
     descriptor = array.dies[0].read_memory(TASKS, DESCRIPTOR_WORDS)
     array.dies[0].write_memory(WORDS - DESCRIPTOR_WORDS, descriptor)
-    assert error(run(array)) == (ErrorCode.BAD_ADDRESS.value, WORDS, 0)
+    assert error(run(array)) == (ErrorCode.BAD_ADDRESS.value, WORDS, 0xFF)
 
 
 def test_an_error_stays_and_is_told() -> None:
     array = run(made([task(copy(5, 600, 0))], [task(copy(5, 600), **waiting((1, 1)))]))
     assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
-    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0) and status(array, 1) == 4
-    array.dies[0].fail(ErrorCode.TIMEOUT, 7)
+    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF) and status(array, 1) == 4
+    array.dies[0].fail(ErrorCode.TIMEOUT, 7, 0)
     assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
 
 
