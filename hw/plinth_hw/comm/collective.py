@@ -35,8 +35,9 @@ from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.control.bases import BaseChoice
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.limits import GROUPS
+from plinth_hw.isa.limits import GROUPS, reset_value
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -81,7 +82,7 @@ class CollectiveEngine(wiring.Component):
         flit = stream.Signature(flit_layout(parameters))
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
-            "dies": In(parameters.die_bits + 1, init=1 << parameters.die_bits),
+            "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             **{f"read_{b}": Out(ReadPort(parameters)) for b in blocks},
             **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},
             **{f"send_{b}": Out(flit) for b in blocks},

@@ -18,8 +18,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorWord, header_word
-from plinth_hw.isa.limits import field_most
+from plinth_hw.isa.limits import field_most, reset_value
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
@@ -75,7 +76,7 @@ class Dispatch(wiring.Component):
             "i": In(stream.Signature(DescriptorWord)),
             "address": In(parameters.address_bits),
             "room": In(len(self.engines)),
-            "dies": In(self.parameters.die_bits + 1, init=1 << self.parameters.die_bits),
+            "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             "halted": In(1),
             "position": Out(range(max(2, len(self.engines)))),
             "header_valid": Out(1),

@@ -9,6 +9,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import field_bits, field_most
 from plinth_hw.isa.registers import ErrorInfo
 from plinth_hw.isa.tasks import ErrorCode
@@ -112,9 +113,14 @@ class Errors(wiring.Component):
 class Watchdog(wiring.Component):
     """Counts cycles without progress.
 
+    Parameters
+    ----------
+    bits : int
+        Width of the count.
+
     Members
     -------
-    limit : In(32)
+    limit : In
         Cycles without progress before ``expired``; 0 switches it off.
     active, progress : In(1)
         Counting; starting again.
@@ -122,14 +128,13 @@ class Watchdog(wiring.Component):
         Pulse.
     """
 
-    limit: In(32)
-    active: In(1)
-    progress: In(1)
-    expired: Out(1)
+    def __init__(self, bits: int = WORD_BITS) -> None:
+        self.bits = bits
+        super().__init__({"limit": In(bits), "active": In(1), "progress": In(1), "expired": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        idle_cycles, counted = Signal(32), Signal(33)
+        idle_cycles, counted = Signal(self.bits), Signal(self.bits + 1)
         m.d.comb += [
             counted.eq(idle_cycles + 1),  # never 0
             self.expired.eq(self.active & ~self.progress & (counted == self.limit)),

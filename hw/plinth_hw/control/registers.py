@@ -25,7 +25,7 @@ from plinth_hw.control.routes import route_table
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.limits import field_bits, rate_word
+from plinth_hw.isa.limits import field_bits, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
@@ -160,11 +160,11 @@ class Registers(wiring.Component):
             "info": In(shape_of(ErrorInfo)),
             "task_base": Out(bits),
             "record_base": Out(bits),
-            "watchdog": Out(32),
+            "watchdog": Out(32, init=reset_value(Register.WATCHDOG, parameters)),
             "die": Out(parameters.die_bits),
-            "dies": Out(parameters.die_bits + 1, init=1 << parameters.die_bits),
-            "memory_words": Out(32, init=0xFFFFFFFF),
-            "link_rate": Out(LinkRate.BITS, init=rate_word(parameters.link_rate)),
+            "dies": Out(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
+            "memory_words": Out(32, init=reset_value(Register.MEMORY_WORDS, parameters)),
+            "link_rate": Out(LinkRate.BITS, init=reset_value(Register.LINK_RATE, parameters)),
             "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
             "record_count": In(32),
             "record_write": Out(1),

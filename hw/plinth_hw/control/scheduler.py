@@ -24,7 +24,9 @@ from plinth_hw.control.queues import BodyQueues
 from plinth_hw.control.record import RecordWriter
 from plinth_hw.control.sequencer import EngineStatus, RemoteAdvance, Sequencer
 from plinth_hw.control.update_counters import UpdateCounters
+from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import Register
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
 
@@ -92,7 +94,7 @@ class Scheduler(wiring.Component):
             "halted": In(1),
             "running": Out(1),
             "finished": Out(1),
-            "dies": In(parameters.die_bits + 1, init=1 << parameters.die_bits),
+            "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             "cycle": In(32),
             "bases": In(data.ArrayLayout(unsigned(bits), 16)),
             "record_base": In(bits),

@@ -129,6 +129,20 @@ _NARROW_ARRAYS: dict[str, Callable[[Any], int]] = {
 }
 
 
+#: Registers that do not hold 0 after reset.
+_RESETS: dict[int, Callable[[Any], int]] = {
+    Register.WATCHDOG: lambda die: (1 << WORD_BITS) - 1,
+    Register.MEMORY_WORDS: lambda die: (1 << WORD_BITS) - 1,
+    Register.DIES: lambda die: 1 << die.die_bits,
+    Register.LINK_RATE: lambda die: rate_word(die.link_rate),
+}
+
+
+def reset_value(address: int, parameters: Any) -> int:
+    """What a register that the host writes holds after reset."""
+    return _RESETS[address](parameters) if address in _RESETS else 0
+
+
 def register_name(address: int) -> str:
     """What messages call a register: ``DIES``, ``ROUTES[3]``."""
     for name, array in regs.ARRAYS.items():

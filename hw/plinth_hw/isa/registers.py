@@ -40,7 +40,7 @@ class Register(IntEnum):
     ERROR_TASK = 0x020
     #: RO: engine number (bits 7:0), counter (15:8), other die (25:16)
     ERROR_INFO = 0x024
-    #: RW: cycles without progress before TIMEOUT; 0 switches the watchdog off
+    #: RW: cycles without progress before TIMEOUT; 0 switches the watchdog off; the largest number after reset
     WATCHDOG = 0x028
     #: RW: this die's number
     DIE = 0x02C

@@ -139,7 +139,7 @@ class GoldenDevice:
                                   (Register.NARROWED_TO_ENDS, self.narrowed_to_ends)):
             if register <= address < register + 8:
                 return counter >> 8 * (address - register) & 0xFFFFFFFF
-        return self.registers.get(address, 0)
+        return self.registers.get(address, limits.reset_value(address, self.parameters))
 
     def write_register(self, address: int, value: int) -> None:
         """Write a register; CONTROL starts the graph.
@@ -171,7 +171,7 @@ class GoldenDevice:
     @property
     def known_dies(self) -> int:
         """Register DIES: tasks that name a die from this number on are refused."""
-        return self.registers.get(Register.DIES, 1 << self.parameters.die_bits)
+        return self.read_register(Register.DIES)
 
     def fail(self, code: ErrorCode, task: int, engine: int, *, counter: int = 0, die: int = 0) -> None:
         """Sticky error, as the hardware keeps it: the first one stays. ``engine``, ``counter`` and ``die`` are those of

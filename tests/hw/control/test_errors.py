@@ -71,11 +71,13 @@ def test_first_cause_wins(seed: int) -> None:
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize(("limit", "progress"), [(0, 0.01), (1, 0.5), (7, 0.1), (20, 0.02)])
-def test_watchdog(limit: int, progress: float) -> None:
-    """Expires in the ``limit``-th cycle without progress, and counts anew after that."""
+@pytest.mark.parametrize(("limit", "progress", "bits"), [
+    (0, 0.01, 32), (1, 0.5, 32), (7, 0.1, 32), (20, 0.02, 32), (62, 0.005, 6), (63, 0.005, 6), (0, 0.005, 6)])
+def test_watchdog(limit: int, progress: float, bits: int) -> None:
+    """Expires in the ``limit``-th cycle without progress, and counts anew after that; the largest limit that there is,
+    which it has after reset, is one like others."""
     rng = np.random.default_rng(limit)
-    dut = Watchdog()
+    dut = Watchdog(bits)
     expired = [0]
 
     async def bench(ctx: Any) -> None:

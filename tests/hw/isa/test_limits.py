@@ -11,7 +11,7 @@ from amaranth.hdl import Signal
 from plinth_hw.comm.flit import address_fields, flit_layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.layout import Code, Number, Repeat, Struct, pack, unpack, width
-from plinth_hw.isa.limits import GROUPS, PARAMETERS, check_register, field_bits, rate_word, register_name
+from plinth_hw.isa.limits import GROUPS, PARAMETERS, check_register, field_bits, rate_word, register_name, reset_value
 from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.isa.registers import ARRAYS, CounterSteps, ErrorInfo, LinkRate, Register, WaitCounter
@@ -143,6 +143,14 @@ def test_registers_hold_their_range_and_no_more(address: int, name: str, most: i
         with pytest.raises(ValueError) as error:
             check_register(address, value, die)
         assert str(error.value) == f"{name} must be from 0 to {most} ({most.bit_length()} bits), not {value}"
+
+
+def test_registers_can_hold_what_they_hold_after_reset() -> None:
+    die = preset("ndp-tiny", address_bits=20, ports=3)
+    assert reset_value(Register.WATCHDOG, die) == (1 << 32) - 1
+    assert (reset_value(Register.DIES, die), reset_value(Register.DIE, die)) == (256, 0)
+    for register in Register:
+        check_register(register, reset_value(register, die), die)
 
 
 def test_rates_of_links_fit_their_register() -> None:
