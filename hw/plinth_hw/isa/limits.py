@@ -86,9 +86,11 @@ def _values(what: str, of: Callable[[Any], int], layout: type[Struct], field: st
     return Limit(what, of, *_fields((layout, field))[0], field_most(layout, field))
 
 
-#: Fields that name a die.
-DIES = _fields((TaskHeader, "remote_die"), (TransferBody, "destination_die"), (CollectiveBody, "next_die"),
-               (ErrorInfo, "die"), (Sideband, "chunk"))
+#: Fields of tasks that name a die.
+TASK_DIES: tuple[tuple[type[Struct], str], ...] = (
+    (TaskHeader, "remote_die"), (TransferBody, "destination_die"), (CollectiveBody, "next_die"))
+#: All fields that do.
+DIES = _fields(*TASK_DIES, (ErrorInfo, "die"), (Sideband, "chunk"))
 #: Fields that name an update counter.
 COUNTERS = _fields((TaskHeader, "advance"), (TaskHeader, "remote_counter"), (TaskHeader, "wait_counter"),
                    (TransferBody, "arrival"), (ErrorInfo, "counter"), (WaitCounter, "counter"), (Sideband, "message"))

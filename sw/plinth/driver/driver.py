@@ -67,6 +67,29 @@ class TaskRecord:
     useful_macs: int
 
 
+def _routes(links: Sequence[Link], program: Program) -> list[list[int | None]]:
+    """Output port of each die towards each other.
+
+    Raises
+    ------
+    UserError
+        If a link names a die or a port that there is not, or a die cannot be reached.
+    """
+    most = program.parameters.ports
+    for link in links:
+        for die, port in (link[:2], link[2:4]):
+            if not 0 <= die < program.dies:
+                raise UserError(f"link {tuple(link)} names die {die}, but the array has dies 0 to {program.dies - 1}; "
+                                "correct the links")
+            if not 0 <= port < most:
+                raise UserError(f"link {tuple(link)} uses port {port} of die {die}, but its router has ports 0 to "
+                                f"{most - 1}; correct the links, or choose dies of more ports")
+    try:
+        return routes(links, program.dies)
+    except ValueError as error:
+        raise UserError(f"{error}; join all dies by links") from None
+
+
 class Driver:
     """The host's side of one program on one array: of those dies that live in this process.
 
@@ -87,6 +110,8 @@ class Driver:
     ------
     DieError
         If a device is not a Plinth die of this version.
+    UserError
+        If links name dies or ports that there are not, or a register cannot hold what it is to hold.
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
@@ -102,7 +127,7 @@ class Driver:
         self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size)
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
-        ports = routes(ring(program.dies).directed() if links is None else links, program.dies)
+        ports = _routes(ring(program.dies).directed() if links is None else links, program)
         try:
             rate = rate_word(program.parameters.link_rate)
         except ValueError as error:

@@ -15,7 +15,7 @@ from plinth.driver.program import Task
 from plinth.errors import UserError
 from plinth.step.tasks import Accesses
 from plinth_hw.isa import layout
-from plinth_hw.isa.limits import field_most
+from plinth_hw.isa.limits import TASK_DIES, field_most
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     BODIES,
@@ -150,6 +150,21 @@ class GraphBuilder:
                                 "batch, or more dies") from None
         self.tasks = tasks
         return tasks
+
+    def check_dies(self, number: int, dies: int) -> None:
+        """Refuse tasks of die ``number`` that name a die beyond an array of ``dies``.
+
+        Raises
+        ------
+        UserError
+            If one does.
+        """
+        for name, _, header, body in self._pending:
+            for where, key in TASK_DIES:
+                named = (header if where is TaskHeader else body).get(key, 0)
+                if named >= dies:
+                    raise UserError(f"task {name!r} of die {number} has die {named} as its {key}, but the array has "
+                                    f"dies 0 to {dies - 1}; make the plan anew for this array")
 
     @property
     def advances(self) -> dict[int, int]:

@@ -199,6 +199,8 @@ class _Lowering:
                     self._add(self.setup[die], task)
             for item in step.tasks(die):
                 self._add(self.builders[die], item)
+            for builder in (self.setup[die], self.builders[die]):
+                builder.check_dies(die, step.dies)
         base = assemble(self.setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
         return TrainingProgram(
             **{field.name: getattr(base, field.name) for field in fields(base)},

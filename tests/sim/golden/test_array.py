@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,6 +49,35 @@ def test_the_driver_refuses_what_registers_cannot_hold() -> None:
     slow = replace(program, parameters=replace(TINY, link_rate=Fraction(1, 256)))
     with pytest.raises(UserError, match=r"link_rate cannot be 1/256: .*; choose another link_rate"):
         Driver(GoldenArray(TINY, 2, MEMORY_WORDS), slow, memory_words=MEMORY_WORDS)
+
+
+@pytest.mark.parametrize(("links", "message"), [
+    (((0, 0, 1, 1), (1, 0, 2, 1)), r"link \(1, 0, 2, 1\) names die 2, but the array has dies 0 to 1; correct"),
+    (((0, 0, 1, 1), (-1, 0, 0, 1)), r"link \(-1, 0, 0, 1\) names die -1, but"),
+    (((0, 0, 1, 1), (1, 2, 0, 1)), r"link \(1, 2, 0, 1\) uses port 2 of die 1, but its router has ports 0 to 1"),
+    (((0, 0, 1, 1),), "no links lead from die 1 to die 0; join all dies by links")])
+def test_the_driver_refuses_links_to_what_there_is_not(links: Sequence[tuple[int, ...]], message: str) -> None:
+    program, _ = random_program(TINY, 2, 1, 4, 1 << 14)
+    with pytest.raises(UserError, match=message):
+        Driver(GoldenArray(TINY, 2, MEMORY_WORDS), program, memory_words=MEMORY_WORDS, links=links)
+
+
+@pytest.mark.parametrize(("operation", "body", "remote", "field"), [
+    (TransferOperation.COPY, {"columns": 1, "rows": 1, "planes": 1}, (2, 9), "remote_die"),
+    (TransferOperation.COPY, {"columns": 1, "rows": 1, "planes": 1, "remote": 1, "destination_die": 2}, None,
+     "destination_die"),
+    (CollectiveOperation.SET_GROUP, {"members": 2, "index": 1, "next_die": 2}, None, "next_die")])
+def test_tasks_that_name_dies_beyond_the_array_are_not_lowered(operation: Any, body: dict[str, int],
+                                                               remote: tuple[int, int] | None, field: str) -> None:
+    builder = GraphBuilder(TINY)
+    engine = Engine.COLLECTIVE if operation is CollectiveOperation.SET_GROUP else Engine.TRANSFER
+    builder.add("good", engine, operation, {**body, **dict.fromkeys(set(body) & {field}, 1)},
+                remote=None if remote is None else (1, 9))
+    builder.check_dies(1, 2)
+    builder.add("bad", engine, operation, body, remote=remote)
+    builder.check_dies(1, 3)
+    with pytest.raises(UserError, match=f"task 'bad' of die 1 has die 2 as its {field}, but the array has dies 0 to 1"):
+        builder.check_dies(1, 2)
 
 
 def test_tasks_whose_numbers_do_not_fit_are_named() -> None:
