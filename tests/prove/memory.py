@@ -1,0 +1,152 @@
+"""Proofs of :mod:`plinth_hw.memory`."""
+
+from types import ModuleType
+
+from amaranth.hdl import Cat, Const, Mux, Signal
+from tests.prove.axi4 import Lengths, read_port, write_port
+from tests.prove.harness import Harness
+from tests.prove.proof import Proof, Twin
+
+from plinth_hw.isa.parameters import preset
+
+_AXI = "plinth_hw.memory.axi"
+
+
+def page_split(harness: Harness, code: ModuleType) -> None:
+    """Two ports of 16 bytes: 256 beats a page."""
+    m, split = harness.m, code._PageSplit(preset("ndp-demo", address_bits=20), 2)
+    state = harness.block(split)
+    left, address, sent, offered = (state[name] for name in ("left", "address", "sent", "offered"))
+    request = split.i.payload
+    harness.assume(harness.stable(split.i))
+    harness.assume(~split.i.valid | ((request.beats > 0) & (request.beats <= 64)))
+    harness.assume(request.address <= (1 << len(request.address)) - 64)
+    takes = split.i.valid & split.i.ready
+    # What of the request has not been offered to all.
+    rest, place, busy = Signal(7), Signal.like(request.address), Signal()
+    done = Signal()
+    taken = [Signal(name=f"taken_{port}") for port in range(2)]
+    for port, flag in enumerate(taken):
+        m.d.sync += flag.eq(Mux(done, 0, flag | (split.valid[port] & split.ready[port])))
+    m.d.comb += done.eq(Cat(flag | (split.valid[port] & split.ready[port]) for port, flag in enumerate(taken)).all())
+    with m.If(done):
+        m.d.sync += [rest.eq(rest - split.beats), place.eq(place + split.beats), busy.eq(~split.last)]
+    with m.If(takes):
+        m.d.sync += [rest.eq(request.beats), place.eq(request.address), busy.eq(1)]
+    offers = split.valid.any()
+    harness.invariant((left == rest) & (busy == (rest != 0)) & (~busy | (address == place)))
+    harness.invariant(Cat(taken) == sent)
+    harness.invariant(~sent.all())
+    harness.invariant(busy | (~sent.any() & ~offered))
+    harness.invariant(~sent.any() | offered)
+    harness.invariant(rest <= 64)
+    harness.invariant(address <= (1 << len(address)) - Mux(busy, rest, 1))
+
+    harness.claim("a burst begins where the one before ended", ~offers | (busy & (split.address == place)))
+    harness.claim("a burst has the request's beats up to the page's end",
+                  ~offers | (split.beats == Mux((place[:8] + rest) > 256, 256 - place[:8], rest)))
+    harness.claim("the last burst of a request is known", ~offers | (split.last == (split.beats == rest)))
+    harness.claim("no port is offered a burst twice", ~(split.valid & Cat(taken)).any())
+    harness.claim("an offer stands until it is taken", Cat(
+        ~harness.past(split.valid[port] & ~split.ready[port]) | split.valid[port] for port in range(2)).all())
+    harness.claim("offers wait for no READY", ~(busy & split.permit) | ((split.valid | Cat(taken)) == Const(3, 2)))
+    harness.claim("a request is taken once the last burst is", ~takes | ~busy | (done & split.last))
+    # Announced once, with the first offer.
+    announced = Signal()
+    m.d.sync += announced.eq((announced | split.offer) & ~done)
+    harness.invariant(announced == offered)
+    harness.claim("a burst is announced when it is first offered",
+                  (split.offer == (offers & ~announced)) & (~split.offer | split.permit))
+
+
+def adaptor(harness: Harness, code: ModuleType) -> None:
+    """Two ports of two words; up to two write bursts under way."""
+    parameters = preset("ndp-tiny", axi_ports=2, address_bits=14)
+    axi = code.AXIAdaptor(parameters, outstanding=2)
+    harness.block(axi)
+    m, ports = harness.m, (axi.axi_0, axi.axi_1)
+    for port in ports:
+        read_port(harness, port, 2)
+        write_port(harness, port, 3)
+    read, write = axi.read, axi.write
+    for request in (read.request, write.request):
+        harness.assume(harness.stable(request))
+        harness.assume((request.payload.beats > 0) & (request.payload.beats <= 3))
+    harness.assume(harness.stable(write.data))
+
+    # Reads.
+    step = ports[0].rvalid & ports[0].rready
+    harness.claim("r: beats of all ports are taken together", Cat(port.rvalid & port.rready for port in ports)
+                  == step.replicate(2))
+    harness.claim("r: a beat that was taken is given, whole", ~harness.past(step) | (
+        read.data.valid & (read.data.payload.as_value() == harness.past(Cat(port.rdata for port in ports)))))
+    harness.claim("r: a beat that is given stands until it is taken", harness.stable(read.data))
+
+    # Writes: beats offered on AW of port 0, and not given by the client.
+    asked, given = write.request.valid & write.request.ready, write.data.valid & write.data.ready
+    answered = ports[0].bvalid & ports[0].bready
+    new = ports[0].awvalid & ~harness.past(ports[0].awvalid & ~ports[0].awready)
+    owed = Signal(8)
+    m.d.sync += owed.eq(owed + Mux(new, ports[0].awlen + 1, 0) - given)
+    harness.claim("w: a beat is taken for a burst that was offered", ~given | (owed > 0))
+    stalled = Cat(port.wvalid & ~port.wready for port in ports).any()
+    harness.claim("w: data wait for no READY of their address", ~((owed > 0) & write.data.valid & ~stalled) | given)
+
+    # Responses.
+    requests = Lengths(harness, asked, write.request.payload.beats, write.response, 3, "requests")
+    bursts = Lengths(harness, new, ports[0].awlen, answered, 3, "bursts")
+    beats = Signal(8)
+    all_beats = beats + bursts.oldest + 1
+    m.d.sync += beats.eq(Mux(write.response, 0, Mux(answered, all_beats, beats)))
+    harness.claim("b: responses of all ports are taken together", Cat(port.bvalid & port.bready for port in ports)
+                  == answered.replicate(2))
+    harness.claim("b: a request is answered once all its bursts are",
+                  write.response == (answered & (requests.count > 0) & (all_beats == requests.oldest)))
+    harness.claim("an answer that is an error is a fault", axi.fault == (
+        harness.past(step & Cat(port.rresp[1] for port in ports).any())
+        | harness.past(answered & Cat(port.bresp[1] for port in ports).any())))
+
+
+PROOFS = (
+    Proof("page-split", _AXI, page_split, 2, (
+        Twin("a burst begins where the one before ended", "address.eq(address + self.beats)", "address.eq(address)"),
+        Twin("a burst has the request's beats up to the page's end", "(1 << self.page_log2) - address",
+             "(1 << self.page_log2) - 1 - address"),
+        Twin("the last burst of a request is known", "self.last.eq(left <= room)", "self.last.eq(left < room)"),
+        Twin("no port is offered a burst twice", "self.valid.eq(Mux(offers, ~sent, 0))",
+             "self.valid.eq(Mux(offers, ~0, 0))"),
+        Twin("an offer stands until it is taken", "(self.permit | offered)", "self.permit"),
+        Twin("offers wait for no READY", "self.valid.eq(Mux(offers, ~sent, 0))",
+             "self.valid.eq(Mux(offers & self.ready.any(), ~sent, 0))"),
+        Twin("a request is taken once the last burst is", "self.i.ready.eq((left == 0) | (step & self.last))",
+             "self.i.ready.eq((left == 0) | step)"),
+        Twin("a burst is announced when it is first offered", "self.offer.eq(offers & ~offered)",
+             "self.offer.eq(step)"),
+    )),
+    Proof("axi4-master", _AXI, adaptor, 9, (
+        *(twin for channel in ("ar", "aw") for twin in (
+            Twin(f"{channel}: an offer stands until it is taken", "sent.eq(sent | (self.valid & self.ready))",
+                 "sent.eq(sent | self.valid)"),
+            Twin(f"{channel}: a burst stays within 4 KB", "room.eq((1 << self.page_log2) - address[:self.page_log2])",
+                 "room.eq(1 << self.page_log2)"),
+            Twin(f"{channel}: bursts are INCR, of full width, aligned", "BURST_INCR = 1", "BURST_INCR = 2"))),
+        Twin("w: an offer stands until it is taken",
+             "m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))", "m.d.sync += pending.eq(0)"),
+        Twin("w: data follow the offer of their address", "lengths.r_rdy & ~(pending", "~(pending"),
+        Twin("w: WLAST is the last beat of the burst's", "last.eq(taken + 1 == lengths.r_data)",
+             "last.eq(taken == lengths.r_data)"),
+        Twin("w: a beat is taken for a burst that was offered", "lengths.r_rdy & ~(pending", "~(pending"),
+        Twin("w: data wait for no READY of their address", "self.offer.eq(offers & ~offered)", "self.offer.eq(step)"),
+        Twin("r: beats of all ports are taken together", "Cat(port.rvalid for port in ports).all()",
+             "Cat(port.rvalid for port in ports).any()"),
+        Twin("r: a beat that was taken is given, whole", "Cat(port.rdata for port in ports)",
+             "Cat(port.rdata for port in reversed(ports))"),
+        Twin("r: a beat that is given stands until it is taken",
+             "step.eq(arrived & (~self.read.data.valid | self.read.data.ready))", "step.eq(arrived)"),
+        Twin("b: responses of all ports are taken together", "Cat(port.bvalid for port in ports).all()",
+             "Cat(port.bvalid for port in ports).any()"),
+        Twin("b: a request is answered once all its bursts are", "self.write.response.eq(answered & lasts.r_data)",
+             "self.write.response.eq(answered)"),
+        Twin("an answer that is an error is a fault", "port.rresp[1]", "port.rresp[0]"),
+    ), bounded=True),
+)

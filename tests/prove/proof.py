@@ -1,0 +1,74 @@
+"""What a proof is: a block, claims about it, and twins of the block that are broken so that a claim fails."""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+from tests.prove.harness import Harness
+
+
+@dataclass(frozen=True)
+class Twin:
+    """The block with one line changed: the claim must fail within ``cycles``.
+
+    Parameters
+    ----------
+    claim : str
+    before, after : str
+        Part of the source of the block's module, which occurs once, and what stands in its place.
+    """
+
+    claim: str
+    before: str
+    after: str
+    cycles: int = 12
+
+    def broken(self, code: ModuleType) -> ModuleType:
+        """The module with the change.
+
+        Raises
+        ------
+        ValueError
+            If ``before`` does not occur in it once.
+        """
+        source = inspect.getsource(code)
+        if source.count(self.before) != 1:
+            raise ValueError(f"{code.__name__} has {self.before!r} {source.count(self.before)} times, not once")
+        twin = ModuleType(code.__name__)
+        twin.__file__ = code.__file__
+        exec(compile(source.replace(self.before, self.after), f"<twin of {code.__name__}>", "exec"), twin.__dict__)
+        return twin
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Claims about one block.
+
+    Parameters
+    ----------
+    name : str
+    module : str
+        Where the block stands.
+    build : callable
+        Fills a harness with the block, taken from the module that it is given.
+    cycles : int
+        Length of the induction; or, with ``bounded``, the cycles after reset for which the claims are shown to hold.
+    twins : tuple of Twin
+        At least one for each claim.
+    """
+
+    name: str
+    module: str
+    build: Callable[[Harness, ModuleType], None]
+    cycles: int
+    twins: tuple[Twin, ...]
+    bounded: bool = False
+
+    def harness(self, twin: Twin | None = None) -> Harness:
+        """The block, or its twin with the one claim that must fail, in its surroundings."""
+        code = importlib.import_module(self.module)
+        harness = Harness(None if twin is None else twin.claim)
+        self.build(harness, code if twin is None else twin.broken(code))
+        return harness
