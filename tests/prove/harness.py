@@ -1,25 +1,29 @@
 """A block under free inputs, with what is assumed of them and what is claimed of its outputs."""
 
 import sys
-from types import FrameType
+from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType, FunctionType
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, ClockDomain, Fragment, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 
 def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str, Any]]:
-    """A block elaborated, and the local variables of its ``elaborate``: state that invariants speak of; of memories
-    ``peeked`` at, under their name with ``_peek``, one more read port without a clock."""
+    """A block elaborated, and the local variables of ``elaborate`` and its other methods: state that invariants speak
+    of; of memories ``peeked`` at, under their name with ``_peek``, one more read port without a clock; and, if it has
+    one state machine, ``in_state``, which tells of a state's name whether it is in it."""
     found: dict[str, Any] = {}
-    code = type(block).elaborate.__code__
+    codes = {method.__code__ for method in vars(type(block)).values() if isinstance(method, FunctionType)}
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        if event == "return" and frame.f_code is code and not found:
-            found.update(frame.f_locals)
-            found.update({f"{name}_peek": found[name].read_port(domain="comb") for name in peeked})
+        if event == "return" and frame.f_code in codes and frame.f_locals.get("self") is block:
+            new = {name: value for name, value in frame.f_locals.items() if name not in found}
+            found.update(new)
+            found.update({f"{name}_peek": new[name].read_port(domain="comb") for name in peeked if name in new})
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -27,7 +31,25 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
         fragment = Fragment.get(block, None)
     finally:
         sys.setprofile(before)
+    for statements in fragment.statements.values():
+        for statement in statements:
+            for signal in statement._lhs_signals():
+                if signal.name == "fsm_state":
+                    found["in_state"] = _states(signal)
     return fragment, found
+
+
+def _states(state: Signal) -> Callable[..., Value]:
+    """Whether a state machine is in one of the states of these names."""
+    numbers: dict[str, int] = {}
+    with suppress(KeyError):
+        for number in range(1 << len(state)):
+            numbers[str(state.decoder(number)).split("/")[0]] = number
+
+    def within(*names: str) -> Value:
+        return Cat(state == numbers[name] for name in names).any()
+
+    return within
 
 
 class Harness:
@@ -89,12 +111,12 @@ class Harness:
         if name not in self.claims:
             self.claims.append(name)
         if self._only in (None, name):
-            self.m.d.comb += Assert(condition)
+            self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def invariant(self, condition: Any) -> None:
         """This holds in every reachable state, and is proved along; it rules out states that are none."""
         if self._only is None:
-            self.m.d.comb += Assert(condition)
+            self.m.d.comb += Assert(condition, src_loc_at=1)
 
     def stable(self, stream: Any, payload: Any = None) -> Value:
         """Whether an offer that was not taken in the cycle before stands, unchanged."""
@@ -105,3 +127,8 @@ class Harness:
     def rtlil(self) -> str:
         """The whole as Yosys reads it."""
         return rtlil.convert(self.m, ports=self._ports)
+
+
+def one_hot(bits: Value) -> Value:
+    """Whether one bit is set."""
+    return (bits != 0) & ((bits & (bits - 1)[:len(bits)]) == 0)

@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -25,21 +25,24 @@ class Twin:
     after: str
     cycles: int = 12
 
-    def broken(self, code: ModuleType) -> ModuleType:
-        """The module with the change.
 
-        Raises
-        ------
-        ValueError
-            If ``before`` does not occur in it once.
-        """
-        source = inspect.getsource(code)
-        if source.count(self.before) != 1:
-            raise ValueError(f"{code.__name__} has {self.before!r} {source.count(self.before)} times, not once")
-        twin = ModuleType(code.__name__)
-        twin.__file__ = code.__file__
-        exec(compile(source.replace(self.before, self.after), f"<twin of {code.__name__}>", "exec"), twin.__dict__)
-        return twin
+def changed(code: ModuleType, changes: Iterable[tuple[str, str]]) -> ModuleType:
+    """A module with parts of its source replaced.
+
+    Raises
+    ------
+    ValueError
+        If one of them does not occur in it once.
+    """
+    source = inspect.getsource(code)
+    for before, after in changes:
+        if source.count(before) != 1:
+            raise ValueError(f"{code.__name__} has {before!r} {source.count(before)} times, not once")
+        source = source.replace(before, after)
+    twin = ModuleType(code.__name__)
+    twin.__file__ = code.__file__
+    exec(compile(source, f"<twin of {code.__name__}>", "exec"), twin.__dict__)
+    return twin
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,12 @@ class Proof:
     cycles: int
     twins: tuple[Twin, ...]
     bounded: bool = False
+    #: Changes that twins have as well, so that less time passes until their first access.
+    shortcuts: tuple[tuple[str, str], ...] = ()
 
     def harness(self, twin: Twin | None = None) -> Harness:
         """The block, or its twin with the one claim that must fail, in its surroundings."""
         code = importlib.import_module(self.module)
         harness = Harness(None if twin is None else twin.claim)
-        self.build(harness, code if twin is None else twin.broken(code))
+        self.build(harness, code if twin is None else changed(code, ((twin.before, twin.after), *self.shortcuts)))
         return harness
