@@ -26,7 +26,7 @@ ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate lint verilog bench agreement fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog bench agreement fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ test-arith: $(STAMP) ## N random cases for each arithmetic operation (N=5000000)
 mutate: $(STAMP) ## small random mutants of the code against its tests (SEED= COUNT=120 ROOM=golden|hardware|lower ARGS=--again)
 	@$(BIN)/python -m tests.mutation $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT)) \
 		$(if $(ROOM),--room $(ROOM)) --jobs $(JOBS) $(ARGS)
+
+prove: $(STAMP) ## proofs of blocks, and that each finds its broken twins (ONLY=name)
+	@$(BIN)/python -m tests.prove --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
 	@$(BIN)/ruff check

@@ -2,52 +2,75 @@
 
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 from tests.prove.campaign import Result, run
+from tests.prove.listing import listed, replaced
 from tests.prove.proofs import PROOFS
 
 from plinth.training.job import write_json
 from plinth_sim.rtl.verilator import build_root
 
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "verification.md"
 
-def _table(results: list[Result]) -> Table:
+
+def _table(results: Sequence[Result]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("proof", "claims", "how", "holds", "twins found", "s"):
-        table.add_column(heading, justify="left" if heading in ("proof", "how", "holds") else "right")
+    for heading in ("proof", "claims", "how", "verdict", "twins found", "s"):
+        table.add_column(heading, justify="left" if heading in ("proof", "how", "verdict") else "right")
     for proof in PROOFS:
         own = [one for one in results if one.proof is proof]
-        found = sum(one.twin is not None and one.right for one in own)
-        for one in own:
-            if one.twin is None:
-                how = f"{proof.cycles} cycles after reset" if proof.bounded else f"induction over {proof.cycles}"
-                table.add_row(proof.name, str(len(one.claims)), how, one.answer.verdict,
-                              f"{found} of {len(proof.twins)}", f"{sum(each.answer.seconds for each in own):.0f}")
+        if own:
+            twins = [one for one in own if one.twin is not None]
+            verdict = next((one.answer.verdict for one in own if one.twin is None), "not run")
+            table.add_row(proof.name, str(len(own[0].claims)), proof.how, verdict,
+                          f"{sum(one.right for one in twins)} of {len(proof.twins)}",
+                          f"{sum(one.answer.seconds for one in own):.0f}")
     return table
 
 
+def _name(one: Result) -> str:
+    return one.proof.name + ("" if one.twin is None else f", twin {one.proof.twins.index(one.twin)} ({one.twin.claim})")
+
+
 @click.command()
-@click.option("--only", help="proofs whose name has this in it")
+@click.option("--only", metavar="TEXT", help="proofs with this in their name")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="solvers at once")
-def main(only: str | None, jobs: int) -> None:
-    """Prove what blocks promise, and find their broken twins."""
-    console, results, start = Console(), [], time.monotonic()
+@click.option("--list", "list_only", is_flag=True, help="write the list of claims into docs/verification.md, prove nothing")
+def main(only: str | None, jobs: int, list_only: bool) -> None:
+    """Prove what blocks promise, and find every broken twin of them."""
+    console = Console()
+    if list_only:
+        _PAGE.write_text(replaced(_PAGE.read_text(encoding="utf-8"), listed(PROOFS)), encoding="utf-8")
+        return
     chosen = [proof for proof in PROOFS if only is None or only in proof.name]
-    total = sum(1 + len(proof.twins) for proof in chosen)
-    for one in run(chosen, build_root() / "prove", jobs):
-        results.append(one)
-        what = one.proof.name + ("" if one.twin is None else f", twin {one.proof.twins.index(one.twin)}: {one.twin.claim}")
-        if not one.right:
-            console.print(f"{what}: {one.answer.verdict}; see {one.answer.log}", highlight=False, markup=False)
-        left = (time.monotonic() - start) / len(results) * (total - len(results))
-        console.print(f"{len(results)} of {total}, about {left:.0f} s left", highlight=False)
+    if not chosen:
+        console.print(f"error: no proof has {only!r} in its name; there are {', '.join(one.name for one in PROOFS)}",
+                      highlight=False, markup=False)
+        sys.exit(2)
+    results: list[Result] = []
+    start, total, whole = time.monotonic(), sum(1 + len(proof.twins) for proof in chosen), False
+    try:
+        for one in run(chosen, build_root() / "prove", jobs):
+            results.append(one)
+            if not one.right:
+                console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False, markup=False)
+            left = (time.monotonic() - start) / len(results) * (total - len(results))
+            console.print(f"{len(results)} of {total} runs, {sum(one.right for one in results)} as they should be, "
+                          f"about {left:.0f} s left", highlight=False)
+        whole = True
+    except KeyboardInterrupt:
+        console.print("interrupted: what follows is of the runs until then")
     console.print(_table(results))
-    write_json(build_root() / "prove.json", {"proofs": [{
-        "name": one.proof.name, "claim": one.twin and one.twin.claim, "claims": one.claims,
-        "verdict": one.answer.verdict, "right": one.right, "seconds": round(one.answer.seconds, 1)} for one in results]})
-    sys.exit(0 if all(one.right for one in results) else 1)
+    write_json(build_root() / "prove.json", {"whole": whole, "proofs": [{
+        "name": one.proof.name, "how": one.proof.how, "twin": one.twin and one.twin.claim, "claims": one.claims,
+        "verdict": one.answer.verdict, "right": one.right, "seconds": round(one.answer.seconds, 1)}
+        for one in results]})
+    sys.exit(130 if not whole else 0 if all(one.right for one in results) else 1)
 
 
 if __name__ == "__main__":

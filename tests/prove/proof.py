@@ -71,6 +71,11 @@ class Proof:
     #: Changes that twins have as well, so that less time passes until their first access.
     shortcuts: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def how(self) -> str:
+        """By which it is shown."""
+        return f"the first {self.cycles} cycles" if self.bounded else f"induction over {self.cycles}, no bound"
+
     def harness(self, twin: Twin | None = None) -> Harness:
         """The block, or its twin with the one claim that must fail, in its surroundings."""
         code = importlib.import_module(self.module)
