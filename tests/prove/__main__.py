@@ -40,7 +40,7 @@ def _name(one: Result) -> str:
 @click.command()
 @click.option("--only", metavar="TEXT", help="proofs with this in their name")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="solvers at once")
-@click.option("--list", "list_only", is_flag=True, help="write the list of claims into docs/verification.md, prove nothing")
+@click.option("--list", "list_only", is_flag=True, help="write the list into docs/verification.md only")
 def main(only: str | None, jobs: int, list_only: bool) -> None:
     """Prove what blocks promise, and find every broken twin of them."""
     console = Console()
@@ -58,7 +58,8 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
         for one in run(chosen, build_root() / "prove", jobs):
             results.append(one)
             if not one.right:
-                console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False, markup=False)
+                console.print(f"{_name(one)}: {one.answer.verdict}; see {one.answer.log}", highlight=False,
+                              markup=False)
             left = (time.monotonic() - start) / len(results) * (total - len(results))
             console.print(f"{len(results)} of {total} runs, {sum(one.right for one in results)} as they should be, "
                           f"about {left:.0f} s left", highlight=False)

@@ -69,7 +69,8 @@ def registers(harness: Harness, code: ModuleType) -> None:
     harness.claim("an access that is no access to a whole word changes nothing", ~Cat(
         block.start, block.clear_error, block.clear_counters, block.record_write, block.route_write.valid).any()
         | ((state["address"][:2] == 0) & state["write"]))
-    harness.claim("a graph is started only while none runs and nothing failed", ~block.start | ~(block.running | block.error))
+    harness.claim("a graph is started only while none runs and nothing failed",
+                  ~block.start | ~(block.running | block.error))
     harness.claim("an error is cleared only while nothing runs", ~block.clear_error | ~block.running)
     harness.invariant(at_rest | within("RESPOND") | (state["address"][:2] == 0))
 
@@ -97,7 +98,8 @@ PROOFS = (
              "m.d.comb += axil.awready.eq(axil.awvalid)\n        with m.If(early | late):"),
         Twin("r: one access at a time", "with m.If(early | late):",
              "m.d.comb += axil.arready.eq(axil.arvalid)\n        with m.If(early | late):"),
-        Twin("a write is answered once address and data have come", "axil.awvalid & axil.wvalid & ~", "axil.awvalid & ~"),
+        Twin("a write is answered once address and data have come", "axil.awvalid & axil.wvalid & ~",
+             "axil.awvalid & ~"),
         Twin("an access that is no access to a whole word changes nothing",
              "axil.awaddr[:2].any() | ~axil.wstrb.all()", "~axil.wstrb.all()"),
         Twin("a graph is started only while none runs and nothing failed", "written[0] & ~self.running & ~self.error",

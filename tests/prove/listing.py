@@ -12,7 +12,9 @@ def listed(proofs: Sequence[Proof]) -> str:
     lines = ["| proof | of | claims | how | twins |", "| --- | --- | --- | --- | ---: |"]
     counts = {False: 0, True: 0}
     for proof in proofs:
-        claims = proof.harness().claims
+        harness = proof.harness()
+        harness.rtlil()
+        claims = harness.claims
         counts[proof.bounded] += len(claims)
         lines.append(f"| {proof.name} | `{proof.module}` | {'; '.join(claims)} | {proof.how} | {len(proof.twins)} |")
     return "\n".join([*lines, "", f"{counts[False]} claims without bound, {counts[True]} with one; "

@@ -23,9 +23,10 @@ def test_page_lists_what_is_proved():
 
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda proof: proof.name)
 def test_every_claim_has_a_twin_of_todays_source(proof):
-    assert {twin.claim for twin in proof.twins} == set(proof.harness().claims)
+    harness = proof.harness()
+    assert harness.rtlil() and {twin.claim for twin in proof.twins} == set(harness.claims)
     for twin in proof.twins:
-        proof.harness(twin)
+        assert proof.harness(twin).rtlil()
 
 
 def test_a_change_must_occur_once():
