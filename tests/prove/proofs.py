@@ -1,6 +1,6 @@
 """All proofs, room by room."""
 
-from tests.prove import control, memory
+from tests.prove import control, lib, memory
 from tests.prove.proof import Proof
 
-PROOFS: tuple[Proof, ...] = (*memory.PROOFS, *control.PROOFS)
+PROOFS: tuple[Proof, ...] = (*lib.PROOFS, *memory.PROOFS, *control.PROOFS)

@@ -1,0 +1,131 @@
+"""Proofs of :mod:`plinth_hw.lib`."""
+
+from collections.abc import Callable
+from types import ModuleType
+
+from amaranth.hdl import Cat, Mux, Signal, Value
+from tests.prove.harness import Harness, one_hot
+from tests.prove.proof import Proof, Twin
+
+
+def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
+    """A FIFO of payloads of two bits."""
+
+    def build(harness: Harness, code: ModuleType) -> None:
+        m, block = harness.m, storage == "BLOCK"
+        queue = code.FIFO(2, depth, code.Storage[storage])
+        state = harness.block(queue, peeked=("storage",))
+        written, taken, peek = state["written"], state["taken"], state["storage_peek"]
+        put, get = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
+        held = Signal(range(depth + 2))
+        m.d.sync += held.eq(held + put - get)
+        # Some payload, any of them: how many are before it.
+        pick = harness.free(1, "pick")
+        watched, before, payload = Signal(name="watched"), Signal(range(depth + 2), name="before"), Signal(2, name="payload")
+        with m.If(put & pick & ~watched):
+            m.d.sync += [watched.eq(1), before.eq(held - get), payload.eq(queue.i.payload)]
+        with m.Elif(watched & get):
+            m.d.sync += [before.eq(before - 1), watched.eq(before != 0)]
+
+        # Where it lies.
+        places = 1 << (len(written) - 1)
+        inside, at = Signal(range(2 * places)), Signal(range(2 * depth + 2))
+        same_lap = written[-1] == taken[-1]
+        if depth == places:
+            m.d.comb += inside.eq((written - taken)[:len(written)])
+        else:
+            m.d.comb += inside.eq(Mux(same_lap, written[:-1] - taken[:-1], depth + written[:-1] - taken[:-1]))
+            harness.invariant((written[:-1] < depth) & (taken[:-1] < depth))
+            harness.invariant(Mux(same_lap, written[:-1] >= taken[:-1], written[:-1] <= taken[:-1]))
+        shown = queue.o.valid if block else 0
+        m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= depth, at - depth, at))]
+        harness.invariant(inside <= depth)
+        harness.invariant(held == inside + shown)
+        harness.invariant(~watched | (before < held))
+        harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, peek.data)
+                                                  if block else peek.data)))
+
+        harness.claim("payloads come out in their order, none lost, repeated or changed",
+                      ~get | ~watched | (before != 0) | (queue.o.payload == payload))
+        harness.claim("nothing comes out that did not go in", ~queue.o.valid | (held != 0))
+        harness.claim("an offer stands until it is taken", harness.stable(queue.o))
+        harness.claim("it takes payloads while a place is free", queue.i.ready == (inside != depth))
+        harness.claim("what it holds is offered", queue.o.valid | (held == 0) if not block else
+                      ~harness.past(held != 0) | queue.o.valid | harness.past(get))
+        harness.claim("empty: all that was taken has been given", queue.empty == (held == 0))
+
+    return build
+
+
+_ORDER = "payloads come out in their order, none lost, repeated or changed"
+_FIFO = (
+    Twin(_ORDER, "write.addr.eq(written[:bits])", "write.addr.eq(0)"),
+    Twin("nothing comes out that did not go in", "holds.eq(written != taken)", "holds.eq(1)"),
+    Twin("it takes payloads while a place is free", "(written ^ taken) != 1 << bits", "(written ^ taken) == 0"),
+)
+_FIFO_LUT = (
+    *_FIFO,
+    Twin("an offer stands until it is taken", "m.d.comb += [self.o.valid.eq(holds), ",
+         "m.d.comb += [self.o.valid.eq(holds & ~self.i.valid), "),
+    Twin("what it holds is offered", "self.o.valid.eq(holds), get", "self.o.valid.eq(holds & self.i.valid), get"),
+    Twin("empty: all that was taken has been given", "self.empty.eq(~holds)]", "self.empty.eq(holds)]"),
+)
+_FIFO_BLOCK = (
+    *_FIFO,
+    Twin("an offer stands until it is taken", "with m.If(get | self.o.ready):", "with m.If(get | self.i.valid):"),
+    Twin("what it holds is offered", "get.eq(holds & (~self.o.valid | self.o.ready))",
+         "get.eq(holds & self.o.ready)"),
+    Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),
+)
+
+
+def round_robin(harness: Harness, code: ModuleType) -> None:
+    """Of four; one of them, whichever, is watched."""
+    m, width = harness.m, 4
+    arbiter = code.RoundRobin(width)
+    harness.block(arbiter)
+    watched = harness.fixed(range(width), "watched")
+    mine, others = Signal(), Signal(range(width + 1))
+    m.d.comb += mine.eq(arbiter.requests.bit_select(watched, 1))
+    given = arbiter.taken & arbiter.requests.any()
+    granted = arbiter.grant.bit_select(watched, 1)
+    with m.If(~mine | (given & granted)):
+        m.d.sync += others.eq(0)
+    with m.Elif(given):
+        m.d.sync += others.eq(others + 1)
+    # Places from the one that was granted last to the watched one, going up, 1 to 4.
+    last, away = Signal(range(width)), Signal(range(width + 1))
+    m.d.comb += [last.eq(Cat(arbiter.last[1] | arbiter.last[3], arbiter.last[2] | arbiter.last[3])),
+                 away.eq(Mux(watched > last, watched - last, width + watched - last))]
+    harness.invariant(one_hot(arbiter.last))
+    harness.invariant(others <= width - away)
+    harness.claim("one is granted, which asks, whenever one asks", Mux(
+        arbiter.requests == 0, arbiter.grant == 0, one_hot(arbiter.grant) & ((arbiter.grant & ~arbiter.requests) == 0)))
+    harness.claim("the index is that of the grant", arbiter.grant == Mux(
+        arbiter.requests == 0, 0, (1 << arbiter.index)[:width]))
+    harness.claim("who keeps asking waits for each other one once", others <= width - 1)
+
+
+def delay_line(harness: Harness, code: ModuleType) -> None:
+    """Of 18 cycles: two sections, the second one of two."""
+    line = code.DelayLine(2, 18)
+    harness.block(line)
+    word: Value = line.i
+    for _ in range(18):
+        word = harness.past(word)
+    harness.claim("a word comes after so many cycles", line.o == word)
+
+
+PROOFS = (
+    *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
+            _FIFO_BLOCK if storage == "BLOCK" else _FIFO_LUT)
+      for depth, storage in ((4, "LUT"), (3, "LUT"), (4, "BLOCK"), (3, "BLOCK"))),
+    Proof("round-robin", "plinth_hw.lib.arbiter", round_robin, 2, (
+        Twin("one is granted, which asks, whenever one asks", "lowest(later), lowest(requests)", "lowest(later), later"),
+        Twin("the index is that of the grant", "self.index.eq(index_of(self.grant))", "self.index.eq(0)"),
+        Twin("who keeps asking waits for each other one once", "self.last.eq(self.grant)", "self.last.eq(1)"),
+    )),
+    Proof("delay-line", "plinth_hw.lib.delay", delay_line, 20, (
+        Twin("a word comes after so many cycles", "read.addr.eq(place - delay)", "read.addr.eq(place - delay + 1)", 24),
+    )),
+)
