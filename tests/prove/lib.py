@@ -21,7 +21,9 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         m.d.sync += held.eq(held + put - get)
         # Some payload, any of them: how many are before it.
         pick = harness.free(1, "pick")
-        watched, before, payload = Signal(name="watched"), Signal(range(depth + 2), name="before"), Signal(2, name="payload")
+        watched = Signal()
+        before = Signal(range(depth + 2))
+        payload = Signal(2)
         with m.If(put & pick & ~watched):
             m.d.sync += [watched.eq(1), before.eq(held - get), payload.eq(queue.i.payload)]
         with m.Elif(watched & get):
@@ -121,7 +123,8 @@ PROOFS = (
             _FIFO_BLOCK if storage == "BLOCK" else _FIFO_LUT)
       for depth, storage in ((4, "LUT"), (3, "LUT"), (4, "BLOCK"), (3, "BLOCK"))),
     Proof("round-robin", "plinth_hw.lib.arbiter", round_robin, 2, (
-        Twin("one is granted, which asks, whenever one asks", "lowest(later), lowest(requests)", "lowest(later), later"),
+        Twin("one is granted, which asks, whenever one asks", "lowest(later), lowest(requests)",
+             "lowest(later), later"),
         Twin("the index is that of the grant", "self.index.eq(index_of(self.grant))", "self.index.eq(0)"),
         Twin("who keeps asking waits for each other one once", "self.last.eq(self.grant)", "self.last.eq(1)"),
     )),
