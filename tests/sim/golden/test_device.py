@@ -1,11 +1,13 @@
 """Dies of the golden model from their descriptors: queues, waits, counters, records, registers, refusals."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.formats import Q4_11
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, Register
@@ -125,6 +127,26 @@ def test_products_of_turned_operands_are_added(turned: str) -> None:
     b = stored(20, 4, 3, 7).T if turned == "transpose_b" else stored(20, 3, 4, 7)
     wanted = stored(100, 2, 4, 5) + a @ b
     assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == wanted.tolist()
+
+
+def test_sums_and_conversions_at_the_ends_of_a_fixed_format_are_counted() -> None:
+    """Over all tasks until they are cleared: of sums that start beyond the format two, at its ends, stay there."""
+    operation, body = GEMM
+    narrow = (VectorOperation.PROGRAM, {**RELU[1], "columns": 4, "program": [{"op": VectorOp.NARROW, "dst": 0, "a": 0}],
+                                        "store": [{"pointer": at(200), "region": 0, "packed": 1}]})
+    product = task((operation, {**body, "accumulate": 1, "a": at(400), "b": at(420)}))
+    array = made([product, product, task(narrow)], parameters=replace(TINY, multiply_format=Q4_11))
+    die = array.dies[0]
+    die.write_memory(400, np.zeros(60, dtype=np.uint32))
+    die.write_memory(5, np.array([15.5, -17, 17, -16.5], dtype=np.float32).view(np.uint32))
+    die.write_memory(100, np.array([2.0**26, -2.0**30, 3, 0], dtype=np.float32).view(np.uint32))
+    die.write_memory(105, np.array([1, 2.0**24, -1, 0], dtype=np.float32).view(np.uint32))
+    run(array)
+    assert (status(array), *error(array)) == (2, 0, 0, 0)
+    counts = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
+    die.write_register(Register.CONTROL, 4)
+    cleared = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
+    assert (counts, cleared) == ([4, 3], [0, 0])
 
 
 def test_pointers_have_bases() -> None:
