@@ -24,8 +24,9 @@ from types import SimpleNamespace
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
+from plinth.mapping.choices import Part, choose, dense, dense_update
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, phases, require
-from plinth.mapping.mappings import LONGEST, Loops, Mapping, Part, Piece, choose, dense, dense_update, pieces
+from plinth.mapping.mappings import LONGEST, Loops, Mapping, Piece, pieces
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived
 from plinth_hw.isa.tasks import MatrixOperation

@@ -14,8 +14,9 @@ from plinth import cli
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.lower.builder import pack
+from plinth.mapping.choices import choose
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
-from plinth.mapping.mappings import Loops, choose, pieces
+from plinth.mapping.mappings import Loops, pieces
 from plinth.mapping.row_stationary import RowStationary
 from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
 from plinth_hw.isa.parameters import DieParameters, preset

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from plinth.buffers import Buffer
-from plinth.mapping import mappings
-from plinth.mapping.mappings import balanced, pieces, task_work, work
+from plinth.mapping import choices, mappings
+from plinth.mapping.choices import balanced
+from plinth.mapping.mappings import pieces, task_work, work
 from plinth.mapping.row_stationary import RowStationary
 from plinth.partition.graph import square
 from plinth.plan.cost.machine import Machine
@@ -74,12 +75,11 @@ CONNECTED = [Product(direction, *shape) for direction in DIRECTIONS
     *((die, product) for die in (DEMO, MIXED, PAPER) for product in CONNECTED)])
 def test_only_mappings_that_are_worse_are_left_out(die: DieParameters, product: Product,
                                                    monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = mappings._bound
     parts = row_stationary_parts(die, product)
-    monkeypatch.setattr(mappings, "_bound", lambda *given: np.zeros_like(bound(*given)))
+    # All that fit are costed where any number of cycles is few enough.
+    monkeypatch.setattr(choices._Space, "enough", lambda *_: np.inf)
     for loops, mapping in parts:
-        # Nothing is left out where the bound is zero.
-        assert mappings._choose.__wrapped__(die, loops) == mapping
+        assert choices._choose.__wrapped__(die, loops) == mapping
 
 
 @pytest.mark.parametrize("product", CONVOLUTIONS + CONNECTED)
@@ -90,7 +90,7 @@ def test_tasks_of_a_size_are_costed_once(product: Product) -> None:
         tasks = [(task.images, task.rows, task.windows, task.run) for task in pieces(loops, mapping)]
         assert Counter(tasks) == {tuple(size): count for *size, count in mappings._sizes(loops, mapping)}
         for task in tasks:
-            row, around, *words = mappings._costs(PAPER, loops, mapping, *task)
+            row, around, *words = mappings.costs(PAPER, loops, mapping, *task)
             more, total = max(more, around), total + np.array([row, *words])
     found = work(PAPER, parts)
     assert (found.alone - found.row, found.row, found.read, found.written) == pytest.approx((more, *total))

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from plinth.mapping.mappings import Loops, Mapping, choose, dense, dense_update
+from plinth.mapping.choices import choose, dense, dense_update
+from plinth.mapping.mappings import Loops, Mapping
 from plinth.partition.graph import Node, Window
 from plinth_hw.isa.parameters import DieParameters
 
