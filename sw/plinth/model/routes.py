@@ -18,17 +18,19 @@ Link = tuple[int, int, int, int]
 def hops(links: Sequence[Link], nodes: int, dies: int) -> NDArray[np.int32]:
     """Links from each node to each die; more than there are nodes where none lead there."""
     found = np.full((nodes, dies), nodes + 1, dtype=np.int32)
-    found[np.arange(dies), np.arange(dies)] = 0
     ports: dict[int, list[tuple[int, int]]] = {}
     for node, port, other, _ in links:
         ports.setdefault(port, []).append((node, other))
     sides = [tuple(np.array(side) for side in zip(*pairs, strict=True)) for pairs in ports.values()]
-    while True:
-        before = found.copy()
+    # Nodes from which dies are so many links away.
+    away, distance = np.eye(nodes, dies, dtype=np.bool_), 0
+    while away.any():
+        found[away] = distance
+        nearer, away, distance = away, np.zeros_like(away), distance + 1
         for ones, others in sides:
-            found[ones] = np.minimum(found[ones], found[others] + 1)
-        if (found == before).all():
-            return found
+            away[ones] |= nearer[others]
+        away &= found > nodes
+    return found
 
 
 def next_links(links: Sequence[Link], distances: NDArray[np.int32]) -> NDArray[np.int64]:
