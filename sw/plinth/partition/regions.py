@@ -143,17 +143,21 @@ def check_splits(graph: PlanGraph, splits: Splits) -> int:
     return levels
 
 
+#: Regions, each made once: equal ones are one object, and quick to compare.
+_region = lru_cache(maxsize=1 << 16)(Region.of)
+
+
 @lru_cache(maxsize=1 << 16)
 def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...]) -> Layout:
     """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by."""
     dp, mp, op = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
-    weights = Region.of(inputs=mp, outputs=op)
+    weights = _region(inputs=mp, outputs=op)
     if not weighted:
-        own = Region.of(samples=dp, channels=mp)
+        own = _region(samples=dp, channels=mp)
         return Layout(own, own, own, dp, mp, op, weights)
-    home = Region.of(samples=dp + tuple(level for level in mp if first[level] != MP),
-                     channels=op + tuple(level for level in mp if first[level] == MP))
-    return Layout(Region.of(samples=dp, channels=mp), Region.of(samples=dp, channels=op), home, dp, mp, op, weights)
+    home = _region(samples=dp + tuple(level for level in mp if first[level] != MP),
+                   channels=op + tuple(level for level in mp if first[level] == MP))
+    return Layout(_region(samples=dp, channels=mp), _region(samples=dp, channels=op), home, dp, mp, op, weights)
 
 
 def list_levels(count: int, levels: Levels, factors: Factors) -> Levels | None:

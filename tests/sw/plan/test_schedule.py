@@ -120,7 +120,7 @@ def test_two_dies_are_faster_than_one_and_four_than_two() -> None:
 
 def test_tiles_are_what_the_first_die_sends() -> None:
     links = step_time().links
-    found = links._tile_cycles(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), 128, 20, 3)
+    found = links.tiles(Region.of(samples=(0, 1)), Region.of(channels=(0, 1)), 128, 20, 3, 0)
     assert [(tile.samples, tile.channels) for tile in found] == [(32, 5)] * 4
     assert [tile.hops for tile in found] == [0, 1, 2, 1]
     # 32 samples of 5 channels at 3 positions over a link of 15/8 words a cycle; over two hops a link carries two.

@@ -41,8 +41,9 @@ class Die:
         self.body = {name: 2 * machine.parameters.body_words(Engine[name.upper()]) for name in ENGINES}
         self.fetched = 0.0
         self.shares = shares
-        self.starts: dict[str, deque[float]] = {engine: deque(maxlen=BODIES) for engine in ENGINES}
-        self.ends: dict[str, deque[float]] = {engine: deque(maxlen=HEADERS) for engine in ENGINES}
+        #: Of the last tasks of each engine; before there are so many, places are free from the beginning.
+        self.starts = {engine: deque([0.0] * BODIES, maxlen=BODIES) for engine in ENGINES}
+        self.ends = {engine: deque([0.0] * HEADERS, maxlen=HEADERS) for engine in ENGINES}
         #: End of each engine's last task.
         self.last = dict.fromkeys(ENGINES, 0.0)
         #: Engine, start, end and words in memory of each task.
@@ -62,16 +63,14 @@ class Die:
 
     def _start(self, engine: str, ready: float) -> float:
         """When a task may start."""
-        starts, ends = self.starts[engine], self.ends[engine]
-        free = max(starts[0] if len(starts) == BODIES else 0.0, ends[0] if len(ends) == HEADERS else 0.0)
-        self.fetched = max(self.fetched, free) + self.period
+        self.fetched = max(self.fetched, self.starts[engine][0], self.ends[engine][0]) + self.period
         return max(ready + self.issue, self.fetched + self.body[engine])
 
-    def _moved(self, words: Words) -> float:
+    def _moved(self, reads: float, writes: float) -> float:
         """Cycles that memory takes at least for words of the task that starts, beside what other engines move."""
-        reads, writes = words
-        number = len(self.tasks)
-        read, write, both = self.shares[number] if number < len(self.shares) else (0.0, 0.0, 0.0)
+        if not self.shares:
+            return max(reads / self.beat, writes / self.beat, (reads + writes) / self.rate)
+        read, write, both = self.shares[len(self.tasks)]
         return max(reads / self.beat / (1 - read), writes / self.beat / (1 - write),
                    (reads + writes) / self.rate / (1 - both))
 
@@ -99,10 +98,10 @@ class Die:
     def task(self, engine: str, ready: float, cycles: Cycles, words: Words, count: int = 1, parts: int = 1) -> float:
         """End of ``count`` equal products or tiles of some words, each of ``parts`` descriptors."""
         alone, row = cycles
-        start, more = self._start(engine, ready), max(0.0, self._moved(words) - row)
+        start, more = self._start(engine, ready), max(0.0, self._moved(*words) - row)
         alone, row = (alone + more) / self.speed, (row + more) / self.speed
-        end = max(start + alone + (count - 1) * max(row, self.period), self.last[engine] + count * row)
-        return self._end(engine, start, end, words, count, parts)
+        end = start + alone + (count - 1) * max(row, self.period) if count > 1 else start + alone
+        return self._end(engine, start, max(end, self.last[engine] + count * row), words, count, parts)
 
     def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1, *,
                serial: bool = False) -> float:
@@ -110,14 +109,16 @@ class Die:
         load, compute, store = stages
         start = self._start("vector", ready)
         # Latencies do not grow with what others move.
-        load = max(load, MEMORY_LATENCY + self._moved((words[0], 0.0))) / self.speed
-        store = max(store, MEMORY_LATENCY + self._moved((0.0, words[1]))) / self.speed
+        load = max(load, MEMORY_LATENCY + self._moved(words[0], 0.0)) / self.speed
+        store = max(store, MEMORY_LATENCY + self._moved(0.0, words[1])) / self.speed
         compute /= self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
-        each = (load + compute + store + self.issue if serial else
-                max(load, compute, store, (load + compute + store) / 2, self.period))
-        self._computed = max(self._loaded, self._computed) + compute + (count - 1) * each
+        self._computed = max(self._loaded, self._computed) + compute
+        if count > 1:
+            whole = load + compute + store
+            self._computed += (count - 1) * (whole + self.issue if serial else
+                                             max(load, compute, store, whole / 2, self.period))
         end = max(self._computed, self.last["vector"]) + store
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, words, count)
@@ -128,7 +129,7 @@ class Die:
         die, which takes none there. A block works on one after the other, latency and all."""
         start = self._start("collective", ready)
         begin = max(start, self.last["collective"], self.blocks[block])
-        busy = begin + max(cycles, self._moved(words))
+        busy = begin + max(cycles, self._moved(*words))
         self._end("collective", begin, busy, words)
         self.latencies += latency
         self.blocks[block] = busy + latency
@@ -173,8 +174,9 @@ class Die:
         """When all is done."""
         return max(self.reduced, *self.last.values())
 
-    def met(self) -> list[Shares]:
-        """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran."""
+    def next_shares(self) -> list[Shares]:
+        """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran; if it
+        had shares already, the mean of both."""
         starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
         words = np.array([task[3] for task in self.tasks]).reshape(-1, 2)
         engines = np.array([ENGINES.index(task[0]) for task in self.tasks])
@@ -191,4 +193,7 @@ class Die:
                 total[:, kind] += np.where(mine, 0.0, found)
         length = np.maximum(ends - starts, 1.0)
         shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
-        return list(map(tuple, np.minimum(shares / length[:, None], MOST_SHARE).tolist()))
+        shares = np.minimum(shares / length[:, None], MOST_SHARE)
+        if self.shares:
+            shares = (shares + np.array(self.shares)) / 2
+        return list(map(tuple, shares.tolist()))

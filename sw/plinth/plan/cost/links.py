@@ -47,7 +47,7 @@ class Links:
         self.walked = array.dies <= KEPT_DIES
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
         self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
-        self._tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
+        self.tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_cycles)
 
     @cached_property
@@ -100,8 +100,11 @@ class Links:
         flat = words.reshape(-1)
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
 
-    def _pattern_cycles(self, source: Region, target: Region, batch: int, channels: int) -> tuple[float, int]:
-        return self._cycles(pattern(source, target, plane(batch, channels), self.factors).astype(np.float64))
+    def _pattern_cycles(self, one: Region, two: Region, batch: int, channels: int
+                        ) -> tuple[tuple[float, int], tuple[float, int]]:
+        """There, and back."""
+        words = pattern(one, two, plane(batch, channels), self.factors).astype(np.float64)
+        return self._cycles(words), self._cycles(words.T)
 
     def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
         """Parts of samples and of channels that divide evenly into those of both regions."""
@@ -109,30 +112,29 @@ class Links:
                         for axis in (SAMPLES, CHANNELS))
         return depth, width
 
-    def exchange(self, exchange: Exchange, batch: int) -> float:
-        """Cycles of a transfer between layers."""
+    def exchanges(self, one: Region, two: Region, batch: int, channels: int, positions: int) -> tuple[float, float]:
+        """Cycles in which what dies have of one region of a map goes to those who need it of another, and in which as
+        much comes back."""
         latency = self.array.link_latency
         if not self.walked:
             each, longest = self._even
-            words = exchange_words(exchange, batch, self.factors)
-            return words * each + longest * latency if words else 0.0
-        source, target = exchange.source, exchange.target
-        depth, width = self._parts(source, target)
-        if batch % depth or exchange.channels % width or not (source.by_digits and target.by_digits):
-            cycles, hops = self._unit(source, target, batch, exchange.channels)
-            return cycles * exchange.positions + hops * latency
-        cycles, hops = self._unit(source, target, depth, width)
-        return cycles * (batch // depth) * (exchange.channels // width) * exchange.positions + hops * latency
+            words = exchange_words(Exchange("", "", "", None, one, two, channels, positions), batch, self.factors)
+            found = words * each + longest * latency if words else 0.0
+            return found, found
+        # Where parts are even, words are those of so many samples and channels, so often.
+        depth, width = self._parts(one, two)
+        if batch % depth or channels % width or not (one.by_digits and two.by_digits):
+            depth, width = batch, channels
+        (there, way), (back, returned) = self._unit(one, two, depth, width)
+        deep, wide = batch // depth, channels // width
+        return there * deep * wide * positions + way * latency, back * deep * wide * positions + returned * latency
 
-    def tiles(self, exchange: Exchange, batch: int, die: int = 0) -> tuple[Tile, ...]:
-        """Tiles of a die to each other one, in the order in which it sends them, its own first.
+    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int, die: int
+                     ) -> tuple[Tile, ...]:
+        """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
 
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
         """
-        return self._tiles(exchange.source, exchange.target, batch, exchange.channels, exchange.positions, die)
-
-    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int, die: int = 0
-                     ) -> tuple[Tile, ...]:
         factors, dies = self.factors, self.array.dies
         # By the turn in which the die sends.
         samples, width = (np.roll(sent(axis, size, source, target, factors, die), -die)
@@ -153,9 +155,8 @@ class Links:
             met = np.flatnonzero(samples[1:] * width[1:]) + 1
             if not len(met):
                 return (own,)
-            exchange = Exchange("", "", "", None, source, target, channels, positions)
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
-                             self.exchange(exchange, batch) / len(met), 1, len(met))
+                             self.exchanges(source, target, batch, channels, positions)[0] / len(met), 1, len(met))
         found = [own]
         words = pattern(source, target, plane(batch, channels), factors).astype(np.float64)
         senders = np.arange(dies)

@@ -15,13 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.partition import regions
 from plinth.partition.axes import plane, sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups
-from plinth.plan.cost.engines import ENGINES, Die, Shares, Words
+from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine, reduced_words
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
@@ -96,12 +95,11 @@ class Schedule:
 
     def _walked(self, walks: Sequence["_Walk"]) -> Times:
         """Tasks of dies: walked through alone first, then with what engines take from each other."""
-        taken: list[list[Shares]] = [[] for _ in walks]
-        for _ in range(PASSES if len(walks[0].operations) <= MOST_OPERATIONS else LONG_PASSES):
-            dies = [Die(self.machine, some, self.speed) for some in taken]
+        dies = [Die(self.machine, [], self.speed) for _ in walks]
+        _run(walks, dies)
+        for _ in range(1, PASSES if len(walks[0].operations) <= MOST_OPERATIONS else LONG_PASSES):
+            dies = [Die(self.machine, die.next_shares(), self.speed) for die in dies]
             _run(walks, dies)
-            taken = [[_mean(one, two) for one, two in zip(some, found, strict=True)] if some else found
-                     for some, found in zip(taken, (die.met() for die in dies), strict=True)]
         die = max(dies, key=lambda die: die.end)
         busy = dict.fromkeys(ENGINES, 0.0)
         for engine, start, stop, _ in die.tasks:
@@ -109,10 +107,6 @@ class Schedule:
         busy["collective"] += die.latencies
         last = max((stop for engine, _, stop, _ in die.tasks if engine != "collective"), default=0.0)
         return Times(die.end, die.end - last, **busy)
-
-
-def _mean(one: Shares, two: Shares) -> Shares:
-    return (one[0] + two[0]) / 2, (one[1] + two[1]) / 2, (one[2] + two[2]) / 2
 
 
 def _run(walks: Sequence["_Walk"], dies: Sequence[Die]) -> None:
@@ -260,7 +254,6 @@ class _Walk:
         """Tiles of the die to all others; the operation's targets are there when what others send has arrived."""
         given, machine, parameters = self.given, self.machine, self.parameters
         source, target = operation.source, operation.targets[0]
-        asked = regions.Exchange("", "", "", None, source.region, target.region, source.channels, source.positions)
         # Rows lie one behind the other in what a die has of either side.
         die = self.die
         strides = source.part(die).channels, target.part(die).channels
@@ -269,7 +262,8 @@ class _Walk:
         waits = sorted(set(self._accesses.needed(mine, there)))
         kept: list[int] = []
         tiles: list[int] = []
-        for turn, (samples, width, link, hops, count, lane) in enumerate(given.links.tiles(asked, given.batch, die)):
+        found = given.links.tiles(source.region, target.region, given.batch, source.channels, source.positions, die)
+        for turn, (samples, width, link, hops, count, lane) in enumerate(found):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.

@@ -21,7 +21,7 @@ from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.graph import DP, MP, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.regions import Exchange, Layout, Partition, Splits, layout, weight_words
+from plinth.partition.regions import Layout, Partition, Splits, layout, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
@@ -182,9 +182,7 @@ class StepTime:
         key = (one, two, channels, positions)
         found = self._moved.get(key)
         if found is None:
-            found = self._moved[key] = sum(
-                self.links.exchange(Exchange("", "", "", None, source, target, channels, positions), self.batch)
-                for source, target in ((one, two), (two, one)))
+            found = self._moved[key] = sum(self.links.exchanges(one, two, self.batch, channels, positions))
         return found
 
     def between(self, edge: int, vector: Vector, first: Vector, reader: Vector) -> float:
