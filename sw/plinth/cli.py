@@ -375,7 +375,6 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     from plinth.model.network_file import load_network
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
-    from plinth.plan.plan_file import save_plan
     from plinth.plan.planning import plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
 
@@ -387,6 +386,8 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     planned = plan_network(given, load_array(array_name), planner=planner, model=model, batch=batch,
                            lists=None if parts is None else load_lists(parts, from_network(given)))
     if out is not None:
+        from plinth.plan.plan_file import save_plan
+
         save_plan(out, planned.plan)
     if picture is not None:
         draw_plan(picture, planned)

@@ -1,16 +1,17 @@
 """A plan for eyes: a table as HyPar's Figure 5, layers across and levels down, and the same as a picture."""
 
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from plinth.output import write_whole
 from plinth.partition.lists import AXES
 from plinth.plan.planning import Outcome, Planned
 from plinth.units import duration, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
@@ -51,6 +52,9 @@ def plan_report(planned: Planned) -> dict[str, Any]:
 
 def show_plan(console: Console, planned: Planned) -> None:
     """Print the splits, as many layers side by side as fit, and the totals."""
+    from rich.table import Table
+    from rich.text import Text
+
     plan, graph = planned.plan, planned.plan.graph
     console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
                   f"{plan.planner}, {plan.model} model", highlight=False)
