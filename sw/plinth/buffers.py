@@ -1,13 +1,12 @@
 """A piece of a die's memory, as tasks and the driver name it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: Base register of everything whose address does not change from step to step.
 STATIC_BASE = 0
 
 
-@dataclass(frozen=True)
-class Buffer:
+class Buffer(NamedTuple):
     """A place in die memory, or a part of one: ``rows`` x ``columns`` elements, ``stride`` words between rows.
 
     ``address`` counts words from the first one of its place in a step graph; in a lowered program, where places have
@@ -36,9 +35,14 @@ class Buffer:
         return -(-self.columns // 2) if self.packed else self.columns
 
     @property
+    def end(self) -> int:
+        """The first word behind it."""
+        return self.address + (self.rows - 1) * self.stride + self.row_words
+
+    @property
     def words(self) -> int:
         """Words from the first to the last."""
-        return (self.rows - 1) * self.stride + self.row_words
+        return self.end - self.address
 
     @property
     def pointer(self) -> dict[str, int]:

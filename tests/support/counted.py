@@ -5,7 +5,7 @@ first gives the time of a task alone, the last the time that one more takes.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -227,10 +227,10 @@ class _Session:
         program = VectorProgram(self.parameters, rows, columns)
         # Pools move every second position.
         far = 2 * columns if name in ("pool", "unpool") else columns
-        x = replace(self.matrix(self.source, rows, far, dense=True), columns=columns)
+        x = self.matrix(self.source, rows, far, dense=True)._replace(columns=columns)
         row = self.matrix(self.other, 1, columns)
         # Rows that are stored lie behind the region.
-        target = replace(self.matrix(result, rows, far, dense=True), columns=columns)
+        target = self.matrix(result, rows, far, dense=True)._replace(columns=columns)
         last = result.part(result.name, rows * far, 1, columns)
         for number in range(work.loads):
             program.load(f"x{number}", x)
@@ -261,7 +261,7 @@ class _Session:
 
         def add(number: int) -> None:
             # Rows land in a place of four times their width, as parts of a map do.
-            target = replace(self.matrix(self.results[number], rows, 4 * columns, dense=True), columns=columns)
+            target = self.matrix(self.results[number], rows, 4 * columns, dense=True)._replace(columns=columns)
             self.builder.add(kind, Engine.TRANSFER, TransferOperation.COPY, {
                 "source": source.pointer, "destination": target.pointer, "columns": columns, "rows": rows, "planes": 1,
                 "source_row_stride": columns, "destination_row_stride": 4 * columns, **body},

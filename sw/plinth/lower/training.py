@@ -239,7 +239,7 @@ class _Lowering:
     def at(self, buffer: Buffer) -> Buffer:
         """Where a piece of a place lies in memory."""
         first, base = self.places[buffer.place]
-        return replace(buffer, address=first + buffer.address, base=base)
+        return buffer._replace(address=first + buffer.address, base=base)
 
     def _operand(self, operand: Buffer | FeatureMap) -> Buffer | FeatureMap:
         if isinstance(operand, FeatureMap):

@@ -1,7 +1,7 @@
 """Sums of what several dies send, a few summands at a time."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from plinth.partition.graph import Node
 from plinth.step.operations import Sweep
@@ -80,7 +80,7 @@ class Sum:
         for task in self._sweep(1).tasks(die, 1):
             assert isinstance(task.work, Vector)
             # Of a single piece each sum waits for the one before.
-            work = replace(task.work, serial=task.count == 1)
+            work = task.work._replace(serial=task.count == 1)
             for start in range(0, adds, each):
                 yield Task(f"{self.name}[{start}]", Engine.VECTOR, work, (*held, target), (target,),
                            min(each, adds - start) * task.count, self.node)

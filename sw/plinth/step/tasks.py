@@ -6,7 +6,7 @@ pieces of each operation go at most (docs/step.md).
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
@@ -17,8 +17,7 @@ from plinth_hw.isa.tasks import Engine
 FPROP, BPROP, UPDATE = DIRECTIONS = ("fprop", "bprop", "update")
 
 
-@dataclass(frozen=True)
-class Multiplication:
+class Multiplication(NamedTuple):
     """A product of a weighted layer, or of a strip of its samples: ``z = x w``, ``dx = dz w^T`` or ``dw = x^T dz``.
 
     ``a`` and ``b`` are multiplied into ``c``, in the order of those formulas. Of a convolution (``shape`` is that of
@@ -33,8 +32,7 @@ class Multiplication:
     c: Buffer | FeatureMap
 
 
-@dataclass(frozen=True)
-class Vector:
+class Vector(NamedTuple):
     """A vector program over a region, in pieces of rows x columns elements."""
 
     program: VectorProgram
@@ -92,8 +90,7 @@ class Signal:
     engine: Engine
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(NamedTuple):
     """What products are of a layer: samples, of how many that the die has in all; rows and columns of the weights'
     matrix, and in how many pieces of rows the die's slice goes."""
 
@@ -137,8 +134,7 @@ Item = Task | Arrivals
 When = TypeVar("When")
 
 
-@dataclass(frozen=True, slots=True)
-class _Access(Generic[When]):
+class _Access(NamedTuple, Generic[When]):
     """Words of a place that are touched until ``when``."""
 
     low: int
@@ -161,24 +157,24 @@ class Accesses(Generic[When]):
         found = []
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:
-                low, high = buffer.address, buffer.address + buffer.words
-                for other in self._found.get(buffer.place, ()):
-                    if (own or other.writes) and other.low < high and low < other.high:
-                        found.append(other.when)
+                low, high = buffer.address, buffer.end
+                for first, end, when, written in self._found.get(buffer.place, ()):
+                    if (own or written) and first < high and low < end:
+                        found.append(when)
         return found
 
     def touch(self, reads: Iterable[Buffer], writes: Iterable[Buffer], when: When) -> None:
         """Note a task that has waited for those before; what its writes cover is behind it."""
         for buffers, own in ((reads, False), (writes, True)):
             for buffer in buffers:
-                low, high = buffer.address, buffer.address + buffer.words
+                low, high = buffer.address, buffer.end
                 found = self._found.setdefault(buffer.place, [])
                 if own:
-                    found[:] = [other for other in found if not (low <= other.low and other.high <= high)]
+                    found[:] = [other for other in found if other.low < low or high < other.high]
                 found.append(_Access(low, high, when, own))
 
     def arrive(self, buffers: Iterable[Buffer], when: When) -> None:
         """Note what others write, beside all that is known."""
         for buffer in buffers:
             self._found.setdefault(buffer.place, []).append(
-                _Access(buffer.address, buffer.address + buffer.words, when, True))
+                _Access(buffer.address, buffer.end, when, True))

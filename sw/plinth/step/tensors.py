@@ -96,10 +96,18 @@ class Spans(NamedTuple):
         return self.end_channel - self.first_channel
 
 
-@lru_cache(maxsize=1 << 14)
-def spans(region: Region, batch: int, channels: int, factors: Factors) -> Spans:
+def _spans(region: Region, batch: int, channels: int, factors: Factors) -> Spans:
     """What every die has of a region of a map."""
     return Spans(*region.bounds(SAMPLES, batch, factors), *region.bounds(CHANNELS, channels, factors))
+
+
+@lru_cache(maxsize=1 << 14)
+def _part(region: Region, batch: int, channels: int, positions: int, factors: Factors, die: int) -> Part:
+    """What a die has of it."""
+    here = _spans(region, batch, channels, factors)
+    first, low = int(here.first_sample[die]), int(here.first_channel[die])
+    return Part(first, int(here.end_sample[die]) - first, low, int(here.end_channel[die]) - low, positions,
+                region.orders.get(SAMPLES), region.orders.get(CHANNELS))
 
 
 class Placed(Protocol):
@@ -163,7 +171,7 @@ class Tensor:
     @property
     def spans(self) -> Spans:
         """What every die has."""
-        return spans(self.region, self.samples, self.channels, self.factors)
+        return _spans(self.region, self.samples, self.channels, self.factors)
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""
@@ -173,10 +181,7 @@ class Tensor:
 
     def part(self, die: int) -> Part:
         """What a die has."""
-        here = self.spans
-        first, low = int(here.first_sample[die]), int(here.first_channel[die])
-        return Part(first, int(here.end_sample[die]) - first, low, int(here.end_channel[die]) - low, self.positions,
-                    self.region.orders.get(SAMPLES), self.region.orders.get(CHANNELS))
+        return _part(self.region, self.samples, self.channels, self.positions, self.factors, die)
 
     def buffer(self, die: int) -> Buffer:
         """Where that lies."""
@@ -317,6 +322,16 @@ class WeightPiece:
 WHOLE = WeightPiece()
 
 
+@lru_cache(maxsize=1 << 14)
+def _slice(region: Region, shape: tuple[int, int, int], bias: bool, spare: int, factors: Factors, die: int
+           ) -> WeightSlice:
+    """What a die has of a layer's weights."""
+    taps, inputs, outputs = shape
+    (low, high), (first, last) = region.bounds(INPUTS, inputs, factors), region.bounds(OUTPUTS, outputs, factors)
+    return WeightSlice(taps, int(low[die]), int(high[die] - low[die]), int(first[die]), int(last[die] - first[die]),
+                       bias, spare, region.orders.get(INPUTS), region.orders.get(OUTPUTS))
+
+
 @dataclass(frozen=True)
 class Weights:
     """Weights of a layer, or their gradient: each die has a slice, weights then bias then spare rows, in one row."""
@@ -346,12 +361,7 @@ class Weights:
 
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""
-        taps, inputs, outputs = self.shape
-        low, high = self.region.bounds(INPUTS, inputs, self.factors)
-        first, last = self.region.bounds(OUTPUTS, outputs, self.factors)
-        return WeightSlice(taps, int(low[die]), int(high[die] - low[die]), int(first[die]), int(last[die] - first[die]),
-                           self.bias, self.spare, self.region.orders.get(INPUTS),
-                           self.region.orders.get(OUTPUTS))
+        return _slice(self.region, self.shape, self.bias, self.spare, self.factors, die)
 
     def buffer(self, die: int) -> Buffer:
         """Weights and bias in one row."""

@@ -5,8 +5,8 @@ may be told later: :meth:`VectorProgram.at` gives the program over a piece of a 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from plinth_hw.isa.tasks import (
 Operand = Buffer | Placed
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """What one vector task does of rows x columns."""
 
     row: int
@@ -44,11 +43,10 @@ class Piece:
         """The piece of a buffer; of a single row all of its rows."""
         offset = self.column // 2 if buffer.packed else self.column
         start, count = (0, 1) if buffer.rows == 1 else (self.row, self.rows)
-        return buffer.part(f"{buffer.name}{self}", start * buffer.stride + offset, count, self.columns, buffer.stride)
+        return buffer.part(buffer.name, start * buffer.stride + offset, count, self.columns, buffer.stride)
 
 
-@dataclass(frozen=True)
-class Move:
+class Move(NamedTuple):
     """A load or store of a region."""
 
     operand: Operand
@@ -132,11 +130,12 @@ class VectorProgram:
         """The program over a piece of what a die has of its operands."""
         placed = self.known.get(die)
         if placed is None:
-            placed = self.known[die] = tuple(
-                [(move.operand if isinstance(move.operand, Buffer) else move.operand.buffer(die), move.region)
-                 for move in moves] for moves in (self.loads, self.stores))
-        loads, stores = ([Move(piece.of(place), region) for place, region in moves] for moves in placed)
-        return replace(self, rows=piece.rows, columns=piece.columns, loads=loads, stores=stores)
+            placed = self.known[die] = [
+                [(operand if isinstance(operand, Buffer) else operand.buffer(die), region) for operand, region in moves]
+                for moves in (self.loads, self.stores)]
+        loads, stores = [[Move(piece.of(place), region) for place, region in moves] for moves in placed]
+        return VectorProgram(self.parameters, piece.rows, piece.columns, self.regions, loads, stores,
+                             self.instructions, self.written, self._narrowed, self.known)
 
     def clear(self, name: str, any_place: Buffer) -> None:
         """A full region of +0, whatever lies in the place, of which a word is loaded."""

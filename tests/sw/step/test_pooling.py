@@ -1,7 +1,7 @@
 """Pooling tasks on the golden model: bits of the documented order in NumPy, and values of a direct pool in float64."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -260,7 +260,7 @@ def test_tasks_keep_others_waiting_for_what_they_write_alone(kind: type[Pool], k
 def _place(move: Move, program: VectorProgram) -> Buffer:
     rows, columns = (1, 1) if program.regions[move.region] == "element" else (program.rows, program.columns)
     assert isinstance(move.operand, Buffer)
-    return replace(move.operand, rows=rows, columns=columns)
+    return move.operand._replace(rows=rows, columns=columns)
 
 
 @pytest.mark.parametrize("kind", [MaxPool, MeanPool])

@@ -1,7 +1,7 @@
 """What a tile costs the transfer engine, links and memory: docs/memory.md, docs/network.md."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from plinth_hw.isa.parameters import DieParameters
 
@@ -41,8 +41,7 @@ def _steps(unit: int, columns: int, source: tuple[int, int], target: tuple[int, 
     return found / unit
 
 
-@dataclass(frozen=True)
-class Copy:
+class Copy(NamedTuple):
     """A tile: ``rows`` of ``columns`` words; ``source`` and ``target`` words from one row to the next, and the places
     in beats where the first begins. Rows that follow each other share flits and beats."""
 

@@ -1,7 +1,7 @@
 """Cycles of a die's tasks, by the machine's own formulas (docs/matrix.md, docs/row_mapping.md, docs/vector.md,
 docs/memory.md) and the constants of its control; tests hold them against tasks counted on co-simulated dies."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import gcd
 from typing import Any, NamedTuple
@@ -32,8 +32,7 @@ CONTROL: dict[str, float] = {
 Cycles = tuple[float, float]
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """What a vector program does with a region of rows x columns."""
 
     #: Full regions loaded and stored, and rows loaded and stored.
@@ -53,7 +52,7 @@ class Work:
 
     def packed(self, loads: int, stores: int) -> "Work":
         """The same with so many of its regions packed: each is converted by an instruction."""
-        return replace(self, wise=self.wise + loads + stores, packed_loads=loads, packed_stores=stores)
+        return self._replace(wise=self.wise + loads + stores, packed_loads=loads, packed_stores=stores)
 
     def full(self, plain: float, packed: float) -> tuple[float, float]:
         """Of all full regions loaded, and of those stored, what one takes as it is, or packed."""

@@ -29,26 +29,25 @@ class VectorCost:
     writes: float
 
 
-def _count(shape: str) -> tuple[bool, bool]:
-    """Whether a region is one row, and one column."""
-    return shape in ("row", "element"), shape in ("column", "element")
+#: Whether a region of each shape is one row, and one column.
+_SINGLE = {"full": (False, False), "row": (True, False), "column": (False, True), "element": (True, True)}
 
 
 def vector_work(program: VectorProgram) -> Work:
     """What a vector program does."""
-    regions = program.regions
+    regions = {name: _SINGLE[shape] for name, shape in program.regions.items()}
     wise = sums = reductions = functions = column_functions = 0
     for one in program.instructions:
-        target, source = _count(regions[one.dst]), _count(regions[one.a])
+        target, source = regions[one.dst], regions[one.a]
         function = one.op is VectorOp.FUNCTION
         if one.op in (VectorOp.SUM, VectorOp.MAXIMUM):
             down = target[0] and not source[0]
             sums, reductions = sums + down, reductions + (not down)
-        elif target == (False, False):
+        elif not any(target):
             functions, wise = functions + function, wise + (not function)
         else:
             column_functions += target[1] and function
-    row_loads, row_stores = (sum(any(_count(regions[move.region])) for move in moves)
+    row_loads, row_stores = (sum(any(regions[move.region]) for move in moves)
                              for moves in (program.loads, program.stores))
     return Work(len(program.loads) - row_loads, len(program.stores) - row_stores, row_loads, row_stores, wise=wise,
                 sums=sums, reductions=reductions, functions=functions, column_functions=column_functions,
