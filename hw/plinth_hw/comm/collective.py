@@ -32,13 +32,13 @@ from plinth_hw.comm.message import MEMBER_BITS, message_layout
 from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
-from plinth_hw.control.bases import BaseChoice
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, Pointer, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
@@ -121,29 +121,24 @@ class CollectiveEngine(wiring.Component):
         # What is compared with the number of dies is known a cycle after the last word.
         staged, compared, unknown_die = Signal(), Signal(), Signal()
         m.d.sync += [compared.eq(staged), unknown_die.eq((body.members > self.dies) | (body.next_die >= self.dies))]
-        # Pointers, which come first, are resolved a cycle after they came.
-        word, pointer, came = engine.body.payload, Signal(shape_of(Pointer)), Signal(2)
-        offset, pointed = Signal.like(pointer.offset), Signal(parameters.address_bits)
+        pointers = [CollectiveBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination")]
+        word, came = engine.body.payload, Signal()
         source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
-        m.submodules.choice = choice = BaseChoice(parameters)
+        m.submodules.addresses = addresses = BodyAddresses(parameters, pointers)
         m.d.comb += [
-            engine.body.ready.eq(~staged), pointer.eq(word.word),
-            choice.bases.eq(engine.bases), choice.number.eq(pointer.base), choice.enable.eq(1),
-            pointed.eq(choice.base + offset),
+            engine.body.ready.eq(~staged), came.eq(engine.body.valid & engine.body.ready),
+            addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
         ]
-        m.d.sync += [offset.eq(pointer.offset), came.eq(0)]
-        with m.If(engine.body.valid & engine.body.ready):
+        with m.If(came):
             with m.Switch(word.index):
-                for number in range(2):
-                    with m.Case(number):
-                        m.d.sync += came[number].eq(1)
-                for number in range(2, body_words):
+                for number in set(range(body_words)) - set(pointers):
                     with m.Case(number):
                         m.d.sync += words[number].eq(word.word)
             m.d.sync += staged.eq(word.last)
-        for number, address in enumerate((source, destination)):
-            with m.If(came[number]):
-                m.d.sync += address.eq(pointed)
+        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
+            for number, address in zip(pointers, (source, destination), strict=True):
+                with m.Case(number):
+                    m.d.sync += address.eq(addresses.o.word)
 
         row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
                                        "next_die": parameters.die_bits})

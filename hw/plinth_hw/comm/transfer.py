@@ -22,7 +22,7 @@ least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -31,12 +31,12 @@ from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.landing import Landing
 from plinth_hw.comm.slots import packet_words
 from plinth_hw.comm.tile_read import PieceUse, TileRead, slot_flit_layout, tile_piece_layout
-from plinth_hw.control.bases import BaseChoice
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.control import LandingFault
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, Pointer, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, TransferBody, TransferOperation
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -119,24 +119,21 @@ class TransferEngine(wiring.Component):
         staged, moved, stored = Signal(), Signal(), Signal()
         done = Signal.like(engine.done.payload)
         running = Signal()
-        # A word is kept a cycle after it came, pointers as the addresses that they mean.
-        word, pointer, is_pointer, kept = engine.body.payload, Signal(shape_of(Pointer)), Signal(), Signal()
-        given, index = Signal(32), Signal(range(len(words)))
-        pointers = [TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")]
+        m.submodules.addresses = addresses = BodyAddresses(self.parameters, [
+            TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")])
+        word, came = engine.body.payload, Signal()
+        # The last word of a body, which is kept as the task may start, is none of the fields.
         assert len(words) < BODY_WORDS
-        m.submodules.choice = choice = BaseChoice(self.parameters)
         m.d.comb += [
             engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
-            pointer.eq(word.word), is_pointer.eq(Cat(word.index == place for place in pointers).any()),
-            choice.bases.eq(engine.bases), choice.number.eq(pointer.base), choice.enable.eq(is_pointer),
+            came.eq(engine.body.valid & engine.body.ready),
+            addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
         ]
-        m.d.sync += [
-            given.eq(Mux(is_pointer, pointer.offset, word.word)), index.eq(word.index),
-            kept.eq(engine.body.valid & engine.body.ready & (word.index < len(words))),
-        ]
-        with m.If(kept):
-            m.d.sync += words[index].eq(given + choice.base)
-        with m.If(engine.body.valid & engine.body.ready):
+        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
+            for index in range(len(words)):
+                with m.Case(index):
+                    m.d.sync += words[index].eq(addresses.o.word)
+        with m.If(came):
             m.d.sync += staged.eq(word.last)
 
         remote = body.remote & (body.destination_die != self.die)

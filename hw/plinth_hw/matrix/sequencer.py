@@ -3,8 +3,8 @@
 ::
 
     BODY --> PREPARE --> START --> BASES --> ORIGIN --> PANEL --> EMIT --> ADVANCE --> (BODY)
-    words    check       wait      add       add          ^ sizes  jobs    next  |
-                         for it    bases     origin       +----------------------+
+    words,   check       wait      addresses add          ^ sizes  jobs    next  |
+    pointers             for it              origin       +----------------------+
 
 Loops: m blocks of R Im rows, in each n blocks of C In columns, in each panels of ``panel_k`` k steps. A panel
 that still lies in its half and is the next one of its operand is not loaded again: that is A's while n
@@ -16,10 +16,11 @@ ones, where those of the job before it ended, or where they started (:class:`~pl
 A panel takes three cycles. The body takes 56 cycles, while earlier panels are still being multiplied.
 """
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
@@ -29,6 +30,8 @@ from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
 FIELD_WORDS = MatrixBody.BITS // WORD_BITS
+#: Those of them that are pointers, which become addresses as they come.
+POINTERS = tuple(MatrixBody.FIELDS[name].offset // WORD_BITS for name in "abc")
 
 
 class Sequencer(wiring.Component):
@@ -80,8 +83,7 @@ class Sequencer(wiring.Component):
         address_bits = geometry.parameters.address_bits
 
         convolution, bad_view = Signal(), Signal()
-        pointers = {"a": task.a, "b": task.b, "c": task.c}
-        origin = {name: Signal(address_bits, name=f"{name}_first") for name in pointers}
+        origin = {name: Signal(address_bits, name=f"{name}_first") for name in "abc"}
         c_column = Signal(address_bits)
         left = {name: Signal(32, name=f"{name}_left") for name in "mnk"}
         first = {name: Signal(name=f"first_{name}") for name in "mnk"}
@@ -91,7 +93,15 @@ class Sequencer(wiring.Component):
         emit, emitted = Signal(), Signal()
         self._views(m, task, convolution, origin)
         self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
-        m.d.comb += self.running.eq(1)
+        m.submodules.addresses = addresses = BodyAddresses(geometry.parameters, POINTERS)
+        m.d.comb += [
+            self.running.eq(1), addresses.bases.eq(self.bases), addresses.i.eq(self.body.payload),
+            addresses.i_valid.eq(self.body.valid & self.body.ready),
+        ]
+        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
+            for index in POINTERS:
+                with m.Case(index):
+                    m.d.sync += words[index].eq(addresses.o.word)
 
         with m.FSM():
             with m.State("BODY"):
@@ -99,8 +109,9 @@ class Sequencer(wiring.Component):
                 with m.If(self.body.valid):
                     with m.Switch(self.body.payload.index):
                         for index in range(FIELD_WORDS):
-                            with m.Case(index):
-                                m.d.sync += words[index].eq(self.body.payload.word)
+                            if index not in POINTERS:
+                                with m.Case(index):
+                                    m.d.sync += words[index].eq(self.body.payload.word)
                     with m.If(self.body.payload.last):
                         m.next = "PREPARE"
             with m.State("PREPARE"):
@@ -123,9 +134,7 @@ class Sequencer(wiring.Component):
                     with m.Elif((self.operation == MatrixOperation.CONVOLUTION.value) & bad_view):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERAND)
             with m.State("BASES"):
-                bases = Array(self.bases[i] for i in range(16))
-                m.d.sync += [origin[name].eq(bases[pointer.base] + pointer.offset)
-                             for name, pointer in pointers.items()]
+                m.d.sync += [address.eq(words[index]) for address, index in zip(origin.values(), POINTERS, strict=True)]
                 m.d.sync += [first[name].eq(1) for name in "mnk"]
                 m.d.sync += [left["m"].eq(task.m), left["n"].eq(task.n), left["k"].eq(task.k), c_column.eq(0)]
                 m.next = "ORIGIN"

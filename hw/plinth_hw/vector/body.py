@@ -12,13 +12,13 @@ pointers as the addresses that they mean: bases stay while tasks are under way. 
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.common import at_least
-from plinth_hw.control.bases import BaseChoice
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -30,7 +30,6 @@ from plinth_hw.isa.tasks import (
     VECTOR_REGIONS,
     VECTOR_STORES,
     ErrorCode,
-    Pointer,
     VectorBody,
     VectorFunction,
     VectorInstruction,
@@ -141,22 +140,16 @@ class BodyStore(wiring.Component):
         m = Module()
         m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
-        complete, comes = Signal(), Signal()
-        word, pointer, is_pointer = self.body.payload, Signal(shape_of(Pointer)), Signal()
-        given = Signal.like(word.word)
-        m.submodules.choice = choice = BaseChoice(self.parameters)
+        complete, comes, word = Signal(), Signal(), self.body.payload
+        m.submodules.addresses = addresses = BodyAddresses(self.parameters, POINTERS)
         m.d.comb += [
             self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
-            pointer.eq(word.word), is_pointer.eq(Cat(word.index == index for index in POINTERS).any()),
-            choice.bases.eq(self.bases), choice.number.eq(pointer.base), choice.enable.eq(is_pointer),
-            write.data.eq(given + choice.base),
+            addresses.bases.eq(self.bases), addresses.i_valid.eq(comes), addresses.i.eq(word),
+            write.en.eq(addresses.o_valid), write.addr.eq(Cat(addresses.o.index, self.slot)),
+            write.data.eq(addresses.o.word),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
             self.started.eq(self.start.valid & complete),
-        ]
-        m.d.sync += [
-            write.en.eq(comes), write.addr.eq(Cat(word.index, self.slot)),
-            given.eq(Mux(is_pointer, pointer.offset, word.word)),
         ]
         taken = Const(0, 1)
         for reader in self.read:

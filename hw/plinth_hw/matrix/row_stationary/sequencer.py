@@ -3,8 +3,8 @@
 ::
 
     BODY --> PREPARE --> START --> BASES --> BATCH --> FIRST --> ROUND --> JOBS --> last round of the task: (BODY)
-    words    products    wait      add       groups              ^          |
-                         for it    bases     ^                   +-- next --+
+    words,   products    wait      addresses groups              ^          |
+    pointers             for it              ^                   +-- next --+
                                              +---- next batch --------------+
 
 Loops: batches of filters, in each blocks of channels, in each folds of kernel rows, in each segments of kernel columns.
@@ -19,15 +19,18 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.row_stationary import COUNTS
-from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, Pointer, RowStationaryBody
+from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
 FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
+#: Those of them that are pointers, which become addresses as they come.
+POINTERS = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
 #: Fields that count something and follow from others.
 DERIVED_COUNTS = ("stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
 
@@ -115,10 +118,17 @@ class Sequencer(wiring.Component):
         preload, store = (1 << list(self.jobs).index(name) for name in ("preload", "store"))
 
         pointer, place = Signal(range(3)), Signal(address)
-        chosen = Array((task.x.as_value(), task.w.as_value(), task.c.as_value()))[pointer]
-        of = data.View(shape_of(Pointer), chosen)
         first = Cat(Const(0, sizes.element_log2), place)
-        m.d.comb += place.eq(Array(self.bases[number] for number in range(16))[of.base] + of.offset)
+        m.submodules.addresses = addresses = BodyAddresses(sizes.parameters, POINTERS)
+        m.d.comb += [
+            place.eq(Array(words[index] for index in POINTERS)[pointer]),
+            addresses.bases.eq(self.bases), addresses.i.eq(self.body.payload),
+            addresses.i_valid.eq(self.body.valid & self.body.ready),
+        ]
+        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
+            for index in POINTERS:
+                with m.Case(index):
+                    m.d.sync += words[index].eq(addresses.o.word)
 
         with m.FSM():
             with m.State("BODY"):
@@ -126,8 +136,9 @@ class Sequencer(wiring.Component):
                 with m.If(self.body.valid):
                     with m.Switch(self.body.payload.index):
                         for index in range(FIELD_WORDS):
-                            with m.Case(index):
-                                m.d.sync += words[index].eq(self.body.payload.word)
+                            if index not in POINTERS:
+                                with m.Case(index):
+                                    m.d.sync += words[index].eq(self.body.payload.word)
                     with m.If(self.body.payload.last):
                         m.next = "PREPARE"
             with m.State("PREPARE"):
