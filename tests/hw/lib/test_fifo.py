@@ -79,6 +79,22 @@ def test_room(depth, storage):
     simulate(dut, bench, limit_cycles=1000)
 
 
+@pytest.mark.parametrize(("depth", "storage"), SIZES)
+def test_empty(depth, storage):
+    """A payload on its way is in there, wherever it is, until it is taken."""
+    dut = FIFO(unsigned(16), depth, storage)
+
+    async def bench(ctx):
+        await send(ctx, dut.i, [1])
+        for _ in range(dut.latency + 2):
+            assert not ctx.get(dut.empty)
+            await ctx.tick()
+        await receive(ctx, dut.o, 1)
+        assert ctx.get(dut.empty)
+
+    simulate(dut, bench)
+
+
 def test_payload_of_a_layout():
     layout = data.StructLayout({"low": 4, "high": 12})
     dut = FIFO(layout, 3)
