@@ -18,9 +18,9 @@ from plinth_sim.golden.matrix import canonical
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
 HARNESS = Path(__file__).with_name("row_array_harness.cpp")
-#: Probabilities in 1/256 with which the harness offers passes, filters, features and sums, and gives room.
-Gates = tuple[int, int, int, int, int]
-ALWAYS: Gates = (256, 256, 256, 256, 256)
+#: Probabilities in 1/256 with which the harness offers passes, filters, features and sums.
+Gates = tuple[int, int, int, int]
+ALWAYS: Gates = (256, 256, 256, 256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,9 +223,9 @@ class _Stimulus(ctypes.Structure):
     _fields_ = [
         *((name, _Events) for name in ("passes", "filters", "features", "ids", "sums")),
         ("filter_row", ctypes.c_void_p), ("filter_loaded", ctypes.c_void_p), ("feature_kind", ctypes.c_void_p),
-        ("feature_events", ctypes.c_uint64), ("gates", ctypes.c_uint32 * 5), ("seed", ctypes.c_uint64),
+        ("feature_events", ctypes.c_uint64), ("gates", ctypes.c_uint32 * 4), ("seed", ctypes.c_uint64),
         ("rows", ctypes.c_uint64), ("feature_lines", ctypes.c_uint64), ("window_words", ctypes.c_void_p),
-        ("windows", ctypes.c_uint64), ("room", ctypes.c_uint64),
+        ("windows", ctypes.c_uint64),
     ]
 
 
@@ -235,9 +235,8 @@ class Run:
 
     #: Results in order.
     results: NDArray[np.float32]
-    #: Per cycle, rows that multiply, and whether the last one waits for room.
+    #: Per cycle, rows that multiply.
     issued: NDArray[np.bool_]
-    blocked: NDArray[np.bool_]
     #: Cycles of results, of passes taken, of ``filters_loaded`` of row 0, of ``line_done``.
     result_cycles: NDArray[np.int64]
     pass_cycles: NDArray[np.int64]
@@ -258,7 +257,7 @@ class VerilatedRows:
         self._library = ctypes.CDLL(str(library))
         self._library.row_array_run.restype = ctypes.c_uint64
 
-    def run(self, program: Program, gates: Gates = ALWAYS, *, seed: int = 1, room: int = 2,
+    def run(self, program: Program, gates: Gates = ALWAYS, *, seed: int = 1,
             limit: int = 200_000) -> Run:
         """Run a program from reset.
 
@@ -289,8 +288,8 @@ class VerilatedRows:
             events(program.sums, shape.sum_words.size),
             pointer(np.array(program.filter_row, np.uint32)), pointer(np.array(program.filter_loaded, np.uint32)),
             pointer(np.array(program.feature_kind, np.uint8)), len(program.feature_kind),
-            (ctypes.c_uint32 * 5)(*gates), seed, shape.rows, shape.feature_lines,
-            pointer(np.array(program.window_words, np.uint32)), len(program.window_words), room)
+            (ctypes.c_uint32 * 4)(*gates), seed, shape.rows, shape.feature_lines,
+            pointer(np.array(program.window_words, np.uint32)), len(program.window_words))
         cycles = self._library.row_array_run(
             ctypes.byref(stimulus), ctypes.c_uint64(limit), ctypes.c_void_p(results.ctypes.data),
             ctypes.c_uint64(result_bytes), ctypes.c_uint64(len(results)), ctypes.c_void_p(trace.ctypes.data))
@@ -300,7 +299,7 @@ class VerilatedRows:
         bits = np.unpackbits(results, axis=1, bitorder="little")[:, 1:word_bits]
         words = np.packbits(np.ascontiguousarray(bits), axis=1, bitorder="little").view(np.uint32)
         return Run(words.view(np.float32), (trace[:, None] >> np.arange(shape.rows) & 1).astype(bool),
-                   (trace >> 31).astype(bool), *(np.flatnonzero(trace >> bit & 1) for bit in (30, 29, 28, 27)))
+                   *(np.flatnonzero(trace >> bit & 1) for bit in (30, 29, 28, 27)))
 
 
 def check(program: Program, run: Run) -> None:

@@ -47,12 +47,12 @@ struct Stimulus {
     // Feature events in turn: 0 a line, 1 the last line of a place, 2 an id.
     const uint8_t* feature_kind;
     uint64_t feature_events;
-    // Probabilities of passes, filters, features, sums, room in 1/256.
-    uint32_t gates[5];
+    // Probabilities of passes, filters, features, sums in 1/256.
+    uint32_t gates[4];
     uint64_t seed, rows, feature_lines;
-    // Words of each window of results, and windows that find room before results are taken away.
+    // Words of each window of results.
     const uint32_t* window_words;
-    uint64_t windows, room;
+    uint64_t windows;
 };
 
 // Fills `results` (as the port is laid out, `results_bytes` each) and `trace` (per cycle: issued rows, bit 27
@@ -69,7 +69,7 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
     std::vector<std::deque<uint64_t>> filters_of(s.rows);
     for (uint64_t i = 0; i < s.filters.count; ++i) filters_of[s.filter_row[i]].push_back(i);
     uint64_t filter_turn = 0;
-    uint64_t results_seen = 0, reserved = 0, taken_away = 0, window_left = 0, complete = 0, quiet = 0;
+    uint64_t results_seen = 0, window_left = 0, complete = 0, quiet = 0;
     int64_t lines_held = 0;
     bool done_pending = false;
     m.rst = 1;
@@ -133,24 +133,18 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
                 }
             }
         }
-        if (complete > taken_away && gate(s.gates[4])) ++taken_away;
-        m.sum_room = reserved - taken_away < s.room && gate(s.gates[4]);
         m.clk = 0;
         m.eval();
-        trace[t] = static_cast<uint32_t>(m.issued) | static_cast<uint32_t>(m.blocked) << 31;
+        trace[t] = static_cast<uint32_t>(m.issued);
         const bool pass_taken = m.passes___05Fvalid && m.passes___05Fready;
         trace[t] |= m.line_done << 27 | (m.filters_loaded & 1u) << 28 | pass_taken << 29;
         const bool sum_taken = m.sums___05Fvalid && m.sums___05Fready;
         for (uint64_t row = 0; row < s.rows; ++row) half_free[row] += m.filters_released >> row & 1;
         if (m.lines_released && --lines_held < 0) return 1;
-        if (m.sum_reserve) {
-            if (!m.sum_room) return 1;
-            ++reserved;
-        }
         uint8_t first;
         std::memcpy(&first, &m.results, 1);
         if (first & 1) {
-            if (results_seen == results_count || complete == reserved) return 1;
+            if (results_seen == results_count || complete == s.windows) return 1;
             std::memcpy(results + results_seen * results_bytes, &m.results, sizeof(m.results));
             ++results_seen;
             trace[t] |= 1u << 30;

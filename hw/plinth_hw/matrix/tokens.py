@@ -43,8 +43,6 @@ class TokenControl(wiring.Component):
         The output buffer has a slot for ``option``; ``reserve`` Out(1): it is taken.
     drain_start, load_start : Out(1)
         For the array.
-    pending : Out(1)
-        A tile is in the drain memories, or on its way there.
     """
 
     def __init__(self, geometry: Geometry, array: SystolicArray):
@@ -55,7 +53,7 @@ class TokenControl(wiring.Component):
             "preload_wanted": In(1), "preload_taken": In(1), "preload_ready": Out(1),
             "preload_full": In(1), "preload_start": Out(1),
             "option": Out(geometry.option_bits), "room": In(1), "reserve": Out(1),
-            "drain_start": Out(1), "load_start": Out(1), "pending": Out(1),
+            "drain_start": Out(1), "load_start": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -64,6 +62,7 @@ class TokenControl(wiring.Component):
         # From the decision to the token: the preload buffer needs so much to play its first word.
         delay = preload_latency(self.geometry.parameters) - array.load_delay
         drain, load, loaded = Signal(), Signal(), Signal()
+        pending = Signal()  # a tile is in the drain memories, or on its way there
 
         def guard(name: str, start: Signal, cycles: int) -> Signal:
             """High once ``cycles`` or more have passed since ``start``, and from reset on."""
@@ -82,17 +81,17 @@ class TokenControl(wiring.Component):
         free = guard("capture", drain, max(1, delay + array.capture_spacing - FEED_LATENCY))
         arrived = guard("arrival", load, max(1, delay + array.load_latency - FEED_LATENCY))
         m.d.comb += [
-            drain.eq(self.pending & settled & spaced & self.room),
-            load.eq(self.preload_wanted & ~loaded & self.preload_full & spaced & (~self.pending | drain)),
+            drain.eq(pending & settled & spaced & self.room),
+            load.eq(self.preload_wanted & ~loaded & self.preload_full & spaced & (~pending | drain)),
             self.reserve.eq(drain),
             self.preload_start.eq(load),
-            self.capture_ready.eq(~self.pending & free),
+            self.capture_ready.eq(~pending & free),
             self.preload_ready.eq(loaded & arrived),
         ]
         with m.If(self.captured):
-            m.d.sync += [self.pending.eq(1), self.option.eq(self.captured_option)]
+            m.d.sync += [pending.eq(1), self.option.eq(self.captured_option)]
         with m.Elif(drain):
-            m.d.sync += self.pending.eq(0)
+            m.d.sync += pending.eq(0)
         with m.If(load):
             m.d.sync += loaded.eq(1)
         with m.Elif(self.preload_taken):

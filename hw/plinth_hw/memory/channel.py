@@ -147,8 +147,8 @@ class RowCut(wiring.Component):
     i : In stream of :func:`span_layout`
     row : Out stream of the row records, one a row
     request : Out stream of port requests
-    request_row_last, request_last : Out(1)
-        With ``request``: it is the last one of its row, of its command.
+    request_last : Out(1)
+        With ``request``: it is the last one of its command.
     """
 
     def __init__(self, parameters: DieParameters, column_bits: int, max_beats: int, clipped: bool = False):
@@ -160,7 +160,6 @@ class RowCut(wiring.Component):
             "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
             "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped))),
             "request": Out(stream.Signature(request_layout(parameters))),
-            "request_row_last": Out(1),
             "request_last": Out(1),
         })
 
@@ -197,7 +196,6 @@ class RowCut(wiring.Component):
             self.request.valid.eq(split_active),
             self.request.payload.address.eq(split_address),
             self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
-            self.request_row_last.eq(split_final),
             self.request_last.eq(split_final & split_last),
         ]
         with m.If(split_free):
@@ -295,8 +293,6 @@ class RowLoad(wiring.Component):
         has to take every beat within bounded time, whatever else memory does.
     port : Out(ReadPort)
     o : Out stream of :func:`load_layout`
-    request_row_last : Out(1)
-        With ``port.request``: it is the last one of its row.
 
     Raises
     ------
@@ -317,7 +313,6 @@ class RowLoad(wiring.Component):
             "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
             "port": Out(ReadPort(parameters)),
             "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped))),
-            "request_row_last": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -334,7 +329,6 @@ class RowLoad(wiring.Component):
         unread = ~place.real.any() if self.clipped else Const(0)
         there = Signal()
         m.d.comb += [
-            self.request_row_last.eq(cut.request_row_last),
             beat.data.eq(self.port.data.payload),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             there.eq(self.port.data.valid | unread),
@@ -367,7 +361,6 @@ class StridedLoad(wiring.Component):
             "command": In(stream.Signature(command_layout(parameters, row_bits, column_bits))),
             "port": Out(ReadPort(parameters)),
             "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits))),
-            "request_row_last": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -379,7 +372,6 @@ class StridedLoad(wiring.Component):
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, load.port, wiring.flipped(self.port))
         wiring.connect(m, load.o, wiring.flipped(self.o))
-        m.d.comb += self.request_row_last.eq(load.request_row_last)
         return m
 
 

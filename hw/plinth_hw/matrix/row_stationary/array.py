@@ -56,18 +56,10 @@ class RowArray(wiring.Component):
         What the sums start from, slot by slot: window, interleaved window, filter; idle slots have none.
         At most two windows are taken ahead of the one that row 0 runs.
     results : Out(sums_out)
-        The finished sums, in the same order; no backpressure. A window's P valid cycles are consecutive.
-    sum_room : In(1)
-        There is room for the results of one more window than was reserved. Counts in the cycle of
-        ``sum_reserve``; a reservation must be taken into account ``shape.least_slots`` cycles later, for then the next
-        one may come.
-    sum_reserve : Out(1)
-        Pulse: the last row begins a window, whose results take the room. The first of them comes no sooner than
-        the latencies of multiplier and adder, and three cycles, later.
+        The finished sums, in the same order; no backpressure: there must be room for all. A window's P valid cycles
+        are consecutive.
     issued : Out(rows)
         Bit i: row i multiplies in this cycle, in all columns (not: idle slots, rows that are not active).
-    blocked : Out(1)
-        The last row could begin a window but for ``sum_room``.
     """
 
     def __init__(self, multiply_format: Format, accumulate_format: Format, rows: int, columns: int,
@@ -86,10 +78,7 @@ class RowArray(wiring.Component):
             "ids": In(shape.id_write),
             "sums": In(stream.Signature(shape.sum_words)),
             "results": Out(shape.sums_out),
-            "sum_room": In(1),
-            "sum_reserve": Out(1),
             "issued": Out(rows),
-            "blocked": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -120,9 +109,8 @@ class RowArray(wiring.Component):
             ]
         last = rows[-1]
         m.d.comb += [
-            last.o_passes.ready.eq(1), last.room.eq(self.sum_room),
-            self.results.eq(last.o_chain), self.sum_reserve.eq(last.begins), self.blocked.eq(last.blocked),
-            self.issued.eq(Cat(row.issued for row in rows)),
+            last.o_passes.ready.eq(1), last.room.eq(1),
+            self.results.eq(last.o_chain), self.issued.eq(Cat(row.issued for row in rows)),
             self.filters_released.eq(Cat(row.filters_released for row in rows)),
         ]
         self._filters(m, rows)

@@ -146,7 +146,7 @@ class RowStationaryEngine(wiring.Component):
             array.filters.eq(filters.filters), array.filters_loaded.eq(filters.loaded),
             filters.released.eq(array.filters_released),
             # Every window has its place in the sum buffer before it starts.
-            array.sum_room.eq(1), results.i.eq(array.results),
+            results.i.eq(array.results),
             banks.slot_read.eq(starts.slot_read), banks.slot_word.eq(starts.slot_word), starts.slot.eq(banks.slot),
             banks.slot_write.eq(results.slot_write), banks.written_word.eq(results.written_word),
             banks.written.eq(results.written),

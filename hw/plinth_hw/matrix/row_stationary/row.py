@@ -100,7 +100,7 @@ class Row(wiring.Component):
     arrived : In(1)
         The sums of the window that begins next are there, or will be in time.
     room : In(1)
-        The row below has room for a window of sums.
+        The row below has room for a window of sums; the last row's results always have.
     arriving : Out(1)
         Pulse: the row below may begin a window, from the next cycle on.
     read : Out(1)
@@ -109,8 +109,6 @@ class Row(wiring.Component):
         Sums from the row above, and for the row below: ``valid``, ``words``.
     issued : Out(1)
         The row multiplies in this cycle.
-    blocked : Out(1)
-        A window waits for nothing but ``room``.
 
     Attributes
     ----------
@@ -139,7 +137,7 @@ class Row(wiring.Component):
             "begins": Out(1), "slots": Out(range(shape.sums + 1)),
             "arrived": In(1), "room": In(1), "arriving": Out(1), "read": Out(1),
             "chain": In(shape.sums_out), "o_chain": Out(shape.sums_out),
-            "issued": Out(1), "blocked": Out(1),
+            "issued": Out(1),
         })
 
     @property
@@ -205,10 +203,9 @@ class Row(wiring.Component):
             lines_there.eq(~(self.lines_done - need)[LINE_BITS - 1] | (plan.active == 0)),
         ]
 
-        filters, possible = Signal(range(3)), Signal()
+        filters = Signal(range(3))
         m.d.comb += [
-            possible.eq(settled[-1] & waiting & lines_there & self.arrived & (~fresh | (filters != 0))),
-            self.begins.eq(possible & self.room), self.blocked.eq(possible & ~self.room),
+            self.begins.eq(settled[-1] & waiting & lines_there & self.arrived & (~fresh | (filters != 0)) & self.room),
             self.slots.eq(plan.slots),
             start["pass"].eq(plan), start.begins_pass.eq(fresh),
             start.ends_pass.eq(left <= plan.interleaved_windows),

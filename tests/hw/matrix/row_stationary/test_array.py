@@ -20,9 +20,8 @@ ARRAYS = {
     "3x4": (FP32, FP32, 3, 4, 64, 64, 16, 4),
     "2x3": (FP16, FP32, 2, 3, 40, 32, 12, 2),
 }
-GATES = {"always": ALWAYS, "slow passes": (4, 256, 256, 256, 256), "slow filters": (256, 50, 256, 256, 256),
-         "slow features": (256, 256, 30, 256, 256), "slow sums": (256, 256, 256, 40, 256),
-         "slow room": (256, 256, 256, 256, 3), "all": (20, 120, 120, 120, 20)}
+GATES = {"always": ALWAYS, "slow passes": (4, 256, 256, 256), "slow filters": (256, 50, 256, 256),
+         "slow features": (256, 256, 30, 256), "slow sums": (256, 256, 256, 40), "all": (20, 120, 120, 120)}
 
 
 @cache
@@ -66,7 +65,7 @@ def test_random_passes(name, form, gates, kind):
         program.place(placement)
         for _ in range(int(rng.integers(1, 5))):
             program.add(placement, random_work(rng, rows.shape))
-    run = rows.run(program, GATES[gates], seed=int(rng.integers(1 << 32)), room=int(rng.integers(1, 4)))
+    run = rows.run(program, GATES[gates], seed=int(rng.integers(1 << 32)))
     check(program, run)
 
 
@@ -94,7 +93,7 @@ def test_no_pause(work):
     passes = 5
     for _ in range(passes):
         program.add(placement, work)
-    run = rows.run(program, room=4)
+    run = rows.run(program)
     check(program, run)
 
     slots = max(work.slots, shape.least_slots)
@@ -109,7 +108,6 @@ def test_no_pause(work):
         assert not run.issued[:first + r * lag, r].any() and not issued[cycles:].any(), f"row {r}"
     result = first + (shape.rows - 1) * lag + (work.taps - 1) * slots + row.result_stage
     assert run.result_cycles[0] == result
-    assert not run.blocked.any()
 
 
 @pytest.mark.parametrize("work", [
@@ -129,11 +127,11 @@ def test_latencies(work):
         check(program, made)
         return made, made.issued[:, 0].argmax()
 
-    made, first = run(1, 256, 256, 256, 256)
+    made, first = run(1, 256, 256, 256)
     assert first - made.pass_cycles[0] == 6 + max(work.tap_columns - 1, work.interleaved_windows)
-    made, first = run(256, 3, 256, 256, 256)
+    made, first = run(256, 3, 256, 256)
     assert first - made.loaded_cycles[0] == 3
-    made, first = run(256, 256, 10, 256, 256)
+    made, first = run(256, 256, 10, 256)
     line = ((work.interleaved_windows - 1) * work.window_step + work.span - 1) // rows.shape.feed_words
     assert first - made.line_cycles[line] == 5
 
@@ -149,19 +147,6 @@ def test_rows_that_only_pass_sums_on():
         program.place(placement)
         program.add(placement, work)
     check(program, rows.run(program))
-
-
-def test_without_room_nothing_is_lost():
-    """The last row waits, says so, and goes on."""
-    rows = array("3x4", "cells")
-    program = Program(rows.shape, np.random.default_rng(6))
-    placement = Placement(sets=3, set_rows=1, images=2, image_rows=2)
-    program.place(placement)
-    for _ in range(3):
-        program.add(placement, STEADY["interleaved"])
-    run = rows.run(program, (256, 256, 256, 256, 1), room=1)
-    check(program, run)
-    assert run.blocked.any()
 
 
 @pytest.mark.parametrize(("changes", "error", "words"), [
