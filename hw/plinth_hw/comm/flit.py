@@ -25,6 +25,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import index_bits
 from plinth_hw.shapes import shape_of
 
 
@@ -49,11 +50,11 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
     return data.StructLayout({
         "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
         #: valid words in ``data`` minus one
-        "words": unsigned(max(1, (parameters.flit_words - 1).bit_length())),
+        "words": unsigned(index_bits(parameters.flit_words)),
         "destination": unsigned(parameters.die_bits),
         "kind": PacketKind,
         **{name: sideband[name].shape for name in ("group", "message", "chunk")},
-        "traffic_class": unsigned(max(1, (parameters.classes - 1).bit_length())),
+        "traffic_class": unsigned(index_bits(parameters.classes)),
         "tail": unsigned(1),
         #: reserved: link-level sequence number and CRC
         "sequence": unsigned(8),

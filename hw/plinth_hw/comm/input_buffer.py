@@ -16,6 +16,7 @@ from amaranth.hdl import Cat, Const, Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
 from plinth_hw.isa.parameters import DieParameters
@@ -101,7 +102,7 @@ class InputBuffer(wiring.Component):
             "die": In(parameters.die_bits),
             "forget": In(1),
             "head": Out(data.ArrayLayout(Head, parameters.classes)),
-            "select": In((parameters.classes - 1).bit_length()),
+            "select": In(ceil_log2(parameters.classes)),
             "read": In(1),
             "pop": In(1),
             "o": Out(stored_layout(parameters)),
@@ -111,7 +112,7 @@ class InputBuffer(wiring.Component):
         m = Module()
         classes = self._parameters.classes
         flit = self.link.flit
-        bits = (self._depth - 1).bit_length()
+        bits = ceil_log2(self._depth)
         pointers = data.ArrayLayout(unsigned(bits), classes)
         # Places are walked in the order of `following`; a class never holds more than credits allow.
         written, taken = Signal(pointers), Signal(pointers)

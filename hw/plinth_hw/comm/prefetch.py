@@ -18,7 +18,7 @@ from typing import Any
 from amaranth.hdl import Array, Module, Mux, Signal, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.comm.message import chunk_flits, piece_layout
 from plinth_hw.isa.parameters import DieParameters
@@ -69,7 +69,7 @@ def buffer_beats(parameters: DieParameters) -> int:
     while memory answers; a power of two."""
     words = 2 * parameters.chunk_words + LATENCY_CYCLES * parameters.flit_words
     beats = max(LANE_BEATS, -(-words // parameters.beat_words))
-    return 1 << (beats - 1).bit_length()
+    return 1 << ceil_log2(beats)
 
 
 def buffer_chunks(parameters: DieParameters) -> int:

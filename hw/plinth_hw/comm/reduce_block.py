@@ -29,7 +29,7 @@ from typing import Any
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import flit_layout
@@ -51,7 +51,7 @@ SEND_FLITS = SECTION
 def steps_ahead(parameters: DieParameters) -> int:
     """Steps by which the schedule may be ahead of arrivals, departures and writes: the P chunks that are sent while
     a round's last ones arrive, and what is read ahead, twice; a power of two."""
-    return 1 << (chunks_in_flight(parameters) + 2 * buffer_chunks(parameters) - 1).bit_length()
+    return 1 << ceil_log2(chunks_in_flight(parameters) + 2 * buffer_chunks(parameters))
 
 
 class ReduceBlock(wiring.Component):

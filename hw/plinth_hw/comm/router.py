@@ -38,7 +38,7 @@ from plinth_hw.control.routes import lost_layout, route_table
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin, lowest
 from plinth_hw.lib.choice import index_of, one_of
-from plinth_hw.lib.count import stepped
+from plinth_hw.lib.count import index_bits, stepped
 from plinth_hw.lib.fifo import FIFO
 
 #: Flits that wait for a class's ejection stream.
@@ -82,7 +82,7 @@ class Router(wiring.Component):
         self._parameters = parameters
         self._ports = parameters.ports
         self._classes = parameters.classes
-        self._port_bits = max(1, (parameters.ports - 1).bit_length())
+        self._port_bits = index_bits(parameters.ports)
         words = parameters.flit_words
         link = LinkSignature(parameters)
         super().__init__({

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
 
 from plinth_hw.control.counters import BusyWindow, PerformanceCounters
 from plinth_hw.control.dispatch import engine_order
@@ -29,6 +30,7 @@ from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import LinkRate
 from plinth_hw.isa.tasks import Engine, ErrorCode
+from plinth_hw.lib.count import index_bits
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import either, shape_of
@@ -96,7 +98,7 @@ class Control(wiring.Component):
         self.engines = engine_order(parameters)
         words = parameters.beat_words.bit_length()
         link_words = parameters.flit_words.bit_length()
-        port_bits = max(1, (parameters.ports - 1).bit_length())
+        port_bits = index_bits(parameters.ports)
         all_links = range(parameters.flit_words * parameters.ports + 1)
         super().__init__({
             "axil": In(AXI4LiteSignature()),
@@ -162,7 +164,7 @@ class Control(wiring.Component):
 
             self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
             self.rate_numerator.eq(rate.numerator), self.rate_denominator.eq(rate.denominator),
-            self.limit.eq(registers.memory_words >> (parameters.beat_words - 1).bit_length()),
+            self.limit.eq(registers.memory_words >> exact_log2(parameters.beat_words)),
             self.error_out.eq(errors.raised),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
             self.irq.eq(registers.done | errors.error),

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from plinth_hw.lib.choice import one_registered, select
 from plinth_hw.lib.delay import DelayLine
@@ -60,7 +61,7 @@ class PerformanceCounters(wiring.Component):
         if not bits or any(width < 0 for width in bits):
             raise ValueError(f"Increments need widths of at least 0, not {bits!r}")
         #: Bits of the cycles of a sweep.
-        self.sweep_bits = (max(_FEWEST, len(bits)) * _VISIT_CYCLES - 1).bit_length()
+        self.sweep_bits = ceil_log2(max(_FEWEST, len(bits)) * _VISIT_CYCLES)
         if max(bits) + self.sweep_bits > 32:
             raise ValueError(f"Increments of {len(bits)} counters may have at most "
                              f"{32 - self.sweep_bits} bits, not {max(bits)}")

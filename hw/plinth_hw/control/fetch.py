@@ -17,6 +17,7 @@ for each of its descriptors. Source: MPT section VI.A (task graph in memory).
 from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
@@ -24,7 +25,7 @@ from plinth_hw.lib.choice import one_registered
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.shapes import shape_of
 
-_DESCRIPTOR_LOG2 = (DESCRIPTOR_WORDS - 1).bit_length()
+_DESCRIPTOR_LOG2 = exact_log2(DESCRIPTOR_WORDS)
 #: Descriptors in the store.
 _STORED = 2
 
@@ -85,7 +86,7 @@ class DescriptorFetch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        beat_log2 = (self.parameters.beat_words - 1).bit_length()
+        beat_log2 = exact_log2(self.parameters.beat_words)
         row_log2 = min(beat_log2, _DESCRIPTOR_LOG2)  # words of a descriptor that one beat brings
         rows = DESCRIPTOR_WORDS >> row_log2
         request, beat = self.memory.request, self.memory.data
@@ -127,7 +128,7 @@ class DescriptorFetch(wiring.Component):
             m.d.sync += request.valid.eq(0)
         with m.If(beat.valid):
             m.d.sync += arrived.eq(arrived + 1)
-            with m.If((arrived[:(rows - 1).bit_length()] == 0) if rows > 1 else Const(1)):
+            with m.If((arrived[:ceil_log2(rows)] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
         steps = Signal()

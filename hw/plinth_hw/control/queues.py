@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.lib.arbiter import RoundRobin
@@ -71,7 +72,7 @@ class BodyQueues(wiring.Component):
 
     def _rings(self) -> tuple[list[int], int]:
         """First word of each engine's ring, a multiple of the ring's size, and words of all."""
-        sizes = {e: self.depth << (words - 1).bit_length() for e, words in enumerate(self.bodies)}
+        sizes = {e: self.depth << ceil_log2(words) for e, words in enumerate(self.bodies)}
         first, at = [0] * self.engines, 0
         for e in sorted(sizes, key=lambda e: -sizes[e]):
             first[e], at = at, at + sizes[e]
@@ -91,7 +92,7 @@ class BodyQueues(wiring.Component):
         read_at: list[Value] = []
         for e, count in enumerate(self.bodies):
             body = getattr(self, f"body_{e}")
-            bits, place_bits = (count - 1).bit_length(), (self.depth - 1).bit_length()
+            bits, place_bits = ceil_log2(count), ceil_log2(self.depth)
             stores, reads = Signal(name=f"stores_{e}"), Signal(name=f"reads_{e}")
             # Body and word of it to be written next and read next; bodies modulo twice the depth.
             put, put_word = Signal(place_bits + 1, name=f"put_{e}"), Signal(bits, name=f"put_word_{e}")

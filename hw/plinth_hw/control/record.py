@@ -11,12 +11,13 @@ A record takes 8 cycles to collect and at least two to hand over. Several may aw
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import RECORD_WORDS
 from plinth_hw.memory.port import WritePort
 
-_RECORD_LOG2 = (RECORD_WORDS - 1).bit_length()
+_RECORD_LOG2 = exact_log2(RECORD_WORDS)
 #: Records whose write responses may be outstanding.
 OUTSTANDING = 8
 
@@ -64,7 +65,7 @@ class RecordWriter(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_words = self.parameters.beat_words
-        beat_log2 = (beat_words - 1).bit_length()
+        beat_log2 = exact_log2(beat_words)
         words = [Signal(32, name=f"word_{i}") for i in range(RECORD_WORDS)]
         collected = Signal(range(RECORD_WORDS))
         outstanding = Signal(range(OUTSTANDING + 1))

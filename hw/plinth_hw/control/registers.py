@@ -19,6 +19,7 @@ nothing but raise ``bad_route``.
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.routes import route_table
@@ -30,6 +31,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.choice import one_of, one_registered
+from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
 
@@ -45,8 +47,8 @@ GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WOR
 FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
 
 
-_PAGE_LOG2 = (regs.PAGE_BYTES - 1).bit_length()
-_SPAN_LOG2 = (regs.ENGINE_SPAN - 1).bit_length()
+_PAGE_LOG2 = exact_log2(regs.PAGE_BYTES)
+_SPAN_LOG2 = exact_log2(regs.ENGINE_SPAN)
 
 
 def _within(address: Value, start: int, count_log2: int) -> Value:
@@ -145,7 +147,7 @@ class Registers(wiring.Component):
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
         self.engines = engine_order(parameters)
-        self.port_bits = max(1, (parameters.ports - 1).bit_length())
+        self.port_bits = index_bits(parameters.ports)
         bits = parameters.address_bits
         super().__init__({
             "axil": In(AXI4LiteSignature()),

@@ -27,6 +27,7 @@ plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``d
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS, engine_order
 from plinth_hw.control.engine import Done
@@ -42,8 +43,8 @@ from plinth_hw.shapes import shape_of
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8
-_SLOT_BITS = (SLOTS - 1).bit_length()
-_WORD_BITS = (STORED_WORDS - 1).bit_length()
+_SLOT_BITS = exact_log2(SLOTS)
+_WORD_BITS = exact_log2(STORED_WORDS)
 
 
 class RemoteAdvance(data.Struct):
@@ -189,7 +190,7 @@ class Sequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         tasks = [_Tasks(e) for e in range(self.count)]
-        position_bits = (self.count - 1).bit_length()
+        position_bits = ceil_log2(self.count)
         # What is read for use has been written in an earlier cycle: a task is known after its last word, and completes
         # after its stamp.
         m.submodules.headers = headers = memory.Memory(
@@ -204,7 +205,7 @@ class Sequencer(wiring.Component):
 
     def _location(self, position: Value, slot: Value, word: Value) -> Value:
         """Address in the header store."""
-        return Cat(word[:_WORD_BITS], slot[:_SLOT_BITS], position[:(self.count - 1).bit_length()])
+        return Cat(word[:_WORD_BITS], slot[:_SLOT_BITS], position[:ceil_log2(self.count)])
 
     def _store(self, m: Module, write: memory.WritePort, tasks: list[_Tasks]) -> None:
         """Header words as they come; the stamps of started tasks go first."""

@@ -21,6 +21,7 @@ Latency: 2 cycles from a beat on the port to ``steps``. Throughput: one beat a c
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.geometry import Geometry, lookup
@@ -85,7 +86,7 @@ class OperandBuffer(wiring.Component):
         lanes, lines = geometry.lanes, 2 * geometry.half_lines
         bits = parameters.multiply_format.bits
         walk_bits = max(self.span_bits, geometry.k_bits)
-        lane_bits = (lanes - 1).bit_length()
+        lane_bits = ceil_log2(lanes)
         # The load counts operands: for it a beat has E narrow "words".
         counted = element_parameters(parameters)
         m.submodules.rows = rows = GridRows(counted, walk_bits, walk_bits, self.clipped)

@@ -31,6 +31,7 @@ from amaranth.hdl import Module, Mux, Shape, Signal
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from plinth_hw import emit
 from plinth_hw.arith.units import adder as adder_unit
@@ -40,7 +41,7 @@ from plinth_hw.isa.formats import Format, identifiers
 
 def slot_shape(interleave: int) -> Shape:
     """Shape of a slot number."""
-    return Shape((interleave - 1).bit_length())
+    return Shape(ceil_log2(interleave))
 
 
 def element_control(interleave: int) -> data.StructLayout:

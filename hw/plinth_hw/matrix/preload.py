@@ -7,6 +7,7 @@ word (row 0, slot 0) on ``data`` in cycle x + ``latency``, then R I words withou
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
@@ -41,7 +42,7 @@ class SlotWalk(wiring.Component):
 
     def __init__(self, geometry: Geometry, lines: int):
         self.geometry = geometry
-        lane_bits = (geometry.parameters.beat_words - 1).bit_length()
+        lane_bits = exact_log2(geometry.parameters.beat_words)
         super().__init__({
             "option": In(geometry.option_bits), "step": In(1),
             "line": Out(line_bits(lines)), "capacity": Out(line_bits(lines)),

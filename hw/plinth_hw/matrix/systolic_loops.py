@@ -10,6 +10,8 @@ Numbers are ``real``, see :mod:`plinth_hw.matrix.reals`.
 
 from typing import TYPE_CHECKING
 
+from amaranth.utils import ceil_log2
+
 from plinth_hw.matrix.reals import check, product_is_exact, rounding, to_bits, to_real
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def text(array: "SystolicArray", name: str) -> str:
     R, C, I = array.rows, array.columns, array.interleave  # noqa: E741
     N = R * C
     D = array.start_delay
-    slot_bits = (I - 1).bit_length()
+    slot_bits = ceil_log2(I)
 
     W = R + C - 2
     factors = "a_flat[j] * b_flat[j]"

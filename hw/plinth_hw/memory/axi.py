@@ -19,6 +19,7 @@ by the memory alone, writes by ``outstanding`` bursts.
 from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
@@ -62,8 +63,8 @@ class AXI4Signature(wiring.Signature):
 
 def axi_signature(parameters: DieParameters) -> AXI4Signature:
     """Signature of each AXI4 port of a die."""
-    slice_log2 = (4 * parameters.beat_words // parameters.axi_ports - 1).bit_length()
-    beat_log2 = (parameters.beat_words - 1).bit_length()
+    slice_log2 = ceil_log2(4 * parameters.beat_words // parameters.axi_ports)
+    beat_log2 = exact_log2(parameters.beat_words)
     return AXI4Signature(parameters.address_bits - beat_log2 + slice_log2,
                          32 * parameters.beat_words // parameters.axi_ports)
 
@@ -99,7 +100,7 @@ class AXIAdaptor(wiring.Component):
         m = Module()
         ports = [getattr(self, f"axi_{port}") for port in range(self.parameters.axi_ports)]
         slice_bits = len(ports[0].wdata)
-        slice_log2 = (slice_bits // 8 - 1).bit_length()
+        slice_log2 = ceil_log2(slice_bits // 8)
         read_error = Signal()
         write_error = Signal()
         m.d.sync += self.fault.eq(read_error | write_error)
@@ -203,7 +204,7 @@ class _PageSplit(wiring.Component):
         self.ports = ports
         layout = request_layout(parameters)
         slice_bytes = 4 * parameters.beat_words // ports
-        self.page_log2 = (PAGE_BYTES // slice_bytes - 1).bit_length()
+        self.page_log2 = ceil_log2(PAGE_BYTES // slice_bytes)
         super().__init__({
             "i": In(stream.Signature(layout)),
             "address": Out(layout["address"].width), "beats": Out(layout["beats"].width),

@@ -24,6 +24,7 @@ starts in the cycle after the command; load data pass through without a register
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.isa.parameters import DieParameters
@@ -79,7 +80,7 @@ def _position(parameters: DieParameters, row_bits: int, column_bits: int,
 
 
 def _lane_bits(parameters: DieParameters) -> int:
-    return (parameters.beat_words - 1).bit_length()
+    return exact_log2(parameters.beat_words)
 
 
 def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:

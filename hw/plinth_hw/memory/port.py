@@ -9,6 +9,7 @@ when the memory has taken the last of them.
 from amaranth.hdl import unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 
@@ -18,7 +19,7 @@ MAX_BEATS = 64
 
 def request_layout(parameters: DieParameters) -> data.StructLayout:
     """Payload of a read or write request."""
-    beat_log2 = (parameters.beat_words - 1).bit_length()
+    beat_log2 = exact_log2(parameters.beat_words)
     return data.StructLayout({"address": unsigned(parameters.address_bits - beat_log2),
                               "beats": unsigned(7)})
 

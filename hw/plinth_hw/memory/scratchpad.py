@@ -28,6 +28,7 @@ from itertools import pairwise
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw import emit
 from plinth_hw.lib.rotator import rotate, rotate_held, rotate_registered
@@ -36,7 +37,7 @@ from plinth_hw.memory.banks import BankArray, BankReadPort, BankWritePort, Share
 
 def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
     """Members of a command, see :class:`VectorReadPort`."""
-    lane_bits = (banks - 1).bit_length()
+    lane_bits = exact_log2(banks)
     return {
         "enable": Out(1),
         "line": Out(line_bits(lines)),
@@ -153,7 +154,7 @@ class WriteTurn(wiring.Component):
         self.width = width
         self.words = banks if words is None else words
         super().__init__({
-            "enable": In(1), "skew": In((banks - 1).bit_length()), "mask": In(banks),
+            "enable": In(1), "skew": In(exact_log2(banks)), "mask": In(banks),
             "data": In(data.ArrayLayout(unsigned(width), self.words)),
             "o_mask": Out(banks), "o_data": Out(data.ArrayLayout(unsigned(width), banks)),
         })
@@ -162,7 +163,7 @@ class WriteTurn(wiring.Component):
         m = Module()
         # The mask turns like the data; one bit a lane, so in one go.
         m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
-                                               self.skew, 0, (self.banks - 1).bit_length(), up=True)))
+                                               self.skew, 0, exact_log2(self.banks), up=True)))
         turned = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
         m.d.comb += self.o_data.as_value().eq(Cat(*turned * (self.banks // self.words)))
         return m
@@ -229,7 +230,7 @@ class ReadTurn(wiring.Component):
         self.banks = banks
         self.width = width
         words = data.ArrayLayout(unsigned(width), banks)
-        super().__init__({"enable": In(1), "skew": In((banks - 1).bit_length()), "data": In(words), "o": Out(words)})
+        super().__init__({"enable": In(1), "skew": In(exact_log2(banks)), "data": In(words), "o": Out(words)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -269,12 +270,12 @@ class SharedReadTurn(wiring.Component):
         self.banks = banks
         self.width = width
         words = data.ArrayLayout(unsigned(width), banks)
-        super().__init__({"skew": In((banks - 1).bit_length()), "half": In(1), "data_0": In(words),
+        super().__init__({"skew": In(exact_log2(banks)), "half": In(1), "data_0": In(words),
                           "data_1": In(words), "o": Out(words)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bits = (self.banks - 1).bit_length()
+        bits = exact_log2(self.banks)
         skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
         m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
         chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
@@ -394,7 +395,7 @@ def bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, ba
     l + column_low passes B. Along rows it is ``line + l``, whose upper part is that of ``line``, or one more once
     the lower part passes B. Passed or not, (l + low) mod B is ``place``; it is below ``low`` if it passed.
     """
-    lane_bits = (banks - 1).bit_length()
+    lane_bits = exact_log2(banks)
     line, along_rows = command.line, command.along_rows
     line_low, line_high = line[:lane_bits], line[lane_bits:]
     low, offset, following = Signal(lane_bits), Signal(lane_bits), Signal.like(line)
@@ -444,7 +445,7 @@ class LineTracker(wiring.Component):
         self.banks = banks
         self.lines = lines
         bits = line_bits(lines)
-        lane_bits = (banks - 1).bit_length()
+        lane_bits = exact_log2(banks)
         super().__init__({
             "base": In(bits), "capacity": In(bits), "along_rows": In(1),
             "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
@@ -454,7 +455,7 @@ class LineTracker(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = line_bits(self.lines)
-        lane_bits = (self.banks - 1).bit_length()
+        lane_bits = exact_log2(self.banks)
         following = Signal(bits)
         start = Signal(bits)
         step = Signal(bits)

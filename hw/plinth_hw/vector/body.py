@@ -16,6 +16,7 @@ from amaranth.hdl import Cat, Const, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.arith.common import at_least
 from plinth_hw.control.bases import BodyAddresses
@@ -175,7 +176,7 @@ class BodyStore(wiring.Component):
 
     def _check(self, m: Module, word: Any, counts: Any, error: Any) -> None:
         beat_words = self.parameters.beat_words
-        lane_bits = (beat_words - 1).bit_length()
+        lane_bits = exact_log2(beat_words)
         capacity = self.parameters.vector_buffer_words // beat_words
 
         rows, columns = counts.rows, counts.columns

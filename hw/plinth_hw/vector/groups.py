@@ -18,6 +18,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.banks import line_bits
@@ -52,7 +53,7 @@ class Position(data.StructLayout):
             #: Lines from the start of a full region, along rows to the element.
             "lines": unsigned(line_bits(lines)),
             #: Element of the group, for functions.
-            "element": unsigned((banks - 1).bit_length()),
+            "element": unsigned(exact_log2(banks)),
             #: Second step of a group: the upper half of the lanes.
             "upper": unsigned(1),
             #: First and last step of a sum.
@@ -93,7 +94,7 @@ class GroupWalk(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        lane_bits = (self.banks - 1).bit_length()
+        lane_bits = exact_log2(self.banks)
         instruction = self.instruction
         extents = []
         for dimension, count in (("is_row", self.rows), ("is_column", self.columns)):
@@ -163,7 +164,7 @@ class Operand(data.StructLayout):
     there."""
 
     def __init__(self, banks: int, lines: int):
-        super().__init__({"line": unsigned(line_bits(lines)), "skew": unsigned((banks - 1).bit_length()),
+        super().__init__({"line": unsigned(line_bits(lines)), "skew": unsigned(exact_log2(banks)),
                           "along_rows": unsigned(1)})
 
 

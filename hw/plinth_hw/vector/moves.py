@@ -13,6 +13,7 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
@@ -163,15 +164,15 @@ class RegionWalk(wiring.Component):
         super().__init__({
             "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)),
             "mask": In(banks), "row_last": In(1), "take": In(1),
-            "line": Out(line_bits(lines)), "skew": Out((banks - 1).bit_length()),
-            "column_low": Out((banks - 1).bit_length()),
+            "line": Out(line_bits(lines)), "skew": Out(exact_log2(banks)),
+            "column_low": Out(exact_log2(banks)),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
-        lane_bits = (banks - 1).bit_length()
+        lane_bits = exact_log2(banks)
         m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, lane_bits + 4)
         packed = self.place.packed
         second = Signal()

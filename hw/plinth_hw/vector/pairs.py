@@ -17,6 +17,7 @@ from typing import Any
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.rotator import rotate, rotate_held
@@ -61,7 +62,7 @@ class PairReader(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        half_bits = (self.banks // 2 - 1).bit_length()
+        half_bits = exact_log2(self.banks // 2)
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
         turn_1, turn_2, turn_3, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "123ab")
         held_a, held_b = (Signal(32 * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")

@@ -10,7 +10,7 @@ from typing import Any
 
 from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
-from amaranth.utils import bits_for
+from amaranth.utils import bits_for, ceil_log2
 
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
@@ -122,12 +122,12 @@ class Sizes:
     @property
     def lane_bits(self) -> int:
         """Width of an operand's place in a beat."""
-        return (self.lanes - 1).bit_length()
+        return ceil_log2(self.lanes)
 
     @property
     def feed_bits(self) -> int:
         """Width of a word of a line."""
-        return (self.feed - 1).bit_length()
+        return ceil_log2(self.feed)
 
     @property
     def stream_bits(self) -> int:

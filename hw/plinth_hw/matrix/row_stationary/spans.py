@@ -14,6 +14,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.count import index_bits
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.memory.channel import span_layout
 from plinth_hw.shapes import shape_of
@@ -21,7 +22,7 @@ from plinth_hw.shapes import shape_of
 
 def place_layout(sizes: Sizes) -> data.StructLayout:
     """Where a span lies in the sum buffer: array column, and word in its bank."""
-    return data.StructLayout({"column": unsigned((sizes.array.columns - 1).bit_length() or 1),
+    return data.StructLayout({"column": unsigned(index_bits(sizes.array.columns)),
                               "word": unsigned(sizes.sum_bits)})
 
 
