@@ -12,7 +12,8 @@ A round's jobs go to all blocks at the same time, each takes its job when it can
 have; so blocks may be a round apart. Addresses go on by the task's steps.
 
 A round takes two cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier
-rounds run.
+rounds run; from its last field on it is checked (:mod:`limits`), so that START waits only for bodies that come a word a
+cycle.
 """
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
@@ -22,17 +23,15 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.row_stationary import COUNTS
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
+from plinth_hw.matrix.row_stationary.limits import LimitCheck
 from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
 FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
 #: Those of them that are pointers, which become addresses as they come.
 POINTERS = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
-#: Fields that count something and follow from others.
-DERIVED_COUNTS = ("stream_columns", "stream_lines", "id_rows", "ids", "blocks", "folds", "segments")
 
 
 class Sequencer(wiring.Component):
@@ -130,6 +129,11 @@ class Sequencer(wiring.Component):
                 with m.Case(index):
                     m.d.sync += words[index].eq(addresses.o.word)
 
+        # The last fields are there long before the last word.
+        m.submodules.check = check = LimitCheck(sizes)
+        m.d.comb += check.task.eq(task)
+        m.d.sync += check.start.eq(self.body.valid & self.body.ready & (self.body.payload.index == FIELD_WORDS - 1))
+
         with m.FSM():
             with m.State("BODY"):
                 m.d.comb += [self.body.ready.eq(1), self.running.eq(0)]
@@ -146,11 +150,10 @@ class Sequencer(wiring.Component):
                 m.d.sync += [channels.eq(task.sets * task.tap_channels), rows.eq(task.set_rows * task.row_dilation),
                              columns.eq(task.tap_columns * task.column_dilation)]
                 m.next = "START"
-            bad = self._check(m, task)
             with m.State("START"):
-                m.d.comb += [self.running.eq(0), self.start.ready.eq(~self.counting),
+                m.d.comb += [self.running.eq(0), self.start.ready.eq(~self.counting & check.done),
                              self.began.eq(self.start.valid & self.start.ready)]
-                m.d.sync += [error.eq(either(bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
+                m.d.sync += [error.eq(either(check.bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
                 with m.If(self.began):
                     m.next = "BASES"
                     with m.If(self.operation != MatrixOperation.ROW_STATIONARY.value):
@@ -218,28 +221,6 @@ class Sequencer(wiring.Component):
             "channels": left.channels, "rows": left.rows, "columns": left.columns, "filters": left.filters,
             "groups": groups,
         }
-
-    def _check(self, m: Module, task: data.View) -> Signal:
-        """Whether fields of the body show that the machine cannot run it, from the third cycle after its last word."""
-        parameters, shape = self.sizes.parameters, self.sizes.array
-        bad = Signal()
-        outputs, used, taps, slots = (Signal(32, name=name) for name in ("outputs", "used", "taps", "slots"))
-        lines = Signal(8)
-        m.d.sync += [
-            outputs.eq(task.images[:8] * task.rows[:8]), used.eq(task.sets * task.set_rows),
-            taps.eq(task.tap_columns * task.tap_channels), slots.eq(task.filter_step * task.interleaved_windows),
-            lines.eq((task.filter_step + shape.feed_words - 1) >> self.sizes.feed_bits),
-        ]
-        size = Signal(32)
-        m.d.sync += size.eq(taps[:16] * lines)
-        m.d.sync += bad.eq(Cat(
-            *(task[name] == 0 for name in (*COUNTS, *DERIVED_COUNTS)),
-            task.images > parameters.columns, task.rows > parameters.columns, outputs > parameters.columns,
-            used > parameters.rows, slots > parameters.sums, size > shape.filter_lines,
-            (task.window_run > 1) & ((task.tap_channels > 1) | (task.column_stride != 1)),
-            (task.tap_channels > 1) & (task.x_channel != 1),
-        ).any())
-        return bad
 
     def _advance(self, m: Module, task: data.View, x: Signal, w: Signal, row: Signal, column: Signal, left: Signal,
                  channels: Signal, rows: Signal, columns: Signal, last: dict[str, Signal]) -> None:

@@ -309,6 +309,10 @@ def test_limits(name: str, limit: str, availability: float) -> None:
     {"rows": 5}, {"images": 2, "rows": 3}, {"images": 300}, {"sets": 2, "set_rows": 2}, {"set_rows": 4},
     {"filter_step": 17}, {"filter_step": 6, "interleaved_windows": 3}, {"tap_columns": 57},
     {"tap_columns": 12, "filter_step": 17, "interleaved_windows": 1}, {"tap_columns": 29, "filter_step": 5},
+    {"windows": 65}, {"windows": 64, "interleaved_windows": 3}, {"tap_columns": 2, "column_dilation": 120},
+    {"rows": 2, "row_stride": 16, "windows": 32},
+    *({count: 2} for count in ("blocks", "folds", "segments", "ids", "id_rows", "stream_lines", "stream_columns",
+                               "tap_step", "window_step")),
     {"window_run": 2, "tap_channels": 2}, {"window_run": 2, "column_stride": 2}, {"tap_channels": 2, "x_channel": 3}])
 @pytest.mark.parametrize("availability", [1, 0.4])
 def test_bad_operand(change: dict[str, int], availability: float) -> None:
@@ -316,7 +320,7 @@ def test_bad_operand(change: dict[str, int], availability: float) -> None:
     good = [PRODUCTS[product]("tiny") for product in ("fprop", "fc bprop", "updateGrad")]
     for number, task in enumerate(good):
         task.c.offset += number * SPACE
-    bad = body("tiny", x_channel=1, w_filter=1)
+    bad = body("tiny", **{"x_channel": 1, "w_filter": 1} | (change if all(change.values()) else {}))
     bad.__dict__.update(change)
     tasks = [bad, good[0], bad, bad, good[1], good[2], bad]
     run("tiny", tasks, errors=[ErrorCode.BAD_OPERAND if task is bad else ErrorCode.NONE for task in tasks],
