@@ -243,6 +243,11 @@ class Phase:
     #: Row and column of the output map that the window of the first place begins at.
     first: Pair
 
+    @property
+    def met(self) -> bool:
+        """Whether any tap meets its places."""
+        return min(self.taps) > 0
+
 
 def phases(layer: ConvolutionShape) -> Iterator[Phase]:
     """The phases of a layer, row by row."""

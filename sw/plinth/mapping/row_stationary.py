@@ -18,14 +18,14 @@ The sums of a task run over blocks of channels, folds of kernel rows, segments o
 in this order; tasks that accumulate follow those that they add to.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import SimpleNamespace
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.mapping.choices import Part, choose, dense, dense_update
-from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, phases, require
+from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap, Phase, phases, require
 from plinth.mapping.mappings import LONGEST, Loops, Mapping, Piece, pieces
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived
@@ -89,6 +89,34 @@ def _body(die: DieParameters, loops: Loops, mapping: Mapping, piece: Piece, at: 
                    "c": {"offset": c, "base": at.base_c}}
 
 
+# Loops of convolutions; those of fully connected layers are :func:`plinth.mapping.choices.dense` and `dense_update`.
+
+
+def forward_loops(layer: ConvolutionShape, images: int) -> Loops:
+    """Of ``z = x * w``."""
+    return Loops(
+        images=images, rows=layer.out_height, columns=layer.out_width, filters=layer.outputs, channels=layer.inputs,
+        kernel_rows=layer.kernel[0], kernel_columns=layer.kernel[1], row_stride=layer.stride[0],
+        column_stride=layer.stride[1], adjacent_channels=True)
+
+
+def input_gradient_loops(layer: ConvolutionShape, images: int) -> Iterator[tuple[Phase, Loops]]:
+    """Of the gradient of ``x``, phase by phase; where no tap meets a phase's places, of a product by one that does."""
+    for phase in phases(layer):
+        taps, outputs = (phase.taps, layer.outputs) if phase.met else ((1, 1), 1)
+        yield phase, Loops(
+            images=images, rows=phase.rows, columns=phase.columns, filters=layer.inputs, channels=outputs,
+            kernel_rows=taps[0], kernel_columns=taps[1], adjacent_channels=True, adjacent_filters=False)
+
+
+def weight_gradient_loops(layer: ConvolutionShape, images: int) -> Loops:
+    """Of the gradient of ``w``."""
+    return Loops(
+        rows=layer.kernel[0], columns=layer.kernel[1], units=layer.inputs, filters=layer.outputs, channels=images,
+        kernel_rows=layer.out_height, kernel_columns=layer.out_width, row_dilation=layer.stride[0],
+        column_dilation=layer.stride[1])
+
+
 def _operands(x: Buffer, w: Buffer, c: Buffer) -> dict[str, int]:
     return {"base_x": x.base, "base_w": w.base, "base_c": c.base, "x": x.address, "w": w.address, "c": c.address}
 
@@ -130,12 +158,8 @@ class RowStationary:
     def forward(self, layer: ConvolutionShape, x: FeatureMap, w: Buffer, z: FeatureMap) -> list[list[Body]]:
         """``z = x * w``."""
         require(layer, x, w, z)
-        loops = Loops(
-            images=z.images, rows=z.height, columns=z.width, filters=layer.outputs, channels=layer.inputs,
-            kernel_rows=layer.kernel[0], kernel_columns=layer.kernel[1], row_stride=layer.stride[0],
-            column_stride=layer.stride[1], adjacent_channels=True)
         place = layer.inputs * w.stride
-        return [self._product(loops, _Places(
+        return [self._product(forward_loops(layer, z.images), _Places(
             **_operands(x.buffer, w, z.buffer),
             **self._steps(x_image=x.image_words, x_row=x.row_words, x_column=x.buffer.stride,
                           w_row=layer.kernel[1] * place, w_column=place, w_channel=w.stride),
@@ -148,15 +172,11 @@ class RowStationary:
         require(layer, dx, w, dz)
         place, (down, right) = layer.inputs * w.stride, layer.stride
         bodies: list[Body] = []
-        for phase in phases(layer):
-            taps, outputs, y, x = (phase.taps, layer.outputs, *phase.first)
-            if not (taps[0] and taps[1]):
-                taps, outputs, y, x = (1, 1), 1, dz.height, 0
-            loops = Loops(
-                images=dx.images, rows=phase.rows, columns=phase.columns, filters=layer.inputs, channels=outputs,
-                kernel_rows=taps[0], kernel_columns=taps[1], adjacent_channels=True, adjacent_filters=False)
-            last = ((phase.tap[0] + down * (taps[0] - 1)) * layer.kernel[1] + phase.tap[1] + right * (taps[1] - 1)
-                    if taps == phase.taps else 0)
+        for phase, loops in input_gradient_loops(layer, dx.images):
+            (y, x), last = (dz.height, 0), 0
+            if phase.met:
+                (y, x), taps = phase.first, phase.taps
+                last = (phase.tap[0] + down * (taps[0] - 1)) * layer.kernel[1] + phase.tap[1] + right * (taps[1] - 1)
             operands = _operands(dz.buffer, w, dx.buffer)
             operands["w"] += last * place
             operands["c"] += phase.row * dx.row_words + phase.column * dx.buffer.stride
@@ -171,12 +191,8 @@ class RowStationary:
     def weight_gradient(self, layer: ConvolutionShape, x: FeatureMap, dz: FeatureMap, dw: Buffer) -> list[list[Body]]:
         """The gradient of ``w``."""
         require(layer, x, dw, dz)
-        loops = Loops(
-            rows=layer.kernel[0], columns=layer.kernel[1], units=layer.inputs, filters=layer.outputs,
-            channels=dz.images, kernel_rows=dz.height, kernel_columns=dz.width, row_dilation=layer.stride[0],
-            column_dilation=layer.stride[1])
         place = layer.inputs * dw.stride
-        return [self._product(loops, _Places(
+        return [self._product(weight_gradient_loops(layer, dz.images), _Places(
             **_operands(x.buffer, dz.buffer, dw),
             **self._steps(x_row=x.row_words, x_column=x.buffer.stride, x_channel=x.image_words, w_row=dz.row_words,
                           w_column=dz.buffer.stride, w_channel=dz.image_words),

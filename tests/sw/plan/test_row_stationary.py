@@ -9,9 +9,10 @@ import pytest
 from plinth.buffers import Buffer
 from plinth.mapping import choices, mappings
 from plinth.mapping.choices import balanced
+from plinth.mapping.convolution import ConvolutionShape, FeatureMap
 from plinth.mapping.mappings import pieces, task_work, work
 from plinth.mapping.row_stationary import RowStationary
-from plinth.partition.graph import square
+from plinth.partition.graph import Window, square
 from plinth.plan.cost.machine import Machine
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product, row_stationary_parts
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -49,6 +50,26 @@ def test_costs_are_those_of_the_tasks_that_are_lowered(shape: tuple[int, int, in
         tasks = [task_work(die, SimpleNamespace(**body)) for group in bodies for body in group]
         assert found.row == pytest.approx(sum(task.row for task in tasks))
         assert found.read + found.written == pytest.approx(sum(task.read + task.written for task in tasks))
+
+
+@pytest.mark.parametrize("window", [square(7, 3, 2, 1), square(8, 3, 2, 1), square(9, 2, 3, 1), square(5, 1, 2, 0)])
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_convolutions_are_costed_as_they_are_lowered(direction: str, window: Window) -> None:
+    """Strides that divide nothing, taps that meet no places."""
+    size, output = window.size[0], window.output[0]
+    layer = ConvolutionShape(height=size, width=size, inputs=6, outputs=10, kernel=window.kernel, stride=window.stride,
+                             padding=window.padding)
+    x, z = (FeatureMap(Buffer(name, 0, 4 * side * side, channels, channels), side, side)
+            for name, side, channels in (("x", size, 6), ("z", output, 10)))
+    w = Buffer("w", 0, layer.taps, 10, 10)
+    maker = RowStationary(DEMO)
+    make = {FPROP: lambda: maker.forward(layer, x, w, z), BPROP: lambda: maker.input_gradient(layer, z, w, x),
+            UPDATE: lambda: maker.weight_gradient(layer, x, z, w)}[direction]
+    parts = row_stationary_parts(DEMO, Product(direction, 4, 6, 10, window))
+    sizes = [(task.images, task.rows, task.windows, task.run, loops.channels, loops.kernel_rows, loops.kernel_columns)
+             for loops, mapping in parts for task in pieces(loops, mapping)]
+    fields = ("images", "rows", "windows", "window_run", "channels", "kernel_rows", "kernel_columns")
+    assert [tuple(body[field] for field in fields) for group in make() for body in group] == sizes
 
 
 @pytest.mark.parametrize("direction", [FPROP, BPROP])

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from plinth.mapping.choices import choose, dense, dense_update
+from plinth.mapping.convolution import ConvolutionShape
 from plinth.mapping.mappings import Loops, Mapping
+from plinth.mapping.row_stationary import forward_loops, input_gradient_loops, weight_gradient_loops
 from plinth.partition.graph import Node, Window
 from plinth_hw.isa.parameters import DieParameters
 
@@ -75,8 +77,7 @@ class Product:
 
 
 def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple[Loops, Mapping]]:
-    """Loops and mappings of a product, as lowering makes tasks of them; phases of a strided input gradient count as
-    one of about their sizes each."""
+    """Loops and mappings of a product, as lowering makes tasks of them."""
     samples, inputs, outputs, window = product.samples, product.inputs, product.outputs, product.window
     if window is None:
         if product.direction == UPDATE:
@@ -86,20 +87,13 @@ def row_stationary_parts(die: DieParameters, product: Product) -> Sequence[tuple
         else:
             parts = dense(die, samples, outputs, inputs, True, product.layer)
         return [(part.loops, part.mapping) for part in parts]
-    kernel, stride, size, output = window.kernel, window.stride, window.size, window.output
+    (height, width), kernel, stride, padding = window.size, window.kernel, window.stride, window.padding
+    layer = ConvolutionShape(height=height, width=width, inputs=inputs, outputs=outputs, kernel=kernel, stride=stride,
+                             padding=padding)
     if product.direction == FPROP:
-        found = [Loops(images=samples, rows=output[0], columns=output[1], filters=outputs, channels=inputs,
-                       kernel_rows=kernel[0], kernel_columns=kernel[1], row_stride=stride[0],
-                       column_stride=stride[1], adjacent_channels=True)]
+        found = [forward_loops(layer, samples)]
     elif product.direction == UPDATE:
-        found = [Loops(rows=kernel[0], columns=kernel[1], units=inputs, filters=outputs, channels=samples,
-                       kernel_rows=output[0], kernel_columns=output[1], row_dilation=stride[0],
-                       column_dilation=stride[1])]
+        found = [weight_gradient_loops(layer, samples)]
     else:
-        sides = [[(-(-(size[axis] - place) // stride[axis]), -(-(kernel[axis] - place) // stride[axis]))
-                  for place in range(min(stride[axis], size[axis]))] for axis in (0, 1)]
-        found = [Loops(images=samples, rows=rows, columns=columns, filters=inputs,
-                       channels=outputs if down > 0 and across > 0 else 1, kernel_rows=max(1, down),
-                       kernel_columns=max(1, across), adjacent_channels=True, adjacent_filters=False)
-                 for rows, down in sides[0] for columns, across in sides[1]]
+        found = [loops for _, loops in input_gradient_loops(layer, samples)]
     return [(loops, choose(die, loops, product.layer)) for loops in found]
