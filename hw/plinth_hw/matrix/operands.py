@@ -28,8 +28,9 @@ from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.packing import connect_elements, element_parameters
 from plinth_hw.matrix.window import GridRows, RunWalk, Start
 from plinth_hw.memory.channel import RowLoad
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory, VectorReadPort
+from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
 #: Pieces whose data are still to come.
 PIECES = 4

@@ -24,8 +24,9 @@ from plinth_hw.matrix.systolic import SystolicArray
 from plinth_hw.matrix.window import GridRows
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowStore
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import WritePort
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
+from plinth_hw.memory.scratchpad import VectorMemory
 from plinth_hw.shapes import shape_of
 
 #: Beats fetched ahead of the port.

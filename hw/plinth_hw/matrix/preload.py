@@ -16,8 +16,9 @@ from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
+from plinth_hw.memory.scratchpad import VectorMemory
 
 
 def latency(parameters: DieParameters) -> int:

@@ -10,5 +10,7 @@ From an engine to the pins:
 Within an engine:
 
 - :mod:`~plinth_hw.memory.banks`: RAMs side by side, each with its own line.
-- :mod:`~plinth_hw.memory.scratchpad`: vector memory, which reads and writes rows and columns in a cycle.
+- :mod:`~plinth_hw.memory.scratchpad`: vector memory, which reads and writes rows and columns in a cycle; with
+  :mod:`~plinth_hw.memory.rotators` between lanes and banks.
+- :mod:`~plinth_hw.memory.line_tracker`: where in it a walk over a matrix is.
 """

@@ -14,25 +14,24 @@ so B consecutive elements along a row, and along a column, lie in B different ba
                   -> rotate back (low bits) -> reg -> (high bits) -> data
 
 :class:`VectorMemory` is one of each. Who shares several arrays among clients chooses between their commands, before
-there is a line of each bank: :class:`SharedArray` takes them, while :class:`WriteTurn` and :class:`ReadTurn` turn
-the data of each client.
+there is a line of each bank: :class:`SharedArray` takes them, while :class:`~plinth_hw.memory.rotators.WriteRotator`
+and :class:`~plinth_hw.memory.rotators.ReadRotator` rotate the data of each client.
 
-Nobody multiplies: a command carries the line of its lane 0, which :class:`LineTracker` keeps by
-additions. Latency: reads 3 cycles, writes are seen by reads issued 1 cycle later. Throughput: one read
-and one write of B words a cycle, at any alignment. Source: MPT section VI.A (operand buffers that
-serve the untransposed and the transposed operand).
+Nobody multiplies: a command carries the line of its lane 0, which
+:class:`~plinth_hw.memory.line_tracker.LineTracker` keeps by additions. Latency: reads 3 cycles, writes are seen by
+reads issued 1 cycle later. Throughput: one read and one write of B words a cycle, at any alignment. Source: MPT
+section VI.A (operand buffers that serve the untransposed and the transposed operand).
 """
 
-from itertools import pairwise
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw import emit
-from plinth_hw.lib.rotator import rotate, rotate_held, rotate_registered
 from plinth_hw.memory.banks import BankArray, BankReadPort, BankWritePort, SharedBank, line_bits
+from plinth_hw.memory.rotators import ReadRotator, WriteRotator
 
 
 def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
@@ -95,9 +94,9 @@ class SharedArray(wiring.Component):
         A read, or with ``write`` a write.
     write : In(1)
     mask, data : In
-        Of a write, a cycle later: banks to write, and words of each bank, as :class:`WriteTurn` gives them.
+        Of a write, a cycle later: banks to write, and words of each bank, as :class:`WriteRotator` gives them.
     read_data : Out
-        Of a read, of each bank, two cycles later, as :class:`ReadTurn` takes them.
+        Of a read, of each bank, two cycles later, as :class:`ReadRotator` takes them.
     other : In(BankWritePort)
         Writes of the other client.
     """
@@ -131,44 +130,6 @@ class SharedArray(wiring.Component):
         return m
 
 
-class WriteTurn(wiring.Component):
-    """Turns mask and data of writes of vectors from lanes to banks.
-
-    Parameters
-    ----------
-    banks, width : int
-        As of :class:`VectorMemory`.
-    words : int or None
-        Words of data, a power of two, if they are fewer than the lanes.
-
-    Members
-    -------
-    enable, skew, mask, data : In
-        As of :class:`VectorWritePort`.
-    o_mask, o_data : Out
-        Of each bank, one cycle later.
-    """
-
-    def __init__(self, banks: int, width: int = 32, *, words: int | None = None):
-        self.banks = banks
-        self.width = width
-        self.words = banks if words is None else words
-        super().__init__({
-            "enable": In(1), "skew": In(exact_log2(banks)), "mask": In(banks),
-            "data": In(data.ArrayLayout(unsigned(width), self.words)),
-            "o_mask": Out(banks), "o_data": Out(data.ArrayLayout(unsigned(width), banks)),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        # The mask turns like the data; one bit a lane, so in one go.
-        m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
-                                               self.skew, 0, exact_log2(self.banks), up=True)))
-        turned = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
-        m.d.comb += self.o_data.as_value().eq(Cat(*turned * (self.banks // self.words)))
-        return m
-
-
 class VectorWriter(wiring.Component):
     """Turns writes of vectors into writes of banks, one cycle later.
 
@@ -195,95 +156,13 @@ class VectorWriter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.turn = turn = WriteTurn(self.banks, self.width, words=self.words)
+        m.submodules.turn = turn = WriteRotator(self.banks, self.width, words=self.words)
         bank_lines(m, self.i, self.o.line, self.banks)
         m.d.sync += self.o.enable.eq(self.i.enable)
         m.d.comb += [
             turn.enable.eq(self.i.enable), turn.skew.eq(self.i.skew), turn.mask.eq(self.i.mask),
             turn.data.eq(self.i.data), self.o.mask.eq(turn.o_mask), self.o.data.eq(turn.o_data),
         ]
-        return m
-
-
-class ReadTurn(wiring.Component):
-    """Turns data of reads of vectors from banks to lanes.
-
-    Parameters
-    ----------
-    banks, width : int
-        As of :class:`VectorMemory`.
-
-    Members
-    -------
-    enable, skew : In
-        As of :class:`VectorReadPort`.
-    data : In
-        Of each bank, two cycles later.
-    o : Out
-        Of each lane, ``latency`` cycles after the command.
-    """
-
-    #: Cycles from a command to its data.
-    latency = 3
-
-    def __init__(self, banks: int, width: int = 32):
-        self.banks = banks
-        self.width = width
-        words = data.ArrayLayout(unsigned(width), banks)
-        super().__init__({"enable": In(1), "skew": In(exact_log2(banks)), "data": In(words), "o": Out(words)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        enable_1, valid = Signal(), Signal()
-        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
-        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-        m.d.sync += [enable_1.eq(self.enable), valid.eq(enable_1)]
-        m.d.comb += self.o.as_value().eq(Cat(*rotate_registered(
-            m, [self.data[bank] for bank in range(self.banks)], skews[-1], valid, up=False)))
-        return m
-
-
-class SharedReadTurn(wiring.Component):
-    """Turns data of reads of vectors from banks to lanes, as :class:`ReadTurn` does, for one client of two arrays.
-
-    Parameters
-    ----------
-    banks, width : int
-        As of :class:`VectorMemory`.
-
-    Members
-    -------
-    skew : In
-        As of :class:`VectorReadPort`.
-    half : In(1)
-        Array that is read; stable from a command until its data have come.
-    data_0, data_1 : In
-        Of each bank of both arrays, two cycles later.
-    o : Out
-        Of each lane, ``latency`` cycles after the command.
-    """
-
-    #: Cycles from a command to its data.
-    latency = ReadTurn.latency + 1
-
-    def __init__(self, banks: int, width: int = 32):
-        self.banks = banks
-        self.width = width
-        words = data.ArrayLayout(unsigned(width), banks)
-        super().__init__({"skew": In(exact_log2(banks)), "half": In(1), "data_0": In(words),
-                          "data_1": In(words), "o": Out(words)})
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        bits = exact_log2(self.banks)
-        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
-        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-        chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
-                                  lambda array, value, lane: (self.half == array) & (skews[-2][0] == value), up=False)
-        last = max(1, bits - 2)
-        turned = rotate(m, "data", chosen, skews[-1], 1, last, up=False)
-        m.d.comb += self.o.as_value().eq(Cat(*rotate_held(
-            m, "turned", [turned], last, bits, lambda array, value, lane: skews[-1][last:] == value, up=False)))
         return m
 
 
@@ -302,7 +181,7 @@ class VectorReader(wiring.Component):
     """
 
     #: Cycles from a command to its data.
-    latency = ReadTurn.latency
+    latency = ReadRotator.latency
 
     def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
@@ -313,7 +192,7 @@ class VectorReader(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.turn = turn = ReadTurn(self.banks, self.width)
+        m.submodules.turn = turn = ReadRotator(self.banks, self.width)
         bank_lines(m, self.i, self.o.line, self.banks)
         m.d.sync += self.o.enable.eq(self.i.enable)
         m.d.comb += [turn.enable.eq(self.i.enable), turn.skew.eq(self.i.skew), turn.data.eq(self.o.data),
@@ -409,110 +288,3 @@ def bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, ba
         reached = Signal.like(line, name=f"reached_{bank}")
         m.d.comb += [place.eq(offset + bank), passed.eq(place < low), reached.eq(Mux(passed, following, line))]
         m.d.sync += lines[bank].eq(Cat(Mux(along_rows, place, reached[:lane_bits]), reached[lane_bits:]))
-
-
-class LineTracker(wiring.Component):
-    """Lines for a walk over a matrix in the order of a strided load or store.
-
-    The walk goes over the rows of the *walked* matrix in ascending order from 0, within a row by steps
-    of B from a first column in -B + 1 .. 0, as :class:`~plinth_hw.memory.channel.StridedLoad` gives its
-    beats. With ``along_rows`` the walked matrix is the transpose of the stored one: lane l of the beat
-    at (row, column) is element (column + l, row).
-
-    Parameters
-    ----------
-    banks, lines : int
-        As of the vector memory.
-    row_bits, column_bits : int
-        Widths of ``row`` (unsigned) and ``column`` (signed).
-
-    Members
-    -------
-    base, capacity, along_rows : In
-        Where the matrix lies; stable during a walk.
-    row, column : In
-        Position of lane 0 in the walked matrix, of the beat at hand.
-    shift : In
-        Columns of the walked matrix, fewer than B, from that at ``base`` to the walk's column 0; stable during a
-        walk.
-    take : In(1)
-        The beat at hand is used up in this cycle; the next cycle shows the following one.
-    line, skew, column_low : Out
-        For the command of the beat at hand, in the same cycle.
-    """
-
-    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int):
-        self.banks = banks
-        self.lines = lines
-        bits = line_bits(lines)
-        lane_bits = exact_log2(banks)
-        super().__init__({
-            "base": In(bits), "capacity": In(bits), "along_rows": In(1),
-            "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
-            "line": Out(bits), "skew": Out(lane_bits), "column_low": Out(lane_bits),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        bits = line_bits(self.lines)
-        lane_bits = exact_log2(self.banks)
-        following = Signal(bits)
-        start = Signal(bits)
-        step = Signal(bits)
-        first = Signal()
-        first_row = Signal()
-        row_low = Signal(lane_bits)
-        column_low = Signal(lane_bits)
-        shifted = Signal.like(self.column + self.shift)
-        # Along rows: line of (0, row), which moves by D when the row enters the next B columns.
-        stored_column = Signal(bits)
-        column_line = Signal(bits)
-        last_row_low = Signal(lane_bits)
-        m.d.comb += [
-            first.eq(self.column <= 0),
-            first_row.eq(self.row == 0),
-            row_low.eq(self.row[:lane_bits]),
-            shifted.eq(self.column + self.shift),
-            column_low.eq(shifted[:lane_bits]),
-            self.skew.eq(row_low + column_low),
-            self.column_low.eq(Mux(self.along_rows, row_low, column_low)),
-            step.eq(Mux(self.along_rows, self.banks, self.capacity)),
-        ]
-        with m.If(first_row):
-            m.d.comb += column_line.eq(self.base)
-        with m.Elif((row_low == 0) & (last_row_low != 0)):
-            m.d.comb += column_line.eq(stored_column + self.capacity)
-        with m.Else():
-            m.d.comb += column_line.eq(stored_column)
-        with m.If(self.along_rows):
-            m.d.comb += start.eq(column_line + shifted)
-        with m.Else():
-            m.d.comb += start.eq(self.base + self.row - Mux(shifted < 0, self.capacity, 0))
-        m.d.comb += self.line.eq(Mux(first, start, following))
-        with m.If(self.take):
-            m.d.sync += [following.eq(self.line + step), stored_column.eq(column_line),
-                         last_row_low.eq(row_low)]
-        return m
-
-
-__all__ = [
-    "BankArray",
-    "BankReadPort",
-    "LineTracker",
-    "ReadTurn",
-    "SharedArray",
-    "SharedReadTurn",
-    "VectorMemory",
-    "VectorReadPort",
-    "VectorReader",
-    "VectorWritePort",
-    "VectorWriter",
-    "WriteTurn",
-    "bank_lines",
-    "check_sizes",
-    "line_bits",
-    "rotate",
-    "rotate_held",
-    "rotate_registered",
-    "vector_command",
-]

@@ -22,7 +22,8 @@ from amaranth.lib.wiring import Out
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.memory.scratchpad import SharedArray, SharedReadTurn, VectorWriter, WriteTurn, check_sizes
+from plinth_hw.memory.rotators import SharedReadRotator, WriteRotator
+from plinth_hw.memory.scratchpad import SharedArray, VectorWriter, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
 from plinth_hw.vector.compute import ComputeStage, narrowed_signature
 from plinth_hw.vector.load import LoadStage
@@ -107,8 +108,8 @@ class VectorEngine(wiring.Component):
         """Each half serves the stage that uses it: loads, stores and the operands by one port of its memories, which
         choose between their commands, the results by the other."""
         banks, lines = self._sizes
-        m.submodules.load_turn = load_turn = WriteTurn(banks)
-        m.submodules.store_turn = store_turn = SharedReadTurn(banks)
+        m.submodules.load_turn = load_turn = WriteRotator(banks)
+        m.submodules.store_turn = store_turn = SharedReadRotator(banks)
         m.submodules.compute_write = compute_write = VectorWriter(banks, lines, words=banks // 2)
         wiring.connect(m, compute.write, compute_write.i)
         m.d.comb += [

@@ -20,7 +20,7 @@ from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout
-from plinth_hw.memory.scratchpad import LineTracker
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
 

@@ -19,7 +19,8 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.channel import StridedStore
 from plinth_hw.memory.port import WritePort
-from plinth_hw.memory.scratchpad import SharedReadTurn, VectorReadPort
+from plinth_hw.memory.rotators import SharedReadRotator
+from plinth_hw.memory.scratchpad import VectorReadPort
 from plinth_hw.vector.body import STORE_BASE, BodyReadPort
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 
@@ -39,7 +40,7 @@ class StoreStage(wiring.Component):
     body : Out(BodyReadPort)
     port : Out(WritePort)
     half : Out(1), read : Out(VectorReadPort)
-        Which half is read, and how; data come ``SharedReadTurn.latency`` cycles later.
+        Which half is read, and how; data come ``SharedReadRotator.latency`` cycles later.
     free : Out(1)
         Pulse: the half has been read.
     words : Out
@@ -120,7 +121,7 @@ class StoreStage(wiring.Component):
         """From scratchpad groups to beats; returns a pulse at the end of each move."""
         banks = self.parameters.beat_words
         steps = [given]
-        for stage in range(1 + SharedReadTurn.latency):
+        for stage in range(1 + SharedReadRotator.latency):
             following = Signal(_Step(banks), name=f"step_{stage}")
             m.d.sync += following.eq(steps[-1])
             steps.append(following)

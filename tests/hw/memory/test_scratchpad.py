@@ -7,7 +7,8 @@ from amaranth.lib import wiring
 from tests.support.amaranth_sim import simulate
 from tests.support.refusal import refused
 
-from plinth_hw.memory.scratchpad import LineTracker, VectorMemory
+from plinth_hw.memory.line_tracker import LineTracker
+from plinth_hw.memory.scratchpad import VectorMemory
 
 BANKS, LINES = 4, 64
 
