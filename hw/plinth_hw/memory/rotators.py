@@ -4,13 +4,12 @@ Element (i, j) lies in bank (i + j) mod B, so a vector's lane 0 is at bank ``ske
 rotate back. What they are given and when: see :class:`~plinth_hw.memory.scratchpad.VectorReadPort`.
 """
 
-from itertools import pairwise
-
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.rotator import rotate, rotate_held, rotate_registered
 
 
@@ -47,8 +46,8 @@ class WriteRotator(wiring.Component):
         # The mask turns like the data; one bit a lane, so in one go.
         m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
                                                self.skew, 0, exact_log2(self.banks), up=True)))
-        turned = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
-        m.d.comb += self.o_data.as_value().eq(Cat(*turned * (self.banks // self.words)))
+        rotated = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
+        m.d.comb += self.o_data.as_value().eq(Cat(*rotated * (self.banks // self.words)))
         return m
 
 
@@ -81,12 +80,10 @@ class ReadRotator(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        enable_1, valid = Signal(), Signal()
-        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
-        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
-        m.d.sync += [enable_1.eq(self.enable), valid.eq(enable_1)]
+        skew, valid = (delayed(m, name, value, self.latency - 1)
+                       for name, value in (("skew", self.skew), ("valid", self.enable)))
         m.d.comb += self.o.as_value().eq(Cat(*rotate_registered(
-            m, [self.data[bank] for bank in range(self.banks)], skews[-1], valid, up=False)))
+            m, [self.data[bank] for bank in range(self.banks)], skew, valid, up=False)))
         return m
 
 
@@ -123,12 +120,12 @@ class SharedReadRotator(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         bits = exact_log2(self.banks)
-        skews = [self.skew, *(Signal.like(self.skew, name=f"skew_{cycle}") for cycle in range(1, self.latency))]
-        m.d.sync += [later.eq(skew) for skew, later in pairwise(skews)]
+        early = delayed(m, "early", self.skew, self.latency - 2)
+        skew = delayed(m, "skew", early, 1)
         chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, 1,
-                                  lambda array, value, lane: (self.half == array) & (skews[-2][0] == value), up=False)
+                             lambda array, value, lane: (self.half == array) & (early[0] == value), up=False)
         last = max(1, bits - 2)
-        turned = rotate(m, "data", chosen, skews[-1], 1, last, up=False)
+        rotated = rotate(m, "data", chosen, skew, 1, last, up=False)
         m.d.comb += self.o.as_value().eq(Cat(*rotate_held(
-            m, "turned", [turned], last, bits, lambda array, value, lane: skews[-1][last:] == value, up=False)))
+            m, "rotated", [rotated], last, bits, lambda array, value, lane: skew[last:] == value, up=False)))
         return m

@@ -17,6 +17,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.delay import delayed
 from plinth_hw.memory.channel import StridedStore
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.rotators import SharedReadRotator
@@ -120,12 +121,7 @@ class StoreStage(wiring.Component):
     def _pack(self, m: Module, store: StridedStore, given: Any) -> Signal:
         """From scratchpad groups to beats; returns a pulse at the end of each move."""
         banks = self.parameters.beat_words
-        steps = [given]
-        for stage in range(1 + SharedReadRotator.latency):
-            following = Signal(_Step(banks), name=f"step_{stage}")
-            m.d.sync += following.eq(steps[-1])
-            steps.append(following)
-        step = steps[-1]
+        step = delayed(m, "step", given, 1 + SharedReadRotator.latency)
         group = [self.read.data[lane] for lane in range(banks)]
         # Where an even lane is not inside, its word is not written.
         packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:16], 0) for lane in range(banks))
