@@ -43,7 +43,7 @@ class WriteRotator(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The mask turns like the data; one bit a lane, so in one go.
+        # The mask rotates like the data; one bit a lane, so in one go.
         m.d.sync += self.o_mask.eq(Cat(*rotate(m, "mask", [self.mask[lane] for lane in range(self.banks)],
                                                self.skew, 0, exact_log2(self.banks), up=True)))
         rotated = rotate_registered(m, [self.data[word] for word in range(self.words)], self.skew, self.enable, up=True)
