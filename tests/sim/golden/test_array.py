@@ -82,7 +82,7 @@ def test_tasks_that_name_dies_beyond_the_array_are_not_lowered(operation: Any, b
 
 def test_tasks_whose_numbers_do_not_fit_are_named() -> None:
     builder = GraphBuilder(TINY)
-    far = replace(builder.allocate("far", 1, 4), address=1 << 28)
+    far = builder.allocate("far", 1, 4)._replace(address=1 << 28)
     builder.add("move", Engine.TRANSFER, TransferOperation.COPY, {
         "source": far.pointer, "destination": far.pointer, "columns": 1, "rows": 1, "planes": 1})
     with pytest.raises(UserError, match=r"task 'move' does not fit its descriptor: .*source\.offset must be "):
