@@ -93,7 +93,7 @@ def test_every_room_has_sources_and_tests_that_mirror_them() -> None:
         assert tests and all((ROOT / test).is_file() for test in tests)
         assert any(room.near(ROOT, file) for file in files)
     assert ROOMS["hardware"].near(ROOT, "hw/plinth_hw/comm/router.py") == [
-        "tests/hw/comm/test_collective.py", "tests/hw/comm/test_router.py"]
+        f"tests/hw/comm/test_{name}.py" for name in ("collective", "router", "tile_read", "transfer")]
     assert "tests/sw/step/test_pooling.py" in ROOMS["lower"].near(ROOT, "sw/plinth/step/pooling.py")
 
 
