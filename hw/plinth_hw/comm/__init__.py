@@ -6,6 +6,8 @@ The network, from a link inwards:
 - :mod:`~plinth_hw.comm.router`, with an :mod:`~plinth_hw.comm.input_buffer` for each input: from link to link or to the
   die.
 - :mod:`~plinth_hw.comm.interface`: joins control and the engines to the router.
+- :mod:`~plinth_hw.comm.link`: the link layer, between a port and wires that err: :mod:`~plinth_hw.comm.link_frame`,
+  :mod:`~plinth_hw.comm.link_transmit`, :mod:`~plinth_hw.comm.link_receive`, :mod:`~plinth_hw.comm.link_credits`.
 
 Collectives:
 

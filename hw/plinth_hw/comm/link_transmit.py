@@ -1,0 +1,122 @@
+"""Sending side of a link: keeps flits until the other end has them, and sends them again when it asks.
+
+::
+
+    i --> ring of WINDOW flits --> o
+          acked <= next <= written
+
+Flits are numbered modulo twice the window. ``expected`` of the other end lets places go; a new count of ``resend``
+takes ``next`` back to it, and so does a time without progress. Latency: a flit taken in cycle t is on ``o`` from t + 2
+on. Throughput: a flit each ``take``.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, Heard, carried_layout
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.ram import UNCHECKED
+
+#: Replays in a row, without a flit that has come, after which a link has failed.
+MOST_REPLAYS = 64
+
+
+def sent_layout(parameters: DieParameters) -> data.StructLayout:
+    """A flit on its way into a frame, or none; ``sequence`` and ``resent`` as in the frame."""
+    return data.StructLayout({"valid": unsigned(1), "sequence": unsigned(SEQUENCE_BITS),
+                              "resent": unsigned(RESEND_BITS), "flit": carried_layout(parameters)})
+
+
+class LinkTransmit(wiring.Component):
+    """Flits until they have come.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    patience : int
+        Cycles without progress after which flits are sent again.
+
+    Members
+    -------
+    clear : In(1)
+        The link begins anew: forget all.
+    i : In stream of :func:`carried_layout`
+        Flits; taken while there is a place.
+    heard : In(Heard)
+        Of each good frame.
+    take : In(1)
+        A frame is made of ``o``; in the next cycle ``o`` is what comes then.
+    o : Out, :func:`sent_layout`
+    replays : Out(1)
+        Pulse: flits are sent again.
+    failed : Out(1)
+        Pulse: :data:`MOST_REPLAYS` in a row were in vain, or the other end expects what was never sent.
+    """
+
+    def __init__(self, parameters: DieParameters, patience: int):
+        self._parameters = parameters
+        self._patience = patience
+        super().__init__({
+            "clear": In(1), "i": In(stream.Signature(carried_layout(parameters))), "heard": In(Heard), "take": In(1),
+            "o": Out(sent_layout(parameters)), "replays": Out(1), "failed": Out(1),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.flits = flits = Memory(shape=carried_layout(self._parameters), depth=WINDOW, init=[],
+                                            attrs=UNCHECKED)
+        write, read = flits.write_port(), flits.read_port()
+        place_bits = SEQUENCE_BITS - 1
+        written = Signal(SEQUENCE_BITS)
+        acked = Signal(SEQUENCE_BITS)
+        upcoming = Signal(SEQUENCE_BITS)
+        resent = Signal(RESEND_BITS)
+        put, get = Signal(), Signal()
+        m.d.comb += [
+            self.i.ready.eq((written - acked)[:SEQUENCE_BITS] != WINDOW), put.eq(self.i.valid & self.i.ready),
+            write.addr.eq(written[:place_bits]), write.data.eq(self.i.payload), write.en.eq(put),
+            get.eq(self.take & (upcoming != written)),
+            read.addr.eq(upcoming[:place_bits]), read.en.eq(self.take), self.o.flit.eq(read.data),
+        ]
+        with m.If(put):
+            m.d.sync += written.eq(written + 1)
+        with m.If(self.take):
+            m.d.sync += [self.o.valid.eq(get), self.o.sequence.eq(upcoming), self.o.resent.eq(resent)]
+
+        # What the other end has got since it was last heard; what of it has been sent (again).
+        news, ahead, outstanding = (Signal(SEQUENCE_BITS, name=name) for name in ("news", "ahead", "outstanding"))
+        asked, late, progress = Signal(), Signal(), Signal()
+        quiet = Signal(range(self._patience + 1))
+        m.d.comb += [
+            news.eq(self.heard.expected - acked), ahead.eq(upcoming - acked), outstanding.eq(written - acked),
+            progress.eq(self.heard.valid & (news != 0)),
+            asked.eq(self.heard.valid & (self.heard.resend != resent)),
+            late.eq(quiet == self._patience),
+        ]
+        with m.If(self.heard.valid):
+            m.d.sync += [acked.eq(self.heard.expected), resent.eq(self.heard.resend)]
+        with m.If(asked | late | (self.heard.valid & (news > ahead))):
+            m.d.sync += upcoming.eq(Mux(self.heard.valid, self.heard.expected, acked))
+        with m.Elif(get):
+            m.d.sync += upcoming.eq(upcoming + 1)
+        m.d.sync += quiet.eq(Mux(progress | asked | late | (outstanding == 0), 0,
+                                 quiet + (quiet != self._patience)))
+
+        tries = Signal(range(MOST_REPLAYS + 1))
+        m.d.comb += [
+            self.replays.eq((asked | late) & (outstanding != 0)),
+            self.failed.eq((self.heard.valid & (news > outstanding))
+                           | (self.replays & ~progress & (tries == MOST_REPLAYS))),
+        ]
+        with m.If(progress):
+            m.d.sync += tries.eq(0)
+        with m.Elif(self.replays):
+            m.d.sync += tries.eq(tries + 1)
+        with m.If(self.clear):
+            m.d.sync += [written.eq(0), acked.eq(0), upcoming.eq(0), resent.eq(0), quiet.eq(0), tries.eq(0),
+                         self.o.valid.eq(0), self.o.sequence.eq(0), self.o.resent.eq(0)]
+        return m
