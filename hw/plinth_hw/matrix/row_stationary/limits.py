@@ -27,6 +27,7 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.row_stationary import COUNTS
 from plinth_hw.isa.tasks import RowStationaryBody
+from plinth_hw.lib.choice import one_of
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.shapes import shape_of
 
@@ -104,11 +105,11 @@ class LimitCheck(wiring.Component):
             marks[1].eq(marks[0]), marks[2].eq(marks[1]), product.eq(a * b),
             before.eq(Mux(those(2, [step.adds for step in steps]), total, 0)),
         ]
-        for number, step in enumerate(steps):
-            with m.If(marks[0][number]):
-                m.d.sync += [a.eq(step.a), b.eq(step.b)]
-            with m.If(marks[1][number]):
-                m.d.sync += [low.eq(step.low), high.eq(-1 if step.high is None else step.high)]
+        m.d.sync += [
+            a.eq(one_of(marks[0], (step.a for step in steps))), b.eq(one_of(marks[0], (step.b for step in steps))),
+            low.eq(one_of(marks[1], (step.low for step in steps))),
+            high.eq(one_of(marks[1], (0 if step.high is None else step.high for step in steps))),
+        ]
         with m.If(those(2, [step.kept for step in steps])):
             m.d.sync += kept.eq(total)
         compared = those(2, [step.high is not None for step in steps])
