@@ -6,7 +6,7 @@
                      ^                              |
                      +--- a product that is kept <--+--> passes of a bank's half: divided, a bit a cycle
 
-One multiplier for all products: a step a cycle, what the machine has is compared two cycles later. With u =
+One multiplier for all products: a step a cycle, what the machine has is compared three cycles later. With u =
 ``window_run``, run = u or, if that is 1, ``tap_channels``, the streams are right if
 
     ``stream_columns`` run = (``windows`` - 1) ``window_step`` + (``tap_columns`` - 1) ``tap_step`` + run
@@ -14,10 +14,11 @@ One multiplier for all products: a step a cycle, what the machine has is compare
 or, where the last column has fewer windows than u, the right side is so much less. Steps of addresses that follow from
 others are not checked: with wrong ones a task reads other words, or is stopped as one beyond memory.
 
-Latency: 25 cycles from ``start``. Source: docs/row_mapping.md.
+Latency: 28 cycles from ``start``. Source: docs/row_mapping.md.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -84,11 +85,12 @@ class LimitCheck(wiring.Component):
         task = self.task
         kept = Signal(FACTOR_BITS)
         steps = self._steps(kept)
-        # The step whose factors are chosen, multiplied and compared.
-        place, going, busy = Signal(range(len(steps))), Signal(), Signal()
+        # The step whose factors are chosen, multiplied, added and compared.
+        busy = Signal()
         a, b, product = Signal(FACTOR_BITS), Signal(FACTOR_BITS), Signal(2 * FACTOR_BITS)
-        low, high, before, total = Signal(_SUM), Signal(_SUM), Signal(_SUM), Signal(_SUM)
-        marks = [Signal(len(steps), name=f"step_{stage}") for stage in range(3)]
+        low, high, before, total, found = (Signal(_SUM, name=name) for name in (
+            "low", "high", "before", "total", "found"))
+        marks = [Signal(len(steps), name=f"step_{stage}") for stage in range(4)]
 
         def those(stage: int, wanted: list[bool]) -> Value:
             return Cat(marks[stage][number] for number, flag in enumerate(wanted) if flag).any()
@@ -96,27 +98,25 @@ class LimitCheck(wiring.Component):
         divides = those(2, [step.divides for step in steps])
         m.submodules.division = division = _Division(self.sizes.bank_words, len(task.interleaved_windows))
         m.d.comb += [
-            marks[0].eq(Mux(going, Const(1, len(steps)) << place, 0)),
             total.eq(Mux(those(2, [step.subtracts for step in steps]), product - before, product + before)),
             division.start.eq(divides), division.divisor.eq(total[:len(division.divisor)]),
             division.step.eq(task.interleaved_windows),
         ]
         m.d.sync += [
-            marks[1].eq(marks[0]), marks[2].eq(marks[1]), product.eq(a * b),
+            marks[0].eq(Cat(self.start, marks[0])), *(later.eq(one) for one, later in pairwise(marks)),
+            product.eq(a * b), found.eq(total),
             before.eq(Mux(those(2, [step.adds for step in steps]), total, 0)),
         ]
         m.d.sync += [
             a.eq(one_of(marks[0], (step.a for step in steps))), b.eq(one_of(marks[0], (step.b for step in steps))),
-            low.eq(one_of(marks[1], (step.low for step in steps))),
-            high.eq(one_of(marks[1], (0 if step.high is None else step.high for step in steps))),
+            low.eq(one_of(marks[2], (step.low for step in steps))),
+            high.eq(one_of(marks[2], (0 if step.high is None else step.high for step in steps))),
         ]
         with m.If(those(2, [step.kept for step in steps])):
             m.d.sync += kept.eq(total)
-        compared = those(2, [step.high is not None for step in steps])
+        compared = those(3, [step.high is not None for step in steps])
         wrong, shown = Signal(), Signal()
-        m.d.sync += wrong.eq(compared & ((total < low) | (total > high)))
-        with m.If(going):
-            m.d.sync += [place.eq(place + 1), going.eq(place != len(steps) - 1)]
+        m.d.sync += wrong.eq(compared & ((found < low) | (found > high)))
         run_of_one = task.window_run == 1
         m.d.sync += shown.eq(Cat(
             *(task[name] == 0 for name in (*COUNTS, *DERIVED_COUNTS)),
@@ -125,11 +125,11 @@ class LimitCheck(wiring.Component):
         ).any())
         with m.If(wrong):
             m.d.sync += self.bad.eq(1)
-        with m.If(busy & ~going & ~marks[1].any() & ~marks[2].any() & ~division.busy):
+        with m.If(busy & ~Cat(marks).any() & ~division.busy):
             m.d.sync += [busy.eq(0), self.done.eq(1),
                          self.bad.eq(self.bad | wrong | shown | (division.multiple < task.windows))]
         with m.If(self.start):
-            m.d.sync += [busy.eq(1), going.eq(1), place.eq(0), self.done.eq(0), self.bad.eq(0)]
+            m.d.sync += [busy.eq(1), self.done.eq(0), self.bad.eq(0)]
         return m
 
     def _steps(self, kept: Signal) -> list[Step]:

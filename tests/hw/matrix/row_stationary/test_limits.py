@@ -86,7 +86,7 @@ def checked(die: DieParameters, bodies: Iterable[Any]) -> list[bool]:
             while not ctx.get(dut.done):
                 await ctx.tick()
                 cycles += 1
-            assert cycles <= 27
+            assert cycles <= 28
             found.append(not ctx.get(dut.bad))
 
     simulate(dut, bench, limit_cycles=1_000_000)
