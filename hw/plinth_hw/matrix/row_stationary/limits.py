@@ -2,7 +2,7 @@
 
 ::
 
-    step --> a, b of the body --> a x b --> + or - the one before --> between low and high?  --> bad
+    step --> a, b of the body --> a x b --> + or - the one before --> in its range?  --> bad
                      ^                              |
                      +--- a product that is kept <--+--> passes of a bank's half: divided, a bit a cycle
 
@@ -45,9 +45,9 @@ class Step:
 
     a: Value
     b: Value
-    #: Least and most of the sum; None: it is not compared.
+    #: Least of the sum, and the least that is too much; None: it is not compared. Of fields at most one addition each.
     low: Any = 0
-    high: Any = None
+    end: Any = None
     #: Added to the next product; or the one before is subtracted from this one.
     adds: bool = False
     subtracts: bool = False
@@ -88,8 +88,8 @@ class LimitCheck(wiring.Component):
         # The step whose factors are chosen, multiplied, added and compared.
         busy = Signal()
         a, b, product = Signal(FACTOR_BITS), Signal(FACTOR_BITS), Signal(2 * FACTOR_BITS)
-        low, high, before, total, found = (Signal(_SUM, name=name) for name in (
-            "low", "high", "before", "total", "found"))
+        low, end, before, total, found = (Signal(_SUM, name=name) for name in (
+            "low", "end", "before", "total", "found"))
         marks = [Signal(len(steps), name=f"step_{stage}") for stage in range(4)]
 
         def those(stage: int, wanted: list[bool]) -> Value:
@@ -110,13 +110,13 @@ class LimitCheck(wiring.Component):
         m.d.sync += [
             a.eq(one_of(marks[0], (step.a for step in steps))), b.eq(one_of(marks[0], (step.b for step in steps))),
             low.eq(one_of(marks[2], (step.low for step in steps))),
-            high.eq(one_of(marks[2], (0 if step.high is None else step.high for step in steps))),
+            end.eq(one_of(marks[2], (0 if step.end is None else step.end for step in steps))),
         ]
         with m.If(those(2, [step.kept for step in steps])):
             m.d.sync += kept.eq(total)
-        compared = those(3, [step.high is not None for step in steps])
+        compared = those(3, [step.end is not None for step in steps])
         wrong, shown = Signal(), Signal()
-        m.d.sync += wrong.eq(compared & ((found < low) | (found > high)))
+        m.d.sync += wrong.eq(compared & ((found < low) | (found >= end)))
         run_of_one = task.window_run == 1
         m.d.sync += shown.eq(Cat(
             *(task[name] == 0 for name in (*COUNTS, *DERIVED_COUNTS)),
@@ -145,32 +145,32 @@ class LimitCheck(wiring.Component):
             return (task[name] - 1)[:len(task[name])]
 
         return [
-            Step(task.filter_step, task.interleaved_windows, high=parameters.sums, kept=True),
-            Step(task.sets, task.set_rows, high=parameters.rows),
-            Step(task.images, task.rows, high=parameters.columns),
+            Step(task.filter_step, task.interleaved_windows, end=parameters.sums + 1, kept=True),
+            Step(task.sets, task.set_rows, end=parameters.rows + 1),
+            Step(task.images, task.rows, end=parameters.columns + 1),
             Step(kept, task.filter_groups, divides=True),
-            Step(task.sets, task.tap_channels, high=most, kept=True),
-            Step(task.folds, task.set_rows, task.kernel_rows, less("kernel_rows") + task.set_rows),
-            Step(task.segments, task.tap_columns, task.kernel_columns, less("kernel_columns") + task.tap_columns),
-            Step(task.blocks, kept, task.channels, less("channels") + kept),
-            Step(task.tap_columns, task.tap_channels, high=most, kept=True),
+            Step(task.sets, task.tap_channels, end=most + 1, kept=True),
+            Step(task.folds, task.set_rows, task.kernel_rows, task.kernel_rows + task.set_rows),
+            Step(task.segments, task.tap_columns, task.kernel_columns, task.kernel_columns + task.tap_columns),
+            Step(task.blocks, kept, task.channels, task.channels + kept),
+            Step(task.tap_columns, task.tap_channels, end=most + 1, kept=True),
             Step(task.column_stride, task.tap_channels, Mux(run_of_one, task.window_step, 0),
-                 Mux(run_of_one, task.window_step, most)),
-            Step(task.column_dilation, run, task.tap_step, task.tap_step),
-            Step(kept, lines, high=shape.filter_lines),
-            Step(task.sets, task.images, high=most, kept=True),
+                 Mux(run_of_one, task.window_step, most) + 1),
+            Step(task.column_dilation, run, task.tap_step, task.tap_step + 1),
+            Step(kept, lines, end=shape.filter_lines + 1),
+            Step(task.sets, task.images, end=most + 1, kept=True),
             Step(less("tap_columns"), task.tap_step, adds=True),
             Step(less("interleaved_windows"), task.window_step,
-                 high=shape.feature_words - 2 * feed - task.tap_channels),
-            Step(kept, task.id_rows, task.ids, task.ids),
+                 end=shape.feature_words - 2 * feed + 1 - task.tap_channels),
+            Step(kept, task.id_rows, task.ids, task.ids + 1),
             Step(less("tap_columns"), task.tap_step, adds=True),
             Step(less("windows"), task.window_step, adds=True),
-            Step(task.stream_columns, run, Mux(run_of_one, run, 1), run, subtracts=True),
+            Step(task.stream_columns, run, Mux(run_of_one, run, 1), run + 1, subtracts=True),
             Step(task.stream_columns, run, Cat(Const(0, sizes.feed_bits), task.stream_lines) - (feed - 1),
-                 Cat(Const(0, sizes.feed_bits), task.stream_lines)),
+                 Cat(Const(0, sizes.feed_bits), task.stream_lines) + 1),
             Step(less("rows"), task.row_stride, adds=True),
-            Step(less("set_rows"), task.row_dilation, less("id_rows"), less("id_rows")),
-            Step(task.ids, task.stream_lines, high=sizes.half_words // feed),
+            Step(less("set_rows"), task.row_dilation, less("id_rows"), task.id_rows),
+            Step(task.ids, task.stream_lines, end=sizes.half_words // feed + 1),
         ]
 
 
