@@ -41,7 +41,8 @@ LIMITS = {
         ({"interleaved_windows": 8, "column_stride": 17, "windows": 8}, {"interleaved_windows": 9, "column_stride": 15,
                                                                          "windows": 9})],
     "words of the feature buffer": [
-        ({"rows": 2, "row_stride": 15, "windows": 32}, {"rows": 2, "row_stride": 16, "windows": 32})],
+        ({"rows": 2, "row_stride": 15, "windows": 32}, {"rows": 2, "row_stride": 16, "windows": 32}),
+        ({"images": 3, "windows": 56, "column_stride": 3}, {"images": 3, "windows": 57, "column_stride": 3})],
     "words of a bank of sums": [
         ({"windows": 64}, {"windows": 65}), ({"windows": 63, "interleaved_windows": 3},
                                              {"windows": 64, "interleaved_windows": 3}),
