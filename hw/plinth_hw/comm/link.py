@@ -166,7 +166,7 @@ class LinkLayer(wiring.Component):
         m.d.sync += [phase.eq(Mux(slot, 0, phase + 1)), self.wires_out.start.eq(slot & filled), phits.eq(phits >> bits)]
         with m.If(slot):
             m.d.sync += [
-                filled.eq(1), phits.eq(Cat(body, crc(body.as_value()))),
+                filled.eq(1), phits.eq(Cat(body, crc(m, "sent", body.as_value()))),
                 body.kind.eq(kind), body.sequence.eq(transmit.o.sequence), body.expected.eq(receive.expected),
                 body.resend.eq(receive.resend), body.resent.eq(transmit.o.resent),
                 body.credit_class.eq(credits.told_class), body.credits.eq(credits.told),
@@ -191,5 +191,5 @@ class LinkLayer(wiring.Component):
                 m.d.sync += phits.eq(Cat(phits[bits:], self.wires_in.phit))
         check = phits[layout.size:layout.size + CRC24_BITS]
         m.d.sync += [valid.eq(whole | broken), body.eq(phits[:layout.size]),
-                     good.eq(whole & (crc(phits[:layout.size]) == check))]
+                     good.eq(whole & (crc(m, "came", phits[:layout.size]) == check))]
         return valid, good, body

@@ -6,6 +6,6 @@
 - :mod:`~plinth_hw.lib.delay`: what was there some cycles before: in registers, in look-up-table RAM, skewed lanes.
 - :mod:`~plinth_hw.lib.rotator`: lanes rotated by an amount.
 - :mod:`~plinth_hw.lib.count`: counters that go up and down or only round, set bits, widths of indices.
-- :mod:`~plinth_hw.lib.crc`: cyclic redundancy check.
+- :mod:`~plinth_hw.lib.crc`: cyclic redundancy check, of :mod:`~plinth_hw.lib.parity`.
 - :mod:`~plinth_hw.lib.ram`: attributes of memories for synthesis.
 """

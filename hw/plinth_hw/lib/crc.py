@@ -1,9 +1,8 @@
-"""Cyclic redundancy check of a word, in one cycle: an XOR of the word's bits for each bit of the check."""
+"""Cyclic redundancy check of a word, in one cycle: a parity of the word's bits for each bit of the check."""
 
-from functools import reduce
-from operator import xor
+from amaranth.hdl import Cat, Module, Value
 
-from amaranth.hdl import Cat, Const, Value
+from plinth_hw.lib.parity import parities
 
 #: Polynomial of 24 bits, FlexRay's, without its highest term. It tells words of up to 2,026 bits apart that differ in 5
 #: bits or fewer (Koopman's tables, 0xAE36E5 there), and all that differ within 24 bits in a row; of others it misses
@@ -24,10 +23,12 @@ def check_of(word: int, bits: int, start: int = _ONES) -> int:
     return state
 
 
-def crc(word: Value) -> Value:
+def crc(m: Module, name: str, word: Value) -> Value:
     """Check of a word, as :func:`check_of`, without a clock; its highest bit first, as it follows the word."""
     zero = check_of(0, len(word))
     # The check is linear but for where it starts.
     effects = [check_of(1 << bit, len(word)) ^ zero for bit in range(len(word))]
-    return Cat(reduce(xor, (word[bit] for bit, effect in enumerate(effects) if effect >> place & 1),
-                      Const(zero >> place & 1, 1)) for place in reversed(range(CRC24_BITS)))
+    places = range(CRC24_BITS - 1, -1, -1)
+    rows = [frozenset(bit for bit, effect in enumerate(effects) if effect >> place & 1) for place in places]
+    return Cat(parity ^ (zero >> place & 1) for place, parity in zip(places, parities(m, name, word, rows),
+                                                                    strict=True))
