@@ -1,11 +1,10 @@
 """AXI4's rules of master and slave, as properties (ARM IHI 0022, sections of issue H).
 
-:class:`Burst` follows the bursts of one direction of a port; :func:`write_port` and :func:`read_port` claim of the
+:class:`Lengths` follows the bursts of one direction of a port; :func:`write_port` and :func:`read_port` claim of the
 master what it owes (A3.2.1: an offer stands until it is taken; A3.4.1: bursts stay within 4 KB; A3.4.1: WLAST) and
 assume of the slave what it owes (an answer to what was asked only, which stands until it is taken).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal, Value
@@ -20,9 +19,7 @@ def address_channel(harness: Harness, port: Any, prefix: str, data_bytes: int) -
     fields = Cat(getattr(port, f"{prefix}{name}")
                  for name in ("addr", "len", "size", "burst", "id", "cache", "prot"))
     address, length = getattr(port, f"{prefix}addr"), getattr(port, f"{prefix}len")
-    held = harness.past(valid & ~ready)
-    harness.claim(f"{prefix}: an offer stands until it is taken",
-                  ~held | (valid & (fields == harness.past(fields))))
+    harness.claim(f"{prefix}: an offer stands until it is taken", harness.stands(valid, ready, fields))
     last = Signal(len(address) + 1)
     harness.m.d.comb += last.eq(address + ((length + 1) * data_bytes) - 1)
     harness.claim(f"{prefix}: a burst stays within 4 KB", ~valid | (last[12:] == address[12:]))
@@ -42,7 +39,7 @@ def count(harness: Harness, up: Any, down: Any, bits: int, name: str) -> Signal:
 class Lengths:
     """Beats of bursts in their order: those offered, or taken, on an address channel, until a beat has been the last.
 
-    Places for so many bursts at once as the master may have under way; a proof claims that there are no more.
+    Places for so many bursts at once as the master may have under way; that there are no more is proved along.
     """
 
     def __init__(self, harness: Harness, put: Value, length: Value, get: Value, places: int, name: str) -> None:
@@ -52,6 +49,7 @@ class Lengths:
         #: AxLEN of the oldest.
         self.oldest = self._lengths[0]
         m.d.sync += self.count.eq(self.count + put - get)
+        harness.invariant(~put | get | (self.count < places))
         at = Signal.like(self.count, name=f"{name}_at")
         m.d.comb += at.eq(self.count - get)
         for place, held in enumerate(self._lengths):
@@ -69,7 +67,7 @@ def read_port(harness: Harness, port: Any, places: int) -> None:
     m.d.sync += beat.eq(Mux(taken, Mux(port.rlast, 0, beat + 1), beat))
     fields = Cat(port.rdata, port.rresp, port.rlast)
     harness.assume(~port.rvalid | ((asked.count > 0) & (port.rlast == (beat == asked.oldest))))
-    harness.assume(~harness.past(port.rvalid & ~port.rready) | (port.rvalid & (fields == harness.past(fields))))
+    harness.assume(harness.stands(port.rvalid, port.rready, fields))
     # The proof looks at so many bursts; a slave may take more.
     harness.assume(~port.arready | (asked.count < places))
 
@@ -79,8 +77,7 @@ def write_port(harness: Harness, port: Any, places: int) -> None:
     m = harness.m
     address_channel(harness, port, "aw", len(port.wdata) // 8)
     data = Cat(port.wdata, port.wstrb, port.wlast)
-    harness.claim("w: an offer stands until it is taken",
-                  ~harness.past(port.wvalid & ~port.wready) | (port.wvalid & (data == harness.past(data))))
+    harness.claim("w: an offer stands until it is taken", harness.stands(port.wvalid, port.wready, data))
     new = port.awvalid & ~harness.past(port.awvalid & ~port.awready)
     taken = port.wvalid & port.wready
     offered = Lengths(harness, new, port.awlen, taken & port.wlast, places, "writes")
@@ -92,10 +89,4 @@ def write_port(harness: Harness, port: Any, places: int) -> None:
     addresses = count(harness, port.awvalid & port.awready, port.bvalid & port.bready, 4, "addresses")
     ends = count(harness, taken & port.wlast, port.bvalid & port.bready, 4, "ends")
     harness.assume(~port.bvalid | ((addresses > 0) & (ends > 0)))
-    harness.assume(~harness.past(port.bvalid & ~port.bready)
-                   | (port.bvalid & (port.bresp == harness.past(port.bresp))))
-
-
-def quiet(ports: Sequence[Any]) -> Value:
-    """No VALID of the masters."""
-    return ~Cat(Cat(port.awvalid, port.wvalid, port.arvalid) for port in ports).any()
+    harness.assume(harness.stands(port.bvalid, port.bready, port.bresp))

@@ -22,7 +22,7 @@ def slave(harness: Harness, port: Any) -> Pending:
     for prefix, fields in (("aw", Cat(port.awaddr, port.awprot)), ("w", Cat(port.wdata, port.wstrb)),
                            ("ar", Cat(port.araddr, port.arprot))):
         valid, ready = getattr(port, f"{prefix}valid"), getattr(port, f"{prefix}ready")
-        harness.assume(~harness.past(valid & ~ready) | (valid & (fields == harness.past(fields))))
+        harness.assume(harness.stands(valid, ready, fields))
 
     def fires(prefix: str) -> Value:
         return getattr(port, f"{prefix}valid") & getattr(port, f"{prefix}ready")
@@ -33,8 +33,7 @@ def slave(harness: Harness, port: Any) -> Pending:
         m.d.sync += waiting.eq(waiting + taken - fires(prefix))
         valid, ready = getattr(port, f"{prefix}valid"), getattr(port, f"{prefix}ready")
         fields = Cat(port.bresp) if prefix == "b" else Cat(port.rdata, port.rresp)
-        harness.claim(f"{prefix}: an answer stands until it is taken",
-                      ~harness.past(valid & ~ready) | (valid & (fields == harness.past(fields))))
+        harness.claim(f"{prefix}: an answer stands until it is taken", harness.stands(valid, ready, fields))
         harness.claim(f"{prefix}: an answer follows an access", ~valid | (waiting != 0))
         harness.claim(f"{prefix}: one access at a time", ~taken | (waiting == 0))
         harness.invariant(waiting <= 1)

@@ -16,8 +16,7 @@ def update_counters(harness: Harness, code: ModuleType) -> None:
     state = harness.block(counters, peeked=("values", "bases"))
     which = harness.fixed(range(4), "which")
     host = Cat(counters.host_index, counters.host_is_base, counters.host_write, counters.host_write_data)
-    waits = harness.past(counters.host_valid & ~counters.host_ready)
-    harness.assume(~waits | (counters.host_valid & (host == harness.past(host))))
+    harness.assume(harness.stands(counters.host_valid, counters.host_ready, host))
     for stream in (counters.local, counters.remote):
         harness.assume(harness.stable(stream))
 

@@ -85,14 +85,12 @@ class Harness:
         self.assume(self.first | (signal == held))
         return signal
 
-    def block(self, block: wiring.Component, driven: tuple[str, ...] = (), peeked: tuple[str, ...] = ()
-              ) -> dict[str, Any]:
-        """Add the block; its inputs are free, but for those members that the proof drives. Returns its state, as
-        :func:`opened`."""
+    def block(self, block: wiring.Component, peeked: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Add the block; its inputs are free. Returns its state, as :func:`opened`."""
         fragment, state = opened(block, peeked)
         self.m.submodules.block = fragment
-        for path, member, value in block.signature.flatten(block):
-            if member.flow == In and str(path[0]) not in driven:
+        for _, member, value in block.signature.flatten(block):
+            if member.flow == In:
                 self._ports.append(Value.cast(value))
         return state
 
@@ -118,11 +116,13 @@ class Harness:
         if self._only is None:
             self.m.d.comb += Assert(condition, src_loc_at=1)
 
-    def stable(self, stream: Any, payload: Any = None) -> Value:
+    def stands(self, valid: Value, ready: Value, offer: Any) -> Value:
         """Whether an offer that was not taken in the cycle before stands, unchanged."""
-        what = Value.cast(stream.payload if payload is None else payload)
-        held = self.past(stream.valid & ~stream.ready)
-        return ~held | (stream.valid & (what == self.past(what)))
+        return ~self.past(valid & ~ready) | (valid & (offer == self.past(offer)))
+
+    def stable(self, stream: Any) -> Value:
+        """The same of a stream."""
+        return self.stands(stream.valid, stream.ready, Value.cast(stream.payload))
 
     def rtlil(self) -> str:
         """The whole as Yosys reads it."""

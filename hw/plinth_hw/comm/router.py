@@ -34,11 +34,11 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer, stored_layout, unpack
-from plinth_hw.control.routes import lost_layout, route_table
+from plinth_hw.control.routes import lost_layout, port_bits, route_table, route_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin, lowest
 from plinth_hw.lib.choice import index_of, one_of
-from plinth_hw.lib.count import index_bits, stepped
+from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
 
 #: Flits that wait for a class's ejection stream.
@@ -82,7 +82,7 @@ class Router(wiring.Component):
         self._parameters = parameters
         self._ports = parameters.ports
         self._classes = parameters.classes
-        self._port_bits = index_bits(parameters.ports)
+        self._port_bits = port_bits(parameters)
         words = parameters.flit_words
         link = LinkSignature(parameters)
         super().__init__({
@@ -94,9 +94,7 @@ class Router(wiring.Component):
             "die": In(parameters.die_bits),
             "rate_numerator": In(8),
             "rate_denominator": In(8),
-            "route_write": In(data.StructLayout({
-                "valid": unsigned(1), "destination": unsigned(parameters.die_bits),
-                "port": unsigned(self._port_bits)})),
+            "route_write": In(route_write_layout(parameters)),
             "lost": Out(lost_layout(parameters)),
             "injected_words": Out(range(words * parameters.ports + 1)),
             "transit_words": Out(range(words * parameters.ports + 1)),

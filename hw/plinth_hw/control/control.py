@@ -23,14 +23,13 @@ from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
-from plinth_hw.control.routes import lost_layout
+from plinth_hw.control.routes import lost_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import LinkRate
 from plinth_hw.isa.tasks import Engine, ErrorCode
-from plinth_hw.lib.count import index_bits
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import either, shape_of
@@ -98,7 +97,6 @@ class Control(wiring.Component):
         self.engines = engine_order(parameters)
         words = parameters.beat_words.bit_length()
         link_words = parameters.flit_words.bit_length()
-        port_bits = index_bits(parameters.ports)
         all_links = range(parameters.flit_words * parameters.ports + 1)
         super().__init__({
             "axil": In(AXI4LiteSignature()),
@@ -123,8 +121,7 @@ class Control(wiring.Component):
             "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
             "rate_numerator": Out(8), "rate_denominator": Out(8),
-            "route_write": Out(data.StructLayout({
-                "valid": 1, "destination": parameters.die_bits, "port": port_bits})),
+            "route_write": Out(route_write_layout(parameters)),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.control.dispatch import engine_order
-from plinth_hw.control.routes import route_table
+from plinth_hw.control.routes import port_bits, route_table, route_write_layout
 from plinth_hw.control.sequencer import EngineStatus, Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
@@ -31,7 +31,6 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.choice import one_of, one_registered
-from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
 
@@ -147,7 +146,6 @@ class Registers(wiring.Component):
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
         self.engines = engine_order(parameters)
-        self.port_bits = index_bits(parameters.ports)
         bits = parameters.address_bits
         super().__init__({
             "axil": In(AXI4LiteSignature()),
@@ -175,8 +173,7 @@ class Registers(wiring.Component):
             **{f"status_{e}": In(EngineStatus) for e in range(len(self.engines))},
             **{f"first_busy_{e}": In(32) for e in range(len(self.engines))},
             **{f"last_busy_{e}": In(32) for e in range(len(self.engines))},
-            "route_write": Out(data.StructLayout({
-                "valid": 1, "destination": parameters.die_bits, "port": self.port_bits})),
+            "route_write": Out(route_write_layout(parameters)),
             "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")})),
             "host_valid": Out(1),
             "host_ready": In(1),
@@ -206,7 +203,7 @@ class Registers(wiring.Component):
         failed = Signal()
         high = Signal(32)  # high word of the counter whose low word was read last
         # The router's table has no port to spare for the host: what was written is kept here as well.
-        m.submodules.routes = routes = route_table(self.parameters, self.port_bits)
+        m.submodules.routes = routes = route_table(self.parameters, port_bits(self.parameters))
         route_write, route_read = routes.write_port(), routes.read_port()
         route, number = address[2:2 + self.parameters.die_bits], address[2:2 + len(self.bad_route.die)]
         m.d.sync += self.bad_route.valid.eq(0)

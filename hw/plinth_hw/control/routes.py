@@ -6,6 +6,7 @@ from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.ram import LUT_RAM
 
 #: Bits of a die's number up to which route tables are in look-up-table RAM.
@@ -16,6 +17,17 @@ def route_table(parameters: DieParameters, bits: int) -> Memory:
     """Memory of ``bits`` for each destination, at first 0."""
     return Memory(shape=unsigned(bits), depth=1 << parameters.die_bits, init=[],
                   attrs=LUT_RAM if parameters.die_bits <= SMALL_DIE_BITS else {})
+
+
+def port_bits(parameters: DieParameters) -> int:
+    """Bits of a port's number."""
+    return index_bits(parameters.ports)
+
+
+def route_write_layout(parameters: DieParameters) -> data.StructLayout:
+    """``valid``: the route to ``destination`` becomes ``port``."""
+    return data.StructLayout({"valid": unsigned(1), "destination": unsigned(parameters.die_bits),
+                              "port": unsigned(port_bits(parameters))})
 
 
 def lost_layout(parameters: DieParameters) -> data.StructLayout:
