@@ -5,6 +5,7 @@ master what it owes (A3.2.1: an offer stands until it is taken; A3.4.1: bursts s
 assume of the slave what it owes (an answer to what was asked only, which stands until it is taken).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from amaranth.hdl import Cat, Mux, Signal, Value
@@ -45,15 +46,15 @@ class Lengths:
     def __init__(self, harness: Harness, put: Value, length: Value, get: Value, places: int, name: str) -> None:
         m = harness.m
         self.count = Signal(range(places + 1), name=f"{name}_count")
-        self._lengths = [Signal(len(length), name=f"{name}_{place}") for place in range(places)]
-        #: AxLEN of the oldest.
-        self.oldest = self._lengths[0]
+        #: AxLEN of each, the oldest first.
+        self.lengths = [Signal(len(length), name=f"{name}_{place}") for place in range(places)]
+        self.oldest = self.lengths[0]
         m.d.sync += self.count.eq(self.count + put - get)
         harness.invariant(~put | get | (self.count < places))
         at = Signal.like(self.count, name=f"{name}_at")
         m.d.comb += at.eq(self.count - get)
-        for place, held in enumerate(self._lengths):
-            after = self._lengths[place + 1] if place + 1 < places else held
+        for place, held in enumerate(self.lengths):
+            after = self.lengths[place + 1] if place + 1 < places else held
             m.d.sync += held.eq(Mux(put & (at == place), length, Mux(get, after, held)))
 
 
@@ -72,7 +73,20 @@ def read_port(harness: Harness, port: Any, places: int) -> None:
     harness.assume(~port.arready | (asked.count < places))
 
 
-def write_port(harness: Harness, port: Any, places: int) -> None:
+@dataclass(frozen=True)
+class Writes:
+    """Of a port's bursts that are not answered."""
+
+    #: Those offered on AW whose last beat W has not taken.
+    offered: Lengths
+    #: Beats that W has taken of the oldest of these.
+    beat: Signal
+    #: How many AW has taken, and of how many W has taken the last beat.
+    addresses: Signal
+    ends: Signal
+
+
+def write_port(harness: Harness, port: Any, places: int) -> Writes:
     """Claims of AW and W; the slave answers bursts of which it has address and data."""
     m = harness.m
     address_channel(harness, port, "aw", len(port.wdata) // 8)
@@ -90,3 +104,4 @@ def write_port(harness: Harness, port: Any, places: int) -> None:
     ends = count(harness, taken & port.wlast, port.bvalid & port.bready, 4, "ends")
     harness.assume(~port.bvalid | ((addresses > 0) & (ends > 0)))
     harness.assume(harness.stands(port.bvalid, port.bready, port.bresp))
+    return Writes(offered, beat, addresses, ends)

@@ -10,20 +10,30 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
+from tests.prove.queue import Queue
+
+from plinth_hw.lib.fifo import Storage
 
 
 def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str, Any]]:
     """A block elaborated, and the local variables of ``elaborate`` and its other methods: state that invariants speak
-    of; of memories ``peeked`` at, under their name with ``_peek``, one more read port without a clock; and, if it has
-    one state machine, ``in_state``, which tells of a state's name whether it is in it."""
+    of; of memories ``peeked`` at, under their name with ``_peek``, one more read port without a clock; if it has
+    one state machine, ``in_state``, which tells of a state's name whether it is in it; and ``inside``, which gives the
+    same variables of a component within."""
     found: dict[str, Any] = {}
-    codes = {method.__code__ for method in vars(type(block)).values() if isinstance(method, FunctionType)}
+    within: dict[int, dict[str, Any]] = {id(block): found}
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        if event == "return" and frame.f_code in codes and frame.f_locals.get("self") is block:
-            new = {name: value for name, value in frame.f_locals.items() if name not in found}
-            found.update(new)
-            found.update({f"{name}_peek": new[name].read_port(domain="comb") for name in peeked if name in new})
+        owner = frame.f_locals.get("self")
+        if event != "return" or not isinstance(owner, wiring.Component) or not any(
+                isinstance(method, FunctionType) and method.__code__ is frame.f_code
+                for method in vars(type(owner)).values()):
+            return
+        known = within.setdefault(id(owner), {})
+        new = {name: value for name, value in frame.f_locals.items() if name not in known}
+        known.update(new)
+        if owner is block:
+            known.update({f"{name}_peek": new[name].read_port(domain="comb") for name in peeked if name in new})
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -36,6 +46,7 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
             for signal in statement._lhs_signals():
                 if signal.name == "fsm_state":
                     found["in_state"] = _states(signal)
+    found["inside"] = lambda component: within[id(component)]
     return fragment, found
 
 
@@ -93,6 +104,13 @@ class Harness:
             if member.flow == In:
                 self._ports.append(Value.cast(value))
         return state
+
+    def queue(self, shape: Any, depth: int, storage: Storage = Storage.LUT) -> Queue:
+        """What a FIFO promises; in place of one that is proved by itself."""
+        queue = Queue(shape, depth, storage)
+        self._ports.append(queue.free)
+        self.invariant(queue.count <= depth)
+        return queue
 
     def past(self, value: Any) -> Signal:
         """``value`` in the cycle before; 0 before the first."""

@@ -1,9 +1,10 @@
 """Proofs of :mod:`plinth_hw.memory`."""
 
 from types import ModuleType
+from typing import Any
 
-from amaranth.hdl import Cat, Const, Mux, Signal
-from tests.prove.axi4 import Lengths, read_port, write_port
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
+from tests.prove.axi4 import Lengths, Writes, read_port, write_port
 from tests.prove.harness import Harness
 from tests.prove.proof import Proof, Twin
 
@@ -63,11 +64,11 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
     """Two ports of two words; up to two write bursts under way."""
     parameters = preset("ndp-tiny", axi_ports=2, address_bits=14)
     axi = code.AXIAdaptor(parameters, outstanding=2)
-    harness.block(axi)
+    state = harness.block(axi)
     m, ports = harness.m, (axi.axi_0, axi.axi_1)
     for port in ports:
         read_port(harness, port, 2)
-        write_port(harness, port, 3)
+    writes = [write_port(harness, port, 3) for port in ports]
     read, write = axi.read, axi.write
     for request in (read.request, write.request):
         harness.assume(harness.stable(request))
@@ -92,6 +93,8 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
     stalled = Cat(port.wvalid & ~port.wready for port in ports).any()
     harness.claim("w: data wait for no READY of their address", ~((owed > 0) & write.data.valid & ~stalled) | given)
 
+    _beats_in_order(harness, state, writes, owed)
+
     # Responses.
     requests = Lengths(harness, asked, write.request.payload.beats, write.response, 3, "requests")
     bursts = Lengths(harness, new, ports[0].awlen, answered, 3, "bursts")
@@ -102,9 +105,52 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
                   == answered.replicate(2))
     harness.claim("b: a request is answered once all its bursts are",
                   write.response == (answered & (requests.count > 0) & (all_beats == requests.oldest)))
+    _answers_in_order(harness, state, requests, bursts, beats)
     harness.claim("an answer that is an error is a fault", axi.fault == (
         harness.past(step & Cat(port.rresp[1] for port in ports).any())
         | harness.past(answered & Cat(port.bresp[1] for port in ports).any())))
+
+
+def _beats_in_order(harness: Harness, state: dict[str, Any], writes: list[Writes], owed: Value) -> None:
+    """Invariants of AW and W: what the adaptor's queues hold is what its ports have been offered and not given."""
+    lengths, lasts, taken, held_last = (state[name] for name in ("lengths", "lasts", "taken", "held_last"))
+    split = state["inside"](state["split"])
+    for way in ("ar_split", "aw_split"):
+        inside = state["inside"](getattr(state["m"].submodules, way))
+        harness.invariant((inside["left"] <= 3) & ~inside["sent"].all())
+        harness.invariant(inside["offered"] | ~inside["sent"].any())
+        harness.invariant((inside["left"] != 0) | ~inside["offered"])
+    for number, port in enumerate(writes):
+        pending, offered = state["pending"][number], port.offered
+        last = pending & held_last
+        harness.invariant(~pending | Mux(held_last, taken == 0, (taken != 0) & (lengths.count != 0)))
+        harness.invariant(offered.count == lengths.count + last)
+        harness.invariant(port.beat == Mux(last, offered.oldest, taken - pending))
+        for place, beats in enumerate(lengths.places):
+            harness.invariant((lengths.count <= place) | (
+                (Mux(last, offered.lengths[place + 1], offered.lengths[place]) + 1 == beats) & (beats <= 3)))
+        harness.invariant(port.addresses + (split["offered"] & ~split["sent"][number]) == lasts.count)
+        harness.invariant(port.ends + offered.count == lasts.count)
+    harness.invariant(Mux(lengths.count == 0, taken == 0, taken < lengths.places[0]))
+    harness.invariant(owed + taken == sum(Mux(lengths.count > place, beats, 0)
+                                          for place, beats in enumerate(lengths.places)))
+
+
+def _answers_in_order(harness: Harness, state: dict[str, Any], requests: Lengths, bursts: Lengths,
+                      beats: Value) -> None:
+    """Invariants of B: bursts that wait for their answer, and what is not offered yet, make up the requests."""
+    lasts, split = state["lasts"], state["split"]
+    inside = state["inside"](split)
+    harness.invariant(bursts.count == lasts.count)
+    asked, number = Array(requests.lengths), Const(0, 2)
+    for place, last in enumerate(lasts.places):
+        there, total = lasts.count > place, beats + bursts.lengths[place] + 1
+        harness.invariant(~there | ((number < requests.count) & Mux(last, total == asked[number],
+                                                                    total < asked[number])))
+        beats, number = Mux(there, Mux(last, 0, total), beats), (number + (there & last))[:2]
+    rest = inside["left"] - Mux(inside["offered"], split.beats, 0)
+    harness.invariant(requests.count == number + (rest != 0))
+    harness.invariant(Mux(rest == 0, beats == 0, beats + rest == asked[number]))
 
 
 PROOFS = (
@@ -123,7 +169,7 @@ PROOFS = (
         Twin("a burst is announced when it is first offered", "self.offer.eq(offers & ~offered)",
              "self.offer.eq(step)"),
     )),
-    Proof("axi4-master", _AXI, adaptor, 9, (
+    Proof("axi4-master", _AXI, adaptor, 2, (
         *(twin for channel in ("ar", "aw") for twin in (
             Twin(f"{channel}: an offer stands until it is taken", "sent.eq(sent | (self.valid & self.ready))",
                  "sent.eq(sent | self.valid)"),
@@ -148,5 +194,5 @@ PROOFS = (
         Twin("b: a request is answered once all its bursts are", "self.write.response.eq(answered & lasts.o.payload)",
              "self.write.response.eq(answered)"),
         Twin("an answer that is an error is a fault", "port.rresp[1]", "port.rresp[0]"),
-    ), bounded=True),
+    ), queues=True),
 )

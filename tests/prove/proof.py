@@ -70,6 +70,8 @@ class Proof:
     bounded: bool = False
     #: Changes that twins have as well, so that less time passes until their first access.
     shortcuts: tuple[tuple[str, str], ...] = ()
+    #: FIFOs within the block are what is proved of FIFOs (:class:`~tests.prove.queue.Queue`).
+    queues: bool = False
 
     @property
     def how(self) -> str:
@@ -78,7 +80,10 @@ class Proof:
 
     def harness(self, twin: Twin | None = None) -> Harness:
         """The block, or its twin with the one claim that must fail, in its surroundings."""
-        code = importlib.import_module(self.module)
         harness = Harness(None if twin is None else twin.claim)
-        self.build(harness, code if twin is None else changed(code, ((twin.before, twin.after), *self.shortcuts)))
+        code = changed(importlib.import_module(self.module),
+                       () if twin is None else ((twin.before, twin.after), *self.shortcuts))
+        if self.queues:
+            vars(code)["FIFO"] = harness.queue
+        self.build(harness, code)
         return harness
