@@ -22,6 +22,8 @@ least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -45,6 +47,11 @@ from plinth_hw.shapes import shape_of
 #: Row numbers that are read in one piece, and pieces of them that may be under way.
 INDEX_WORDS = 16
 INDEX_PIECES = 2
+
+
+def _target_layout(parameters: DieParameters) -> data.StructLayout:
+    """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there."""
+    return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits)})
 
 
 class TransferEngine(wiring.Component):
@@ -96,8 +103,6 @@ class TransferEngine(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # The running task's destination.
-        self._remote, self._adds, self._destination = Signal(), Signal(), Signal(self.parameters.die_bits)
         m.submodules.tile_read = tile_read = TileRead(self.parameters)
         m.submodules.landing = landing = Landing(self.parameters)
         m.submodules.walk = walk = TileWalk(self.parameters)
@@ -108,12 +113,13 @@ class TransferEngine(wiring.Component):
         wiring.connect(m, landing.advance, wiring.flipped(self.landed))
         wiring.connect(m, wiring.flipped(self.receive), landing.arrive)
         m.d.comb += [landing.limit.eq(self.limit), self.fault.eq(landing.fault)]
-        self._control(m, walk, tile_read, landing)
-        self._deliver(m, walk, tile_read, landing)
+        target = Signal(_target_layout(self.parameters))
+        self._control(m, walk, tile_read, landing, target)
+        self._deliver(m, walk, tile_read, landing, target)
         return m
 
-    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing) -> None:
-        """Body, start, done."""
+    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing, target: Any) -> None:
+        """Body, start, done; from start to done, the task's target."""
         engine, body = self.engine, walk.body
         words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
         staged, moved, stored = Signal(), Signal(), Signal()
@@ -141,9 +147,9 @@ class TransferEngine(wiring.Component):
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
-                    m.d.sync += [done.eq(0), stored.eq(0), staged.eq(0), self._remote.eq(remote),
-                                 self._destination.eq(body.destination_die),
-                                 self._adds.eq(engine.operation == TransferOperation.ADD.value)]
+                    m.d.sync += [done.eq(0), stored.eq(0), staged.eq(0), target.remote.eq(remote),
+                                 target.die.eq(body.destination_die),
+                                 target.adds.eq(engine.operation == TransferOperation.ADD.value)]
                     m.next = "REPORT"
                     with m.If(engine.operation > TransferOperation.ADD.value):
                         m.d.sync += done.error.eq(ErrorCode.BAD_OPERATION)
@@ -164,7 +170,7 @@ class TransferEngine(wiring.Component):
                     m.next = "DATA"
             with m.State("DATA"):
                 m.d.comb += running.eq(1)
-                with m.If(tile_read.idle & (self._remote | stored)):
+                with m.If(tile_read.idle & (target.remote | stored)):
                     m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += engine.done.valid.eq(1)
@@ -187,23 +193,23 @@ class TransferEngine(wiring.Component):
             m.d.sync += [done.payload_words.eq(done.payload_words + engine.strobes.words),
                          done.stall_cycles.eq(done.stall_cycles + stalled)]
 
-    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing) -> None:
+    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
         flit, own, sent = tile_read.o.payload, landing.own.payload, self.send.payload
         is_index, kind = Signal(), Signal(PacketKind)
         m.d.comb += [
             is_index.eq(flit.use == PieceUse.INDEX),
-            kind.eq(Mux(self._adds, PacketKind.ADD, PacketKind.STORE)),
+            kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(tile_read.o.valid & is_index), walk.index.payload.eq(flit),
-            landing.own.valid.eq(tile_read.o.valid & ~is_index & ~self._remote),
-            self.send.valid.eq(tile_read.o.valid & ~is_index & self._remote),
+            landing.own.valid.eq(tile_read.o.valid & ~is_index & ~target.remote),
+            self.send.valid.eq(tile_read.o.valid & ~is_index & target.remote),
             tile_read.o.ready.eq(Mux(is_index, walk.index.ready,
-                                     Mux(self._remote, self.send.ready, landing.own.ready))),
+                                     Mux(target.remote, self.send.ready, landing.own.ready))),
             *(own[name].eq(flit[name]) for name in ("data", "words", "address", "last", "tail")),
             own.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
-            sent.destination.eq(self._destination),
+            sent.destination.eq(target.die),
         ]
         with m.If(flit.use == PieceUse.ARRIVAL):
             m.d.comb += kind.eq(PacketKind.ADVANCE)

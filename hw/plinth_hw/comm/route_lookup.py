@@ -1,0 +1,118 @@
+"""Finds the port of packets whose destination differs from the one before: one packet at a time, of all inputs.
+
+::
+
+    head_0 ..., --> choice in turn --> reads, reads_class --> (input buffer) --> read_0 ... --> route table
+                                                                                                     |
+    sent --------------------------------------------------------------> known, route_0 ... <--------+
+
+Latency in cycles, from a head that needs a lookup to ``known``: 3, and 3 more for each that goes before it.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.flit import PacketKind
+from plinth_hw.comm.input_buffer import Head, stored_layout
+from plinth_hw.control.routes import route_table, route_write_layout
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.choice import index_of
+
+
+class RouteLookup(wiring.Component):
+    """The route table, and what of it each class of each input knows.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    inputs : int
+        Inputs of the router.
+
+    Members
+    -------
+    head_0 ... : In, array of :class:`~plinth_hw.comm.input_buffer.Head`
+        What waits in each class of each input. Neither ``own`` nor ``same``, it is looked up.
+    read_0 ... : In, :func:`~plinth_hw.comm.input_buffer.stored_layout`
+        What each input read in the cycle before.
+    sent : In, array of ``classes`` bits
+        The flit that waits in that class of that input goes: what is known is of the next no more.
+    route_write : In, :func:`~plinth_hw.control.routes.route_write_layout`
+        A write to the table; holds for what is looked up later.
+    reads : Out(inputs)
+        That input is to read, without removing it, its flit of class ``reads_class``; at most one input at a time.
+    reads_class : Out(classes)
+        One-hot.
+    route_0 ... : Out, array of ``ports`` bits
+        By class, the port that was found last, as a bit; none if no route is known.
+    known_0 ... : Out(classes)
+        ``route`` was looked up for the flit that waits.
+    """
+
+    def __init__(self, parameters: DieParameters, inputs: int):
+        self.parameters = parameters
+        self.inputs = inputs
+        classes, ports = parameters.classes, parameters.ports
+        super().__init__({
+            **{f"head_{index}": In(data.ArrayLayout(Head, classes)) for index in range(inputs)},
+            **{f"read_{index}": In(stored_layout(parameters)) for index in range(inputs)},
+            "sent": In(data.ArrayLayout(unsigned(classes), inputs)),
+            "route_write": In(route_write_layout(parameters)),
+            "reads": Out(inputs),
+            "reads_class": Out(classes),
+            **{f"route_{index}": Out(data.ArrayLayout(unsigned(ports), classes)) for index in range(inputs)},
+            **{f"known_{index}": Out(classes) for index in range(inputs)},
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        classes = self.parameters.classes
+        places = [(index, number) for index in range(self.inputs) for number in range(classes)]
+        heads, known, route = ([getattr(self, f"{name}_{index}") for index in range(self.inputs)]
+                               for name in ("head", "known", "route"))
+        m.submodules.routes = routes = route_table(self.parameters, self.parameters.ports)
+        m.submodules.turn = turn = RoundRobin(len(places))
+        write, found = routes.write_port(), routes.read_port()
+        start = Signal()
+        source = Signal(range(self.inputs))
+        names_port, named_port = Signal(), Signal(self.parameters.ports)
+        waiting = data.View(stored_layout(self.parameters),
+                            Array(getattr(self, f"read_{index}").as_value() for index in range(self.inputs))[source])
+        m.d.comb += [
+            turn.requests.eq(Cat(heads[index][number].present & ~heads[index][number].own
+                                 & ~heads[index][number].same & ~known[index][number] for index, number in places)),
+            turn.taken.eq(start),
+            self.reads.eq(Cat(start & turn.grant.word_select(index, classes).any() for index in range(self.inputs))),
+            self.reads_class.eq(Cat(turn.grant[number::classes].any() for number in range(classes))),
+            write.en.eq(self.route_write.valid), write.addr.eq(self.route_write.destination),
+            write.data.eq(self._one_hot(self.route_write.port)),
+            found.addr.eq(waiting.destination), found.en.eq(1),
+        ]
+        with m.FSM():
+            with m.State("REQUEST"), m.If(turn.requests.any()):
+                m.d.comb += start.eq(1)
+                m.d.sync += source.eq(index_of(self.reads))
+                m.next = "DESTINATION"
+            with m.State("DESTINATION"):
+                # Only ERROR packets of this die get here with that kind.
+                m.d.sync += [names_port.eq(waiting.kind == PacketKind.ERROR),
+                             named_port.eq(self._one_hot(waiting.message))]
+                m.next = "PORT"
+            with m.State("PORT"):
+                for place, (index, number) in enumerate(places):
+                    with m.If(turn.last[place]):
+                        m.d.sync += [route[index][number].eq(Mux(names_port, named_port, found.data)),
+                                     known[index][number].eq(1)]
+                m.next = "REQUEST"
+        for index, number in places:
+            with m.If(self.sent[index][number]):
+                m.d.sync += known[index][number].eq(0)
+        return m
+
+    def _one_hot(self, port: Any) -> Value:
+        """The bit of a port."""
+        return Cat(port == number for number in range(self.parameters.ports))

@@ -1,0 +1,281 @@
+"""Output side of the router: what may leave in this cycle, who of those that ask does, and the flit behind them.
+
+::
+
+    may --> (switch) --> asks, tails, chosen --> grant --+--> hold, credits, tokens --> may
+                                                         |
+    read_0 ... (of the granted source, a cycle later) ---+--> reg --> link       (:class:`LinkOutput`)
+                                                         +--> queue --> o        (:class:`Ejection`)
+
+A packet holds its output and class from its first flit to its tail (:class:`PacketHold`). A link has credits for each
+class, and carries a rational number of flits a cycle (:class:`TokenBucket`).
+"""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
+from plinth_hw.comm.input_buffer import stored_layout, unpack
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.choice import index_of, one_of
+from plinth_hw.lib.count import stepped
+from plinth_hw.lib.fifo import FIFO
+
+#: Flits that wait for a class's ejection stream.
+EJECT_FLITS = 4
+
+
+class PacketHold(wiring.Component):
+    """Which source holds an output of a class: nobody, or from a packet's first flit to its tail whoever sent that.
+
+    Parameters
+    ----------
+    sources : int
+
+    Members
+    -------
+    sends : In(1)
+        A flit leaves.
+    grant : In(sources)
+        With ``sends``, whose it is: one-hot.
+    tail : In(1)
+        With ``sends``, it ends its packet.
+    has : Out(sources)
+        The one that holds the output.
+    may : Out(sources)
+        All if nobody holds it, or the one that does.
+    """
+
+    def __init__(self, sources: int):
+        self.sources = sources
+        super().__init__({"sends": In(1), "grant": In(sources), "tail": In(1), "has": Out(sources),
+                          "may": Out(sources)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        held, by = Signal(name="held"), Signal(self.sources, name="by")
+        m.d.comb += [
+            self.has.eq(Cat(held & bit for bit in by)),
+            self.may.eq(Cat(~held | bit for bit in self.has)),
+        ]
+        with m.If(self.sends):
+            m.d.sync += [held.eq(~self.tail), by.eq(self.grant)]
+        return m
+
+
+class TokenBucket(wiring.Component):
+    """Lets ``numerator / denominator`` flits a cycle through, or one a cycle if that is more.
+
+    ``numerator`` tokens come each cycle, a flit takes ``denominator``; what is saved up stays below one flit more
+    than a flit.
+
+    Members
+    -------
+    numerator, denominator : In(8)
+    sends : In(1)
+        A flit goes; not without ``allowed``.
+    allowed : Out(1)
+        A flit may go.
+    """
+
+    numerator: In(8)
+    denominator: In(8)
+    sends: In(1)
+    allowed: Out(1, init=1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        tokens, more, after = Signal(10, name="tokens"), Signal(10, name="more"), Signal(10, name="after")
+        full = self.numerator >= self.denominator
+        with m.If(self.sends):
+            m.d.comb += more.eq(self.numerator - self.denominator)
+        with m.Elif(~self.allowed):
+            m.d.comb += more.eq(self.numerator)
+        m.d.comb += after.eq(tokens + more)
+        m.d.sync += [
+            tokens.eq(Mux(full, self.denominator, after)),
+            self.allowed.eq(full | (after >= self.denominator)),
+        ]
+        return m
+
+
+class LinkOutput(wiring.Component):
+    """A link's output: all inputs of the router but that link's own are its sources.
+
+    Bubble rule: the first flit of a packet that enters a ring direction waits until two packets of the greatest length
+    have room downstream, of one that goes straight on (from port p to port p xor 1) until one has; a packet of class 0
+    is a flit.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    port : int
+        The link.
+
+    Members
+    -------
+    may : Out, array of bits
+        By class, the sources that may ask for a flit of that class.
+    asks : In, array of bits
+        By class, the sources that ask: of those that may, and each for one class.
+    chosen : In, array of ``classes`` bits
+        By source, the class for which it asks, if it asks anything: one-hot.
+    tails : In
+        By source, whether its flit ends its packet.
+    grant : Out
+        The source whose flit leaves, in the cycle of ``asks``; it reads that flit. Class 0 goes first.
+    read_0 ... : In, :func:`~plinth_hw.comm.input_buffer.stored_layout`
+        By source, what was read in the cycle before.
+    link : Out, :class:`~plinth_hw.comm.flit.LinkSignature`
+        A flit is here two cycles after ``grant``.
+    numerator, denominator : In(8)
+        Flits a cycle.
+    injected, transit : Out
+        Payload words that are read, from this die and from other dies, a cycle before they are on the link. ADVANCE
+        and ERROR packets have none.
+    words : Out
+        Payload words on the link.
+
+    Attributes
+    ----------
+    sources : list of int
+        The router's inputs, links and then this die, that may ask.
+    """
+
+    def __init__(self, parameters: DieParameters, port: int):
+        self.parameters = parameters
+        self.port = port
+        self.sources = [index for index in range(parameters.ports + 1) if index != port]
+        sources, words = len(self.sources), parameters.flit_words.bit_length()
+        by_class = data.ArrayLayout(unsigned(sources), parameters.classes)
+        super().__init__({
+            "may": Out(by_class), "asks": In(by_class),
+            "chosen": In(data.ArrayLayout(unsigned(parameters.classes), sources)),
+            "tails": In(sources), "grant": Out(sources),
+            **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
+            "link": Out(LinkSignature(parameters)),
+            "numerator": In(8), "denominator": In(8),
+            "injected": Out(words), "transit": Out(words), "words": Out(words),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        classes, sources = self.parameters.classes, len(self.sources)
+        sends, leaving, tail = Signal(name="sends"), Signal(classes, name="leaving"), Signal(name="tail")
+        m.submodules.turn = turn = RoundRobin(sources)
+        m.submodules.tokens = tokens = TokenBucket()
+        request = Cat(Cat(self.asks[number][source] for number in range(classes)).any() for source in range(sources))
+        m.d.comb += [
+            turn.requests.eq(Mux(self.asks[0].any(), self.asks[0], request)), turn.taken.eq(1),
+            self.grant.eq(turn.grant), sends.eq(request.any()),
+            leaving.eq(one_of(turn.grant, self.chosen)), tail.eq(one_of(turn.grant, self.tails)),
+            tokens.numerator.eq(self.numerator), tokens.denominator.eq(self.denominator), tokens.sends.eq(sends),
+        ]
+        for number in range(classes):
+            m.submodules[f"hold_{number}"] = hold = PacketHold(sources)
+            credits = Signal(range(self.parameters.link_buffer_flits + 1), init=self.parameters.link_buffer_flits,
+                             name=f"credits_{number}")
+            m.d.comb += [
+                hold.sends.eq(sends & leaving[number]), hold.grant.eq(turn.grant), hold.tail.eq(tail),
+                self.may[number].eq(Cat(
+                    tokens.allowed & hold.may[source] & Mux(hold.has[source], credits.any(), credits >= room)
+                    for source, room in enumerate(self._rooms(number)))),
+            ]
+            m.d.sync += credits.eq(stepped(credits, self.link.credit[number], hold.sends))
+        self._send(m, sends, leaving, tail)
+        return m
+
+    def _rooms(self, number: int) -> list[int]:
+        """Free places downstream for which a packet of a class waits, by source: the bubble rule."""
+        local, straight = self.parameters.ports, self.port ^ 1
+        length = self.parameters.packet_flits if number else 1
+        return [length if source == straight != local else 2 * length for source in self.sources]
+
+    def _send(self, m: Module, sends: Value, leaving: Value, tail: Value) -> None:
+        """A cycle after the grant the flit is at the source's output; one more, and it is on the link."""
+        parameters = self.parameters
+        read, read_tail = Signal(name="read"), Signal(name="read_tail")
+        read_class = Signal(range(parameters.classes), name="read_class")
+        read_grant = Signal(len(self.sources), name="read_grant")
+        words, has_words = Signal(len(self.words), name="read_words"), Signal(name="has_words")
+        m.d.sync += [read.eq(sends), read_class.eq(index_of(leaving)), read_grant.eq(self.grant), read_tail.eq(tail)]
+        stored = data.View(stored_layout(parameters), one_of(
+            read_grant, (getattr(self, f"read_{source}").as_value() for source in range(len(self.sources)))))
+        from_here = read_grant[self.sources.index(parameters.ports)]
+        m.d.comb += [
+            has_words.eq(Mux(read_class == parameters.transfer_class, stored.kind != PacketKind.ADVANCE,
+                             read_class != 0)),
+            words.eq(Mux(read & has_words, stored.words + 1, 0)),
+            self.injected.eq(Mux(from_here, words, 0)), self.transit.eq(Mux(from_here, 0, words)),
+        ]
+        m.d.sync += [self.link.valid.eq(read), self.words.eq(words)]
+        with m.If(read):
+            m.d.sync += unpack(self.link.flit, stored, read_class, read_tail)
+
+
+class Ejection(wiring.Component):
+    """What of a class is for this die: the links are its sources.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        The die.
+    number : int
+        The class.
+
+    Members
+    -------
+    may : Out
+        The sources that may ask.
+    asks : In
+        The sources that ask: of those that may.
+    tails : In
+        By source, whether its flit ends its packet.
+    grant : Out
+        The source whose flit is taken, in the cycle of ``asks``; it reads that flit.
+    read_0 ... : In, :func:`~plinth_hw.comm.input_buffer.stored_layout`
+        By source, what was read in the cycle before.
+    o : Out stream of :func:`~plinth_hw.comm.flit.taken_layout`
+        A flit is here two cycles after ``grant``, or later.
+    """
+
+    def __init__(self, parameters: DieParameters, number: int):
+        self.parameters = parameters
+        self.number = number
+        sources = parameters.ports
+        super().__init__({
+            "may": Out(sources), "asks": In(sources), "tails": In(sources), "grant": Out(sources),
+            **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
+            "o": Out(stream.Signature(taken_layout(parameters, number))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        layout, sources = taken_layout(self.parameters, self.number), self.parameters.ports
+        takes, tail = Signal(name="takes"), Signal(name="tail")
+        read, read_tail = Signal(name="read"), Signal(name="read_tail")
+        read_grant = Signal(sources, name="read_grant")
+        # Free places of the queue, less one for each flit that is on its way to it.
+        space = Signal(range(EJECT_FLITS + 1), init=EJECT_FLITS, name="space")
+        m.submodules.turn = turn = RoundRobin(sources)
+        m.submodules.hold = hold = PacketHold(sources)
+        m.submodules.queue = queue = FIFO(layout, EJECT_FLITS)
+        stored = data.View(stored_layout(self.parameters), one_of(
+            read_grant, (getattr(self, f"read_{source}").as_value() for source in range(sources))))
+        m.d.comb += [
+            turn.requests.eq(self.asks), turn.taken.eq(1), self.grant.eq(turn.grant), takes.eq(self.asks.any()),
+            tail.eq(one_of(turn.grant, self.tails)),
+            hold.sends.eq(takes), hold.grant.eq(turn.grant), hold.tail.eq(tail),
+            self.may.eq(Cat(space.any() & may for may in hold.may)),
+            queue.i.valid.eq(read),
+            *(queue.i.payload[name].eq(read_tail if name == "tail" else stored[name]) for name, _ in layout),
+        ]
+        m.d.sync += [
+            read.eq(takes), read_tail.eq(tail), read_grant.eq(turn.grant),
+            space.eq(stepped(space, self.o.valid & self.o.ready, takes)),
+        ]
+        wiring.connect(m, queue.o, wiring.flipped(self.o))
+        return m

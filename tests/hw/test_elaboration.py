@@ -1,0 +1,70 @@
+# amaranth: UnusedElaboratable=no
+"""Elaborating leaves nothing behind: a component that is elaborated again gives the same netlist."""
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from amaranth.back import rtlil
+from amaranth.lib import wiring
+
+import plinth_hw
+from plinth_hw.comm.collective import CollectiveEngine
+from plinth_hw.comm.interface import NetworkInterface
+from plinth_hw.comm.router import Router
+from plinth_hw.comm.transfer import TransferEngine
+from plinth_hw.control.control import Control
+from plinth_hw.die import Die
+from plinth_hw.emit import Emission
+from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.axi import AXIAdaptor
+
+PARAMETERS = preset("ndp-tiny")
+SOURCES = sorted(Path(next(iter(plinth_hw.__path__))).rglob("*.py"))
+
+
+class _Netlists(Emission):
+    """Emits netlists, which are much faster made than the Verilog that follows from them."""
+
+    def register(self, module: str, component: wiring.Component, make: Callable[[], str]) -> None:
+        super().register(module, component, lambda: rtlil.convert(component, module, self, emit_src=False))
+
+
+def _netlist(component: wiring.Component) -> str:
+    platform = _Netlists()
+    return "\n".join([rtlil.convert(component, "top", platform, emit_src=False), *platform.texts()])
+
+
+@pytest.mark.parametrize("component", [
+    pytest.param(lambda: Router(PARAMETERS), id="router"),
+    pytest.param(lambda: NetworkInterface(PARAMETERS), id="interface"),
+    pytest.param(lambda: TransferEngine(PARAMETERS), id="transfer"),
+    pytest.param(lambda: CollectiveEngine(PARAMETERS), id="collective"),
+    pytest.param(lambda: Control(PARAMETERS, [None], [None]), id="control"),
+    pytest.param(lambda: AXIAdaptor(PARAMETERS), id="axi"),
+    *(pytest.param(lambda name=name: Die(preset(name)), id=name, marks=pytest.mark.slow)
+      for name in ("ndp-tiny", "hypar-tiny"))])
+def test_elaborated_twice(component) -> None:
+    made = component()
+    # Not `assert first == second`: the difference of two netlists of megabytes takes minutes to print.
+    same = _netlist(made) == _netlist(made)
+    assert same
+
+
+def test_only_constructors_set_attributes() -> None:
+    """So of every component, those of no die too."""
+    found = []
+    for path in SOURCES:
+        for kind in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(kind, ast.ClassDef) or "Component" not in {ast.unparse(base).rpartition(".")[2]
+                                                                         for base in kind.bases}:
+                continue
+            found += [f"{path.name}:{node.lineno} {kind.name}.{method.name}: self.{node.attr}"
+                      for method in kind.body
+                      if isinstance(method, ast.FunctionDef) and method.name != "__init__"
+                      for node in ast.walk(method)
+                      if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+                      and ast.unparse(node.value) == "self"]
+    assert len(SOURCES) > 100
+    assert found == []
