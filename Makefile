@@ -82,7 +82,7 @@ agreement: $(STAMP) ## simulated against co-simulated cycles of steps, into docs
 fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 	@$(BIN)/python -m plinth_hw.fpga arith
 
-fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo on ECP5
+fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo, and of ends of links, on ECP5
 	@$(BIN)/python -m plinth_hw.fpga area
 
 doctor: $(STAMP) ## which tools were found

@@ -37,7 +37,7 @@ MAY: dict[str, set[str]] = {
     "plinth_hw.matrix": _HARDWARE,
     "plinth_hw.vector": _HARDWARE,
     "plinth_hw.die": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.vector"},
-    "plinth_hw.fpga": {*_HARDWARE, "plinth_hw.matrix", "plinth_hw.die"},
+    "plinth_hw.fpga": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.die"},
     "plinth_hw.__main__": {ISA, "plinth_hw.emit", "plinth_hw.die"},
     "plinth_sim.golden": {ISA},
     "plinth_sim.array": set(),

@@ -3,7 +3,8 @@
 ::
 
     python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
-    python -m plinth_hw.fpga area      # blocks of ndp-demo; table of docs/area.md
+    python -m plinth_hw.fpga area      # blocks of ndp-demo, and an end of a link; tables of docs/area.md
+    python -m plinth_hw.fpga link      # the second of them
 
 *Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
 LUT RAM is counted apart (cells of 16 x 4 bits). *Speed* comes from placing and routing the unit between
@@ -31,6 +32,7 @@ from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedToFloat, FloatToFixed
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
+from plinth_hw.comm.link import LinkLayer, phit_bits
 from plinth_hw.isa.formats import FP16, FP32, Q4_11
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.pe import ProcessingElement
@@ -223,6 +225,30 @@ def _total(modules: dict[str, Counter[str]], name: str) -> Counter[str]:
     return cells
 
 
+_BLOCK_HEADING = ["| block | LUT4 | LUT RAM | FF | MULT18X18D | DP16KD |",
+                  "| --- | ---: | ---: | ---: | ---: | ---: |"]
+
+
+def _block_row(title: str, size: Size) -> str:
+    return f"| {title} | {size.lut4:,} | {size.lut_ram:,} | {size.ff:,} | {size.dsp} | {size.block_ram} |"
+
+
+#: Ends of links whose size is told: preset, phits of a frame.
+LINKS = (("ndp-tiny", 1), ("ndp-demo", 1), ("ndp-demo", 4), ("ndp-bench", 1), ("ndp-paper", 1))
+
+
+def link(page: Path) -> None:
+    """Synthesise ends of links, each by itself, and write their table."""
+    lines = list(_BLOCK_HEADING)
+    for name, phits in LINKS:
+        parameters = preset(name)
+        modules = synthesise(LinkLayer(parameters, phits), "link", "link.*")
+        lines.append(_block_row(f"link layer, `{name}`, {phits} x {phit_bits(parameters, phits)} wires",
+                                Size.of(_total(modules, "link"))))
+        print(lines[-1], flush=True)
+    replace_table(page, "fpga-link", lines)
+
+
 def area(page: Path, parameters: DieParameters) -> None:
     """Synthesise a die, its blocks kept apart, and write their table."""
     from plinth_hw.die import Die
@@ -232,19 +258,13 @@ def area(page: Path, parameters: DieParameters) -> None:
     # which keeps each small enough to map.
     keep = f"{name}.* {name}.*.* %d {name}.matrix.* %u {name}.matrix.*.* %d plinth_* %u plinth_*.* %d"
     modules = synthesise(Die(parameters), name, keep)
-    lines = ["| block | LUT4 | LUT RAM | FF | MULT18X18D | DP16KD |",
-             "| --- | ---: | ---: | ---: | ---: | ---: |"]
-
-    def row(title: str, size: Size) -> None:
-        lines.append(f"| {title} | {size.lut4:,} | {size.lut_ram:,} | {size.ff:,} | {size.dsp} "
-                     f"| {size.block_ram} |")
-
+    lines = list(_BLOCK_HEADING)
     blocks = {kind: Size.of(_total(modules, kind)) for kind in modules[name] if kind in modules}
     for kind, size in sorted(blocks.items()):
-        row(kind.removeprefix(f"{name}."), size)
+        lines.append(_block_row(kind.removeprefix(f"{name}."), size))
     rest = [size for kind, size in blocks.items() if kind != f"{name}.matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
-    row("die without matrix engine", sum(rest, start=glue))
+    lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
     print("\n".join(lines))
     replace_table(page, "fpga-area", lines)
 
@@ -256,8 +276,11 @@ def main(arguments: list[str]) -> int:
             arith(ROOT / "docs" / "arith.md")
         elif arguments == ["area"]:
             area(ROOT / "docs" / "area.md", preset("ndp-demo"))
+            link(ROOT / "docs" / "area.md")
+        elif arguments == ["link"]:
+            link(ROOT / "docs" / "area.md")
         else:
-            print("plinth_hw.fpga: error: say arith or area", file=sys.stderr)
+            print("plinth_hw.fpga: error: say arith, area or link", file=sys.stderr)
             return 2
     except ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)

@@ -30,7 +30,7 @@ def test_table_is_replaced(tmp_path) -> None:
 
 
 def test_every_table_has_its_page() -> None:
-    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-area")):
+    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-area"), ("area", "fpga-link")):
         assert f"<!-- {marker} -->\n|" in (fpga.ROOT / "docs" / f"{page}.md").read_text()
 
 
@@ -55,4 +55,4 @@ def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
 
 def test_wrong_arguments(capsys) -> None:
     assert fpga.main(["speed"]) == 2
-    assert "say arith or area" in capsys.readouterr().err
+    assert "say arith, area or link" in capsys.readouterr().err

@@ -12,26 +12,30 @@ before are gone; it goes to READY when it hears of the other end, and is up when
 HELLO from the other end while the link is up says that it has begun anew: this end does as well. If flits had gone over
 the link by then, some may be gone: ``lost`` tells the die.
 
-A frame is sent in each frame time, whether there is a flit or not. Throughput: a flit each ``phits`` cycles.
-Undetected: of frames with more than five wrong bits, not within 24 in a row, one in 2^24 has a right check; of those
-only frames with a flit that has the expected number, one in 256 of arbitrary ones, change a word.
+A frame is sent in each frame time, whether there is a flit or not. Throughput: a flit each ``phits`` cycles. Latency
+from ``i`` to ``o``: 7 cycles, the wires, twice that of :func:`~plinth_hw.lib.crc.crc`, and with more phits as many but
+one, and up to as many again until a frame begins. A place of the window is free after 12 cycles, the wires to and fro,
+and four times the latency of ``crc``: with one phit, full rate needs that to be within 32.
+Undetected: of frames with more than five wrong bits, an even number, not within 24 in a row, one in 2^23 has a right
+check; what has one is believed.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.link_credits import LinkCredits
-from plinth_hw.comm.link_frame import FrameKind, body_layout, carried_layout, frame_layout
+from plinth_hw.comm.link_frame import FrameKind, body_layout, carried_layout, frame_layout, passed_layout
 from plinth_hw.comm.link_receive import LinkReceive
 from plinth_hw.comm.link_transmit import LinkTransmit
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.count import count_bits, count_of, counted, index_bits
 from plinth_hw.lib.crc import CRC24_BITS, crc
+from plinth_hw.lib.delay import delayed
 
-#: Most cycles from a frame to what the other end sends for it, over wires of up to 24 cycles each way.
+#: Most cycles from a frame to what the other end sends for it, over wires of up to 23 cycles each way.
 ROUND_TRIP = 64
 
 
@@ -63,7 +67,7 @@ class LinkLayer(wiring.Component):
     i : In stream of :func:`carried_layout`
         Flits for the other end; taken while the link is up and holds fewer than
         :data:`~plinth_hw.comm.link_frame.WINDOW`.
-    o : Out(struct of ``valid``, ``flit``)
+    o : Out, :func:`~plinth_hw.comm.link_frame.passed_layout`
         Flits from there, each once, in their order.
     credit : Out(classes), freed : In(classes)
         Places that the other end's router, and this one's, have freed.
@@ -92,7 +96,7 @@ class LinkLayer(wiring.Component):
         wires = WiresSignature(parameters, phits)
         super().__init__({
             "i": In(stream.Signature(carried_layout(parameters))),
-            "o": Out(data.StructLayout({"valid": unsigned(1), "flit": carried_layout(parameters)})),
+            "o": Out(passed_layout(parameters)),
             "credit": Out(parameters.classes), "freed": In(parameters.classes), "restart": In(1), "up": Out(1),
             "lost": Out(1), "bad_frames": Out(1), "replays": Out(1), "wires_out": Out(wires), "wires_in": In(wires),
         })
@@ -118,13 +122,13 @@ class LinkLayer(wiring.Component):
         m.d.comb += receive.up.eq(self.up)
 
         kind = Signal(FrameKind)
-        held = Signal(range(self._round_trip + 1))
+        held = Signal(count_bits(self._round_trip))
         hears = valid & good
         with m.FSM():
             with m.State("HELLO"):
                 m.d.comb += kind.eq(FrameKind.HELLO)
-                m.d.sync += held.eq(held + 1)
-                with m.If(held == self._round_trip):
+                m.d.sync += held.eq(counted(held))
+                with m.If(held == count_of(self._round_trip, len(held))):
                     m.d.sync += held.eq(held)
                     with m.If(hears & ((said == FrameKind.HELLO) | (said == FrameKind.READY))):
                         m.next = "READY"
@@ -138,7 +142,7 @@ class LinkLayer(wiring.Component):
             with m.State("UP"):
                 m.d.comb += [
                     self.up.eq(1), kind.eq(Mux(transmit.o.valid, FrameKind.FLIT, FrameKind.IDLE)),
-                    down.eq((hears & (said == FrameKind.HELLO)) | transmit.failed | credits.failed),
+                    down.eq((hears & (said == FrameKind.HELLO)) | transmit.failed),
                     self.lost.eq(down & used),
                 ]
                 with m.If(down | self.restart):
@@ -157,21 +161,23 @@ class LinkLayer(wiring.Component):
               kind: Signal) -> Signal:
         """Frames, phit by phit; whether another one begins."""
         body = Signal(body_layout(self._parameters))
-        slot = Signal()
+        slot, loads = Signal(), Signal()
         bits = len(self.wires_out.phit)
         phits = Signal(bits * self._phits)
-        filled = Signal()  # ``body`` has been set since reset
         phase = Signal(index_bits(self._phits))
-        m.d.comb += [slot.eq(phase == self._phits - 1), self.wires_out.phit.eq(phits[:bits])]
-        m.d.sync += [phase.eq(Mux(slot, 0, phase + 1)), self.wires_out.start.eq(slot & filled), phits.eq(phits >> bits)]
+        latency, word, check = crc(m, body.as_value())
+        m.d.comb += [slot.eq(phase == self._phits - 1), loads.eq(delayed(m, "slot", slot, latency + 1)),
+                     self.wires_out.phit.eq(phits[:bits])]
+        m.d.sync += [phase.eq(Mux(slot, 0, phase + 1)), self.wires_out.start.eq(loads), phits.eq(phits >> bits)]
         with m.If(slot):
             m.d.sync += [
-                filled.eq(1), phits.eq(Cat(body, crc(m, "sent", body.as_value()))),
                 body.kind.eq(kind), body.sequence.eq(transmit.o.sequence), body.expected.eq(receive.expected),
                 body.resend.eq(receive.resend), body.resent.eq(transmit.o.resent),
                 body.credit_class.eq(credits.told_class), body.credits.eq(credits.told),
                 body.flit.eq(transmit.o.flit),
             ]
+        with m.If(loads):
+            m.d.sync += phits.eq(Cat(word, check))
         return slot
 
     def _received(self, m: Module) -> tuple[Signal, Signal, data.View]:
@@ -189,7 +195,8 @@ class LinkLayer(wiring.Component):
                          left.eq(Mux(start, self._phits - 1, left - (left != 0)))]
             with m.If(start | (left != 0)):
                 m.d.sync += phits.eq(Cat(phits[bits:], self.wires_in.phit))
-        check = phits[layout.size:layout.size + CRC24_BITS]
-        m.d.sync += [valid.eq(whole | broken), body.eq(phits[:layout.size]),
-                     good.eq(whole & (crc(m, "came", phits[:layout.size]) == check))]
+        latency, word, wrong = crc(m, phits[:layout.size], phits[layout.size:layout.size + CRC24_BITS])
+        came = delayed(m, "whole", whole, latency)
+        m.d.sync += [valid.eq(came | delayed(m, "broken", broken, latency)), good.eq(came & (wrong == 0)),
+                     body.eq(word)]
         return valid, good, body

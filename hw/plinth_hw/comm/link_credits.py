@@ -1,7 +1,9 @@
 """Credits over a link as counts, so that none is lost with a frame.
 
 One end counts all credits of a class that its router has given back; frames tell the counts, class by class in turn.
-The other end gives its router as many pulses as a count is ahead of those it has given, one a class and cycle.
+The other end gives its router a pulse a class and cycle, until it has given as many as the count says. Counts are only
+compared, never subtracted, so they need not count as numbers do (:func:`~plinth_hw.lib.count.counted`); no more credits
+are under way than places, which all have different counts.
 """
 
 from typing import Any
@@ -12,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.link_frame import credit_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.count import counted, index_bits
 
 
 class LinkCredits(wiring.Component):
@@ -36,20 +38,17 @@ class LinkCredits(wiring.Component):
         Of each good frame that comes.
     credit : Out(classes)
         For the router that sends.
-    failed : Out(1)
-        Pulse: a count that cannot be.
     """
 
     def __init__(self, parameters: DieParameters):
         self._classes = parameters.classes
-        self._most = parameters.link_buffer_flits
         self._bits = credit_bits(parameters)
         index = index_bits(parameters.classes)
         super().__init__({
             "clear": In(1), "freed": In(self._classes), "take": In(1),
             "told_class": Out(index), "told": Out(self._bits),
             "heard": In(1), "heard_class": In(index), "heard_count": In(self._bits),
-            "credit": Out(self._classes), "failed": Out(1),
+            "credit": Out(self._classes),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -61,20 +60,14 @@ class LinkCredits(wiring.Component):
         with m.If(self.take):
             m.d.sync += self.told_class.eq(Mux(self.told_class == self._classes - 1, 0, self.told_class + 1))
         for number in range(self._classes):
-            mine = Signal(name=f"heard_{number}")
-            news = Signal(self._bits, name=f"news_{number}")
             gives = Signal(name=f"gives_{number}")
-            m.d.comb += [
-                mine.eq(self.heard & (self.heard_class == number)),
-                # What has not been given yet is part of it: no more than all places of the buffer.
-                news.eq(self.heard_count - given[number]),
-                gives.eq(known[number] != given[number]),
-            ]
-            with m.If(mine & (news > self._most)):
-                m.d.comb += self.failed.eq(1)
-            m.d.sync += [freed[number].eq(freed[number] + self.freed[number]), self.credit[number].eq(gives),
-                         given[number].eq(given[number] + gives)]
-            with m.If(mine):
+            m.d.comb += gives.eq(known[number] != given[number])
+            m.d.sync += self.credit[number].eq(gives)
+            with m.If(self.freed[number]):
+                m.d.sync += freed[number].eq(counted(freed[number]))
+            with m.If(gives):
+                m.d.sync += given[number].eq(counted(given[number]))
+            with m.If(self.heard & (self.heard_class == number)):
                 m.d.sync += known[number].eq(self.heard_count)
             with m.If(self.clear):
                 m.d.sync += [freed[number].eq(0), known[number].eq(0), given[number].eq(0),

@@ -9,6 +9,7 @@ from amaranth.lib import data, enum
 
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import count_bits, index_bits
 from plinth_hw.lib.crc import CRC24_BITS
 
 #: Flits that may be on their way, or be sent again.
@@ -39,8 +40,8 @@ def carried_layout(parameters: DieParameters) -> data.StructLayout:
 
 
 def credit_bits(parameters: DieParameters) -> int:
-    """Bits of a count of credits: twice as many as may be under way can be told apart."""
-    return parameters.link_buffer_flits.bit_length() + 1
+    """Bits of a count of credits: none to all places of a buffer may be under way."""
+    return count_bits(parameters.link_buffer_flits)
 
 
 def body_layout(parameters: DieParameters) -> data.StructLayout:
@@ -54,11 +55,16 @@ def body_layout(parameters: DieParameters) -> data.StructLayout:
         #: How often the sender has asked for flits to be sent again, from ``expected`` on; and how often it has been
         #: asked, and done so.
         "resend": unsigned(RESEND_BITS), "resent": unsigned(RESEND_BITS),
-        #: Credits that the sender has given back in all, of one class.
-        "credit_class": unsigned(max(1, (parameters.classes - 1).bit_length())),
+        #: Credits that the sender has given back in all, of one class; as :func:`~plinth_hw.lib.count.counted`.
+        "credit_class": unsigned(index_bits(parameters.classes)),
         "credits": unsigned(credit_bits(parameters)),
         "flit": carried_layout(parameters),
     })
+
+
+def passed_layout(parameters: DieParameters) -> data.StructLayout:
+    """A flit for the router, or none."""
+    return data.StructLayout({"valid": unsigned(1), "flit": carried_layout(parameters)})
 
 
 class Heard(data.Struct):

@@ -12,8 +12,9 @@ from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, FrameKind, Heard, body_layout, carried_layout
+from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, FrameKind, Heard, body_layout, passed_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import count_bits, count_of, counted
 
 
 class LinkReceive(wiring.Component):
@@ -33,8 +34,7 @@ class LinkReceive(wiring.Component):
         Else nothing is taken.
     frame : In(struct of ``valid``, ``good``, ``body``)
         ``good``: its check is right.
-    o : Out(struct of ``valid``, ``flit``)
-        A flit for the router.
+    o : Out, :func:`passed_layout`
     heard : Out(Heard)
         To the sending side, in the cycle of the frame.
     expected, resend : Out
@@ -47,17 +47,17 @@ class LinkReceive(wiring.Component):
             "clear": In(1), "up": In(1),
             "frame": In(data.StructLayout({"valid": unsigned(1), "good": unsigned(1),
                                            "body": body_layout(parameters)})),
-            "o": Out(data.StructLayout({"valid": unsigned(1), "flit": carried_layout(parameters)})),
+            "o": Out(passed_layout(parameters)),
             "heard": Out(Heard), "expected": Out(SEQUENCE_BITS), "resend": Out(RESEND_BITS),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         body = self.frame.body
-        waiting, waited = Signal(), Signal(range(self._patience + 1))
+        waiting, waited = Signal(), Signal(count_bits(self._patience))
         speaks, is_flit, is_next, beyond, answers = (
             Signal(name=name) for name in ("speaks", "is_flit", "is_next", "beyond", "answers"))
-        missing, asks = Signal(), Signal()
+        missing, asks, late = Signal(), Signal(), Signal()
         ahead = Signal(SEQUENCE_BITS)
         m.d.comb += [
             ahead.eq(body.sequence - self.expected),
@@ -67,9 +67,10 @@ class LinkReceive(wiring.Component):
             answers.eq(body.resent == self.resend),
             self.heard.valid.eq(speaks), self.heard.expected.eq(body.expected), self.heard.resend.eq(body.resend),
             missing.eq(self.up & self.frame.valid & (~self.frame.good | (speaks & beyond))),
-            asks.eq((missing & (~waiting | (speaks & answers))) | (waiting & (waited == self._patience))),
+            asks.eq((missing & (~waiting | (speaks & answers))) | (waiting & late)),
+            late.eq(waited == count_of(self._patience, len(waited))),
         ]
-        m.d.sync += [self.o.valid.eq(speaks & is_flit & is_next), self.o.flit.eq(body.flit), waited.eq(waited + 1)]
+        m.d.sync += [self.o.valid.eq(speaks & is_flit & is_next), self.o.flit.eq(body.flit), waited.eq(counted(waited))]
         with m.If(asks):
             m.d.sync += [self.resend.eq(self.resend + 1), waiting.eq(1), waited.eq(0)]
         with m.Elif(speaks & is_next & (is_flit | answers)):

@@ -12,13 +12,14 @@ on. Throughput: a flit each ``take``.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, Heard, carried_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import count_bits, count_of, counted
 from plinth_hw.lib.ram import UNCHECKED
 
 #: Replays in a row, without a flit that has come, after which a link has failed.
@@ -71,15 +72,17 @@ class LinkTransmit(wiring.Component):
                                             attrs=UNCHECKED)
         write, read = flits.write_port(), flits.read_port()
         place_bits = SEQUENCE_BITS - 1
-        written = Signal(SEQUENCE_BITS)
-        acked = Signal(SEQUENCE_BITS)
-        upcoming = Signal(SEQUENCE_BITS)
-        resent = Signal(RESEND_BITS)
-        put, get = Signal(), Signal()
+        written, acked, upcoming = (Signal(SEQUENCE_BITS, name=name) for name in ("written", "acked", "upcoming"))
+        wanted, resent = Signal(RESEND_BITS), Signal(RESEND_BITS)
+        # Flits that have not come as far as is known, and those of them that have been sent, (again) or not; more than
+        # the window is less than none.
+        outstanding, ahead = Signal(SEQUENCE_BITS), Signal(SEQUENCE_BITS)
+        put, get, overtaken = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.i.ready.eq((written - acked)[:SEQUENCE_BITS] != WINDOW), put.eq(self.i.valid & self.i.ready),
+            outstanding.eq(written - acked), ahead.eq(upcoming - acked), overtaken.eq(self._is_negative(ahead)),
+            self.i.ready.eq(~outstanding[-1]), put.eq(self.i.valid & self.i.ready),
             write.addr.eq(written[:place_bits]), write.data.eq(self.i.payload), write.en.eq(put),
-            get.eq(self.take & (upcoming != written)),
+            get.eq(self.take & (upcoming != written) & ~overtaken),
             read.addr.eq(upcoming[:place_bits]), read.en.eq(self.take), self.o.flit.eq(read.data),
         ]
         with m.If(put):
@@ -87,36 +90,36 @@ class LinkTransmit(wiring.Component):
         with m.If(self.take):
             m.d.sync += [self.o.valid.eq(get), self.o.sequence.eq(upcoming), self.o.resent.eq(resent)]
 
-        # What the other end has got since it was last heard; what of it has been sent (again).
-        news, ahead, outstanding = (Signal(SEQUENCE_BITS, name=name) for name in ("news", "ahead", "outstanding"))
         asked, late, progress = Signal(), Signal(), Signal()
-        quiet = Signal(range(self._patience + 1))
+        quiet, tries = Signal(count_bits(self._patience)), Signal(count_bits(MOST_REPLAYS))
         m.d.comb += [
-            news.eq(self.heard.expected - acked), ahead.eq(upcoming - acked), outstanding.eq(written - acked),
-            progress.eq(self.heard.valid & (news != 0)),
-            asked.eq(self.heard.valid & (self.heard.resend != resent)),
-            late.eq(quiet == self._patience),
+            progress.eq(self.heard.valid & (self.heard.expected != acked)), asked.eq(wanted != resent),
+            late.eq(quiet == count_of(self._patience, len(quiet))),
         ]
         with m.If(self.heard.valid):
-            m.d.sync += [acked.eq(self.heard.expected), resent.eq(self.heard.resend)]
-        with m.If(asked | late | (self.heard.valid & (news > ahead))):
-            m.d.sync += upcoming.eq(Mux(self.heard.valid, self.heard.expected, acked))
+            m.d.sync += [acked.eq(self.heard.expected), wanted.eq(self.heard.resend)]
+        with m.If(asked | late | overtaken):
+            m.d.sync += [upcoming.eq(acked), resent.eq(wanted)]
         with m.Elif(get):
             m.d.sync += upcoming.eq(upcoming + 1)
-        m.d.sync += quiet.eq(Mux(progress | asked | late | (outstanding == 0), 0,
-                                 quiet + (quiet != self._patience)))
-
-        tries = Signal(range(MOST_REPLAYS + 1))
+        m.d.sync += quiet.eq(counted(quiet))
+        with m.If(progress | asked | late | (outstanding == 0)):
+            m.d.sync += quiet.eq(0)
         m.d.comb += [
             self.replays.eq((asked | late) & (outstanding != 0)),
-            self.failed.eq((self.heard.valid & (news > outstanding))
-                           | (self.replays & ~progress & (tries == MOST_REPLAYS))),
+            self.failed.eq(self._is_negative(outstanding)
+                           | (self.replays & ~progress & (tries == count_of(MOST_REPLAYS, len(tries))))),
         ]
         with m.If(progress):
             m.d.sync += tries.eq(0)
         with m.Elif(self.replays):
-            m.d.sync += tries.eq(tries + 1)
+            m.d.sync += tries.eq(counted(tries))
         with m.If(self.clear):
-            m.d.sync += [written.eq(0), acked.eq(0), upcoming.eq(0), resent.eq(0), quiet.eq(0), tries.eq(0),
-                         self.o.valid.eq(0), self.o.sequence.eq(0), self.o.resent.eq(0)]
+            m.d.sync += [written.eq(0), acked.eq(0), upcoming.eq(0), wanted.eq(0), resent.eq(0), quiet.eq(0),
+                         tries.eq(0), self.o.valid.eq(0), self.o.sequence.eq(0), self.o.resent.eq(0)]
         return m
+
+    @staticmethod
+    def _is_negative(distance: Value) -> Value:
+        """Beyond the window, modulo twice the window."""
+        return distance[-1] & distance[:-1].any()

@@ -5,7 +5,7 @@
 - :mod:`~plinth_hw.lib.choice`: one of many values, by a one-hot condition (OR) or by its index (multiplexers).
 - :mod:`~plinth_hw.lib.delay`: what was there some cycles before: in registers, in look-up-table RAM, skewed lanes.
 - :mod:`~plinth_hw.lib.rotator`: lanes rotated by an amount.
-- :mod:`~plinth_hw.lib.count`: counters that go up and down or only round, set bits, widths of indices.
-- :mod:`~plinth_hw.lib.crc`: cyclic redundancy check, of :mod:`~plinth_hw.lib.parity`.
+- :mod:`~plinth_hw.lib.count`: counters that go up and down or round, or are only compared; set bits; widths of indices.
+- :mod:`~plinth_hw.lib.crc`: cyclic redundancy check.
 - :mod:`~plinth_hw.lib.ram`: attributes of memories for synthesis.
 """

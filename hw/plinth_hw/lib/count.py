@@ -11,16 +11,47 @@ def index_bits(count: int) -> int:
 
 #: Bits whose parity, shifted in, makes a register of so many bits go through all values but 0.
 _TAPS = {1: (0,), 2: (0, 1), 3: (1, 2), 4: (2, 3), 5: (2, 4), 6: (4, 5), 7: (5, 6), 8: (3, 4, 5, 7), 9: (4, 8),
-         10: (6, 9), 11: (8, 10), 12: (3, 9, 10, 11)}
+         10: (6, 9), 11: (8, 10), 12: (3, 9, 10, 11), 13: (7, 10, 11, 12),
+         14: (1, 11, 12, 13), 15: (13, 14), 16: (3, 12, 14, 15)}
 
 
 def following(place: Value) -> Value:
-    """The value after ``place`` in a cycle through all values, 0 included, of that many bits, at most 12.
+    """The value after ``place`` in a cycle through all values, 0 included, of that many bits, at most 16.
 
     For places of a ring that only go round: a shift register, with a third of a counter's logic.
     """
     bits = len(place)
     return Cat(Cat(*(place[tap] for tap in _TAPS[bits])).xor() ^ ~place[:bits - 1].any(), place[:bits - 1])
+
+
+def counted(count: Value) -> Value:
+    """The value after ``count`` in a cycle through all values but that of all ones, beginning with 0.
+
+    For counts that are only compared for equality: one look-up table, however long.
+    """
+    return Cat(~Cat(count[tap] for tap in _TAPS[len(count)]).xor(), count)[:len(count)]
+
+
+def count_bits(most: int) -> int:
+    """Bits of counts by :func:`counted` of up to ``most``.
+
+    Raises
+    ------
+    ValueError
+        If it has none so long.
+    """
+    bits = max(2, (most + 1).bit_length())
+    if bits not in _TAPS:
+        raise ValueError(f"Counts go up to {(1 << max(_TAPS)) - 2}, not {most!r}")
+    return bits
+
+
+def count_of(number: int, bits: int, count: int = 0) -> int:
+    """What :func:`counted` gives after so many steps."""
+    for _ in range(number):
+        odd = sum(count >> tap & 1 for tap in _TAPS[bits]) & 1
+        count = (count << 1 | odd ^ 1) & (1 << bits) - 1
+    return count
 
 
 def stepped(count: Value, up: Value, down: Value) -> Value:

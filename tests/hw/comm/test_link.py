@@ -12,8 +12,10 @@ from amaranth.lib import wiring
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.comm.link import LinkLayer, phit_bits
+from plinth_hw.comm.link_frame import frame_layout
 from plinth_hw.comm.link_transmit import MOST_REPLAYS
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
+from plinth_hw.lib.crc import CRC24_SURE_BITS
 
 TINY = preset("ndp-tiny", engines=frozenset())
 NONE = (0, 0)
@@ -217,6 +219,11 @@ class Bench:
         """Until the ends are up, or not."""
         while [ctx.get(end.up) for end in self.ends] != ups:
             await self.cycle(ctx)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_five_wrong_bits_of_a_frame_show(name: str) -> None:
+    assert frame_layout(preset(name)).size <= CRC24_SURE_BITS
 
 
 BITS = phit_bits(TINY, 1)

@@ -1,23 +1,26 @@
 """Counters and counts against integers."""
 
+from itertools import accumulate
+
 import pytest
 from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.lib.count import following, index_bits, population, stepped
+from plinth_hw.lib.count import count_bits, count_of, counted, following, index_bits, population, stepped
 
 
 class _Counts(wiring.Component):
     def __init__(self, bits):
-        super().__init__({"i": In(bits), "up": In(1), "down": In(1), "following": Out(bits), "stepped": Out(bits),
-                          "population": Out(bits.bit_length())})
+        super().__init__({"i": In(bits), "up": In(1), "down": In(1), "following": Out(bits), "counted": Out(bits),
+                          "stepped": Out(bits), "population": Out(bits.bit_length())})
 
     def elaborate(self, platform):
         m = Module()
         m.domains.sync = ClockDomain()  # for the simulator's clock
-        m.d.comb += [self.following.eq(following(self.i)), self.stepped.eq(stepped(self.i, self.up, self.down)),
+        m.d.comb += [self.following.eq(following(self.i)), self.counted.eq(counted(self.i)),
+                     self.stepped.eq(stepped(self.i, self.up, self.down)),
                      self.population.eq(population(self.i))]
         return m
 
@@ -38,6 +41,31 @@ def test_following(bits):
         assert len(seen) == 1 << bits
 
     simulate(dut, bench)
+
+
+@pytest.mark.parametrize("bits", range(2, 17))
+def test_counts_that_are_compared(bits):
+    """All values but one, once each; the number of steps to one is that of ``count_of``."""
+    most = (1 << bits) - 2
+    assert count_bits(most) == bits and (bits == 16 or count_bits(most + 1) == bits + 1)
+    values = list(accumulate(range(most), lambda value, _: count_of(1, bits, value), initial=0))
+    assert sorted(values) == list(range(most + 1)) and count_of(1, bits, values[-1]) == 0
+    dut = _Counts(bits)
+
+    async def bench(ctx):
+        value = 0
+        for number in range(1, 100):
+            ctx.set(dut.i, value)
+            await ctx.delay(1e-7)
+            value = ctx.get(dut.counted)
+            assert value == count_of(number, bits)
+
+    simulate(dut, bench)
+
+
+def test_counts_have_an_end():
+    with pytest.raises(ValueError, match="Counts go up to 65534, not 65535"):
+        count_bits(65535)
 
 
 def test_stepped_and_population():
