@@ -7,13 +7,14 @@
                |            |        network interface, router <-> links
                +---- crossbar ----> AXI4 ports
 
-Engines that the parameters leave out are absent, with their memory ports. Top-level ports are listed in
-docs/architecture.md. Source: MPT section VI.
+Engines that the parameters leave out are absent, with their memory ports. All but control and the AXI4 ports, whose
+accesses end by the standard, is reset when the die is stopped (:mod:`~plinth_hw.control.recovery`). Top-level ports are
+listed in docs/architecture.md. Source: MPT section VI.
 """
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux, ResetInserter, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -89,9 +90,10 @@ class Die(wiring.Component):
             parameters,
             [None, *(owner for _, owner, port in clients if _reads(port))],
             [None, *(owner for _, owner, port in clients if not _reads(port))])
-        m.submodules.crossbar = crossbar = MemoryCrossbar(
+        crossbar = MemoryCrossbar(
             parameters, ["fetch", *(name for name, _, port in clients if _reads(port))],
             ["record", *(name for name, _, port in clients if not _reads(port))])
+        m.submodules.crossbar = ResetInserter(control.flush)(crossbar)
         m.submodules.axi = axi = AXIAdaptor(parameters)
 
         connect(m, control.fetch_memory, crossbar.fetch)
@@ -99,7 +101,7 @@ class Die(wiring.Component):
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))
         for position, (kind, component) in enumerate(engines.items()):
-            m.submodules[kind.name.lower()] = component
+            m.submodules[kind.name.lower()] = ResetInserter(control.reset)(component)
             connect(m, component.engine, getattr(control, f"engine_{position}"))
         connect(m, crossbar.memory_read, axi.read)
         connect(m, crossbar.memory_write, axi.write)
@@ -108,7 +110,7 @@ class Die(wiring.Component):
             connect(m, flipped(getattr(self, f"axi_{port}")), getattr(axi, f"axi_{port}"))
         m.d.comb += [
             self.irq.eq(control.irq),
-            crossbar.limit.eq(control.limit),
+            crossbar.limit.eq(control.limit), crossbar.drain.eq(control.drain), control.drained.eq(crossbar.drained),
             control.read_fault.eq(crossbar.read_fault), control.write_fault.eq(crossbar.write_fault),
             control.memory_fault.eq(axi.fault),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
@@ -132,13 +134,14 @@ class Die(wiring.Component):
                  transfer: TransferEngine | None) -> None:
         """Router, network interface, and what uses them."""
         parameters = self.parameters
-        m.submodules.router = router = Router(parameters)
+        router = Router(parameters)
+        m.submodules.router = ResetInserter(control.reset)(router)
         if collective is not None:
             m.d.comb += collective.dies.eq(control.dies)
-        m.submodules.interface = interface = NetworkInterface(parameters)
+        interface = NetworkInterface(parameters)
+        m.submodules.interface = ResetInserter(control.reset)(interface)
         for port in range(parameters.ports):
-            for name in (f"link_out_{port}", f"link_in_{port}"):
-                connect(m, flipped(getattr(self, name)), getattr(router, name))
+            self._link(m, port, router, control.apart)
         connect(m, interface.inject, router.inject)
         for number in range(parameters.classes):
             connect(m, getattr(router, f"eject_{number}"), getattr(interface, f"eject_{number}"))
@@ -165,6 +168,17 @@ class Die(wiring.Component):
             router.route_write.eq(control.route_write), control.lost.eq(router.lost),
             control.injected_words.eq(router.injected_words),
             control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
+        ]
+
+
+    def _link(self, m: Module, port: int, router: Router, apart: Value) -> None:
+        """A port of the router to pins: nothing comes in while the die is apart."""
+        pins_out, pins_in = (getattr(self, f"link_{way}_{port}") for way in ("out", "in"))
+        out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
+        m.d.comb += [
+            pins_out.valid.eq(out.valid), pins_out.flit.eq(out.flit), pins_in.credit.eq(into.credit),
+            into.valid.eq(pins_in.valid & ~apart), into.flit.eq(pins_in.flit),
+            out.credit.eq(Mux(apart, 0, pins_out.credit)),
         ]
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from amaranth.back import verilog as amaranth_verilog
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, ResetSignal, Value
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
@@ -93,12 +93,18 @@ def _convert(component: Elaboratable, name: str, platform: object) -> str:
     return _BANNER.sub("", text)
 
 
-def instance(component: wiring.Component, module: str) -> Instance:
-    """Instance of ``module`` on the ports of ``component``, in the parent's ``sync`` domain."""
-    connections: dict[str, Any] = {"i_clk": ClockSignal("sync"), "i_rst": ResetSignal("sync")}
-    for name, member, value in _ports(component):
-        connections[("i_" if member.flow is wiring.In else "o_") + name] = value
-    return Instance(module, **connections)
+def instance(m: Module, component: wiring.Component, *, name: str, module: str) -> None:
+    """Add an instance of ``module`` on the ports of ``component`` to ``m``, in its ``sync`` domain.
+
+    It is in reset until a cycle after ``m``, whatever resets that: ``ResetInserter`` does not reach an instance, but
+    does the register that its reset comes from.
+    """
+    reset = Signal(init=1, name=f"{name}_reset")
+    m.d.sync += reset.eq(0)
+    connections: dict[str, Any] = {"i_clk": ClockSignal("sync"), "i_rst": reset}
+    for port, member, value in _ports(component):
+        connections[("i_" if member.flow is wiring.In else "o_") + port] = value
+    m.submodules[name] = Instance(module, **connections)
 
 
 def place(m: Module, platform: object, component: wiring.Component, *, name: str, module: str) -> None:
@@ -113,7 +119,7 @@ def place(m: Module, platform: object, component: wiring.Component, *, name: str
     """
     if isinstance(platform, Emission):
         platform.register(module, component, lambda: _convert(component, module, platform))
-        m.submodules[name] = instance(component, module)
+        instance(m, component, name=name, module=module)
     else:
         m.submodules[name] = component
 

@@ -66,10 +66,11 @@ def registers(harness: Harness, code: ModuleType) -> None:
     harness.invariant((pending.reads + pending.writes) == ~at_rest)
     harness.invariant(at_rest | (state["write"] == pending.writes))
     harness.claim("an access that is no access to a whole word changes nothing", ~Cat(
-        block.start, block.clear_error, block.clear_counters, block.record_write, block.route_write.valid).any()
+        block.start, block.stop, block.clear_error, block.clear_counters, block.record_write,
+        block.route_write.valid).any()
         | ((state["address"][:2] == 0) & state["write"]))
     harness.claim("a graph is started only while none runs and nothing failed",
-                  ~block.start | ~(block.running | block.error))
+                  ~block.start | ~(block.running | block.error | block.stopped))
     harness.claim("an error is cleared only while nothing runs", ~block.clear_error | ~block.running)
     harness.invariant(at_rest | within("RESPOND") | (state["address"][:2] == 0))
 

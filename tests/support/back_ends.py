@@ -15,11 +15,11 @@ Image = NDArray[np.uint32]
 
 
 def images(array: Array, program: Program, buffers: Sequence[Buffer], seed: int, *, memory_words: int,
-           steps: int) -> Iterator[Image]:
-    """Run ``steps`` steps on seeded data and give the whole memory after each, [dies, words], but for
-    the completion records, which hold times."""
+           steps: int, driver: Driver | None = None) -> Iterator[Image]:
+    """Run ``steps`` steps on seeded data, by the array's driver if it has one, and give the whole memory after each,
+    [dies, words], but for the completion records, which hold times."""
     records = slice(program.records, program.records + RECORD_WORDS * len(program.step[0].tasks))
-    driver = Driver(array, program, memory_words=memory_words)
+    driver = driver or Driver(array, program, memory_words=memory_words)
     rng = np.random.default_rng(seed)
     for die in range(program.dies):
         for buffer in buffers:

@@ -6,14 +6,16 @@
                  |   |                           |
                  |   +--- performance counters <-+-- strobes of engines, memory, network
                  +------- errors <-- descriptors, tasks, memory, watchdog, other dies
-                             +-----> halted, error_out
+                 |           +-----> halted, error_out
+                 +------- recovery --> resets of what is not drawn here but registers, counters and routes
 
-See :mod:`registers`, :mod:`scheduler`, :mod:`counters` and :mod:`errors` for times. Source: MPT section VI.A.
+See :mod:`registers`, :mod:`scheduler`, :mod:`counters`, :mod:`errors` and :mod:`recovery` for times. Source: MPT
+section VI.A.
 """
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -22,6 +24,7 @@ from plinth_hw.control.counters import BusyWindow, PerformanceCounters
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
+from plinth_hw.control.recovery import Recovery
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.routes import lost_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
@@ -73,6 +76,10 @@ class Control(wiring.Component):
         From the crossbar; ``memory_fault`` In(1): from the AXI4 adaptor.
     landing_fault : In(LandingFault)
         A tile's packet named an address beyond the memory.
+    drained : In(1)
+        The crossbar has nothing under way.
+    reset, drain, flush, apart : Out(1)
+        As of :class:`~plinth_hw.control.recovery.Recovery`.
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
     sums_at_ends, narrowed_to_ends : In
@@ -109,6 +116,7 @@ class Control(wiring.Component):
             "write_fault": In(fault_layout(len(self.writers))),
             "memory_fault": In(1),
             "landing_fault": In(LandingFault),
+            "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
             **({"sums_at_ends": In(words), "narrowed_to_ends": In(words)}
                if isinstance(parameters.multiply_format, Fixed) else {}),
@@ -128,7 +136,9 @@ class Control(wiring.Component):
         m = Module()
         parameters = self.parameters
         m.submodules.registers = registers = Registers(parameters)
-        m.submodules.scheduler = scheduler = Scheduler(parameters)
+        m.submodules.recovery = recovery = Recovery()
+        scheduler = Scheduler(parameters)
+        m.submodules.scheduler = ResetInserter(recovery.reset)(scheduler)
         m.submodules.errors = errors = Errors(9)
         m.submodules.watchdog = watchdog = Watchdog()
         cycle = Signal(64)
@@ -148,7 +158,11 @@ class Control(wiring.Component):
             scheduler.record_write.eq(registers.record_write),
             scheduler.record_data.eq(registers.record_data),
             registers.record_count.eq(scheduler.record_count),
-            registers.running.eq(scheduler.running), registers.cycle.eq(cycle),
+            registers.running.eq(scheduler.running | recovery.stopping), registers.stopped.eq(recovery.stopped),
+            recovery.stop.eq(registers.stop), recovery.clear.eq(registers.clear_error),
+            recovery.drained.eq(self.drained), self.reset.eq(recovery.reset), self.drain.eq(recovery.drain),
+            self.flush.eq(recovery.flush), self.apart.eq(recovery.apart),
+            registers.cycle.eq(cycle),
             registers.code.eq(errors.code), registers.task.eq(errors.task), registers.info.eq(errors.info),
             registers.error.eq(errors.error), errors.clear.eq(registers.clear_error),
 
@@ -171,7 +185,7 @@ class Control(wiring.Component):
             watchdog.progress.eq(scheduler.progress | self.words_written.any()),
             watchdog.active.eq(scheduler.running & ~errors.halted),
         ]
-        with m.If(scheduler.start):
+        with m.If(scheduler.start | registers.stop):
             m.d.sync += registers.done.eq(0)
         with m.Elif(scheduler.finished):
             m.d.sync += registers.done.eq(1)

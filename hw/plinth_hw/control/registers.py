@@ -117,10 +117,10 @@ class Registers(wiring.Component):
     -------
     axil : In(AXI4LiteSignature)
         The host.
-    start, clear_error, clear_counters : Out(1)
-        Pulses of CONTROL. ``start`` only while neither ``running`` nor ``error``, ``clear_error`` only while
-        not ``running``.
-    running, done, error : In(1)
+    start, stop, clear_error, clear_counters : Out(1)
+        Pulses of CONTROL. ``start`` only while none of ``running``, ``error`` and ``stopped``, ``clear_error`` only
+        while not ``running``.
+    running, done, error, stopped : In(1)
         STATUS.
     code, task, info : In
         The error registers.
@@ -150,11 +150,13 @@ class Registers(wiring.Component):
         super().__init__({
             "axil": In(AXI4LiteSignature()),
             "start": Out(1),
+            "stop": Out(1),
             "clear_error": Out(1),
             "clear_counters": Out(1),
             "running": In(1),
             "done": In(1),
             "error": In(1),
+            "stopped": In(1),
             "code": In(shape_of(ErrorCode)),
             "task": In(32),
             "info": In(shape_of(ErrorInfo)),
@@ -359,7 +361,7 @@ class Registers(wiring.Component):
                         m.d.sync += register.eq(written)
             for place, value in ((Register.ID, Const(regs.IDENTITY, 32)),
                                  (Register.VERSION, Const(regs.ISA_VERSION, 32)),
-                                 (Register.STATUS, Cat(self.running, self.done, self.error)),
+                                 (Register.STATUS, Cat(self.running, self.done, self.error, self.stopped)),
                                  (Register.ERROR_CODE, Cat(self.code)), (Register.ERROR_TASK, self.task),
                                  (Register.ERROR_INFO, Cat(self.info)),
                                  (Register.CYCLE + 4, high)):
@@ -368,9 +370,9 @@ class Registers(wiring.Component):
             with m.Case(Register.CONTROL >> 2):
                 m.d.comb += answers.known.eq(1)
                 with m.If(write):
-                    m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error),
+                    m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error & ~self.stopped),
                                  self.clear_error.eq(written[1] & ~self.running),
-                                 self.clear_counters.eq(written[2])]
+                                 self.clear_counters.eq(written[2]), self.stop.eq(written[3])]
             with m.Case(Register.RECORD_COUNT >> 2):
                 answers.give(m, self.record_count)
                 m.d.comb += self.record_write.eq(write & ~self.running)

@@ -6,7 +6,7 @@ fields have a layout here; what each register can hold is in :mod:`~plinth_hw.is
 """
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 
 from plinth_hw.isa.layout import Struct, unsigned
 
@@ -23,10 +23,10 @@ class Register(IntEnum):
     ID = 0x000
     #: RO: ISA_VERSION
     VERSION = 0x004
-    #: WO: bit 0 start the graph at TASK_BASE; bit 1 clear the sticky error (when idle); bit 2 clear
-    #: performance counters
+    #: WO: bit 0 start the graph at TASK_BASE (unless busy, stopped or in error); bit 1 clear the sticky error, and let
+    #: go a stopped die (unless busy); bit 2 clear performance counters; bit 3 stop: throw away all that is under way
     CONTROL = 0x008
-    #: RO: bit 0 busy, bit 1 done (last task completed; cleared by start), bit 2 error
+    #: RO: bit 0 busy, bit 1 done (last task completed; cleared by start and stop), bit 2 error, bit 3 stopped
     STATUS = 0x00C
     #: RW: word address of the first descriptor
     TASK_BASE = 0x010
@@ -63,6 +63,24 @@ class Register(IntEnum):
     SUMS_AT_ENDS = 0x068
     #: RO: numbers that NARROW made an end of their format; dies of fixed-point operands only (64 bits)
     NARROWED_TO_ENDS = 0x070
+
+
+class Control(IntFlag):
+    """Bits of register CONTROL."""
+
+    START = 1
+    CLEAR_ERROR = 2
+    CLEAR_COUNTERS = 4
+    STOP = 8
+
+
+class Status(IntFlag):
+    """Bits of register STATUS."""
+
+    BUSY = 1
+    DONE = 2
+    ERROR = 4
+    STOPPED = 8
 
 
 #: RW: 16 base registers (words).

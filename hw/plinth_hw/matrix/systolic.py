@@ -154,7 +154,7 @@ class SystolicArray(wiring.Component):
         m = Module()
         if isinstance(platform, emit.Emission) and platform.array_form == "loops":
             platform.register(self.module_name, self, lambda: systolic_loops.text(self, self.module_name))
-            m.submodules.loops = emit.instance(self, self.module_name)
+            emit.instance(m, self, name="loops", module=self.module_name)
         else:
             self._cells(m, platform)
         return m

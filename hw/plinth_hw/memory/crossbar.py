@@ -68,6 +68,11 @@ class MemoryCrossbar(wiring.Component):
     read_fault, write_fault : Out :func:`fault_layout`
         ``valid`` pulses for one cycle when a request passed ``limit``. The client that made it gets
         no more grants until reset.
+    drain : In(1)
+        Level: grant nothing more, and end what was granted without the clients: data that they were to read are
+        thrown away, those that they were to write are written with no strobe set.
+    drained : Out(1)
+        Nothing that was granted is under way.
     words_read, words_written : Out
         Words that crossed in this cycle: all words of a read beat, the strobed words of a written one.
 
@@ -99,6 +104,7 @@ class MemoryCrossbar(wiring.Component):
             "limit": In(parameters.address_bits - words + 2),
             "read_fault": Out(fault_layout(len(readers))),
             "write_fault": Out(fault_layout(len(writers))),
+            "drain": In(1), "drained": Out(1),
             "words_read": Out(words),
             "words_written": Out(words),
         })
@@ -118,7 +124,7 @@ class MemoryCrossbar(wiring.Component):
                     client.request.ready.eq(grant.ready[index]),
                 ]
             m.d.comb += [
-                grant.limit.eq(self.limit),
+                grant.limit.eq(self.limit), grant.drain.eq(self.drain),
                 memory.request.payload.eq(grant.request.payload),
                 memory.request.valid.eq(grant.request.valid & grant.permit),
                 grant.request.ready.eq(memory.request.ready & grant.permit),
@@ -129,7 +135,7 @@ class MemoryCrossbar(wiring.Component):
         m.d.comb += [
             read.permit.eq(1),
             self.memory_read.data.ready.eq(
-                read.data_valid & Array(client.data.ready for client in readers)[read.data_index]),
+                read.data_valid & (Array(client.data.ready for client in readers)[read.data_index] | self.drain)),
             read.data_step.eq(self.memory_read.data.valid & self.memory_read.data.ready),
             self.words_read.eq(Mux(read.data_step, words, 0)),
         ]
@@ -148,10 +154,11 @@ class MemoryCrossbar(wiring.Component):
             unanswered.i.payload.eq(write.request_index),
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
-            write.data_step.eq(Array(client.data.valid for client in writers)[write.data_index] & given),
+            write.data_step.eq((Array(client.data.valid for client in writers)[write.data_index] | self.drain) & given),
             self.memory_write.data.payload.eq(one_registered(
-                m, "data", [write.data_index == index for index in range(len(writers))],
+                m, "data", [~self.drain & (write.data_index == index) for index in range(len(writers))],
                 [client.data.payload for client in writers], write.data_step)),
+            self.drained.eq(~(read.busy | write.busy | full | unanswered.o.valid)),
             self.memory_write.data.valid.eq(full),
             given.eq(write.data_valid & (~full | self.memory_write.data.ready)),
             self.words_written.eq(Mux(full & self.memory_write.data.ready,
@@ -183,7 +190,7 @@ class _Grant(wiring.Component):
             "ready": Out(1).array(clients),
             "limit": In(self.layout["address"].width + 1),
             "request": Out(stream.Signature(self.layout)), "request_index": Out(index_width),
-            "permit": In(1),
+            "permit": In(1), "drain": In(1), "busy": Out(1),
             "fault": Out(fault_layout(clients)),
             "data_valid": Out(1), "data_index": Out(index_width), "data_step": In(1),
         })
@@ -217,7 +224,7 @@ class _Grant(wiring.Component):
             self.request.valid.eq(held_valid & inside & queue.i.ready),
             queue.i.payload.eq(Cat(held.beats, held_index)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            free.eq(~held_valid | queue.i.valid),
+            free.eq((~held_valid | queue.i.valid) & ~self.drain), self.busy.eq(held_valid | queue.o.valid),
         ]
         m.d.sync += [self.fault.valid.eq(0)]
         with m.If(queue.i.valid):

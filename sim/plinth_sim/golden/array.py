@@ -167,8 +167,10 @@ class GoldenArray:
 
     def _tell(self) -> bool:
         """Whether a die has failed; the first time, every other die is told."""
-        failed = [die for die in self.dies if die.read_register(Register.ERROR_CODE)]
-        if failed and not self._told:
+        failed = [die for die in self.dies if die.failed]
+        if not failed:
+            self._told = False
+        elif not self._told:
             self._told = True
             causes = [die for die in failed if die.registers[Register.ERROR_CODE] != ErrorCode.REMOTE.value] or failed
             for number in range(self.size):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
+from plinth_hw.isa.registers import Control, EngineRegister, ErrorInfo, Register, Status
 from plinth_hw.isa.tasks import (
     BODIES,
     DESCRIPTOR_WORDS,
@@ -31,13 +31,13 @@ from plinth_hw.isa.tasks import (
     TransferOperation,
 )
 from plinth_sim.golden import convolution, matrix, row_stationary, transfer, vector
+from plinth_sim.golden.collective import Member
 from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, RingChunks, Tile
 
 Words = NDArray[np.uint32]
 
 #: What ERROR_INFO says in place of an engine where none is to blame.
 SCHEDULER = limits.field_most(ErrorInfo, "engine")
-CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
 
 
 class DescriptorError(Exception):
@@ -109,9 +109,12 @@ class GoldenDevice:
     #: Chunks from the member before, by group and message.
     chunks: dict[tuple[int, int], deque[Words]] = field(default_factory=dict)
     groups: dict[int, Membership] = field(default_factory=dict)
+    #: Members of rings under way by the address of their task; None: it has all that it needs.
+    members: dict[int, Member | None] = field(default_factory=dict)
     queues: dict[Engine, deque[FetchedTask]] = field(default_factory=dict)
     running: bool = False
     done: bool = False
+    stopped: bool = False
     #: As the registers of the same names.
     sums_at_ends: int = 0
     narrowed_to_ends: int = 0
@@ -131,8 +134,8 @@ class GoldenDevice:
         if address == Register.VERSION:
             return regs.ISA_VERSION
         if address == Register.STATUS:
-            failed = self.registers.get(Register.ERROR_CODE, 0) != 0
-            return int(self.running) | int(self.done) << 1 | int(failed) << 2
+            return ((self.running and Status.BUSY) | (self.done and Status.DONE)
+                    | (self.failed and Status.ERROR) | (self.stopped and Status.STOPPED))
         if regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             return self.counters[(address - regs.COUNTERS) // 4]
         for register, counter in ((Register.SUMS_AT_ENDS, self.sums_at_ends),
@@ -142,7 +145,7 @@ class GoldenDevice:
         return self.registers.get(address, limits.reset_value(address, self.parameters))
 
     def write_register(self, address: int, value: int) -> None:
-        """Write a register; CONTROL starts the graph.
+        """Write a register; CONTROL starts the graph, and stops it.
 
         Raises
         ------
@@ -158,15 +161,39 @@ class GoldenDevice:
             return
         limits.check_register(address, value, self.parameters)
         if address == Register.CONTROL:
-            if value & CONTROL_CLEAR_COUNTERS:
+            if value & Control.CLEAR_COUNTERS:
                 self.sums_at_ends = self.narrowed_to_ends = 0
-            if value & CONTROL_START:
+            if value & Control.START and not (self.running or self.failed or self.stopped):
                 self.running, self.done = True, False
                 self.queues = self._fetch()
+            if value & Control.CLEAR_ERROR and not self.running:
+                self.stopped = False
+                for register in (Register.ERROR_CODE, Register.ERROR_TASK, Register.ERROR_INFO):
+                    self.registers.pop(register, None)
+            if value & Control.STOP:
+                self._stop()
         elif regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             self.counters[(address - regs.COUNTERS) // 4] = value
         else:
             self.registers[address] = value
+
+    def _stop(self) -> None:
+        """Throw away all that is under way; counters and their bases become 0."""
+        self.running, self.done, self.stopped = False, False, True
+        self.queues.clear()
+        self.chunks.clear()
+        self.members.clear()
+        self.arrivals = Arrivals()
+        self.counters = [0] * len(self.counters)
+        bases = regs.ARRAYS["COUNTER_BASES"]
+        for register in [register for register in self.registers if register in bases]:
+            del self.registers[register]
+        self.registers.pop(Register.RECORD_COUNT, None)
+
+    @property
+    def failed(self) -> bool:
+        """There is a sticky error."""
+        return self.registers.get(Register.ERROR_CODE, 0) != 0
 
     @property
     def known_dies(self) -> int:
@@ -176,7 +203,7 @@ class GoldenDevice:
     def fail(self, code: ErrorCode, task: int, engine: int, *, counter: int = 0, die: int = 0) -> None:
         """Sticky error, as the hardware keeps it: the first one stays. ``engine``, ``counter`` and ``die`` are those of
         ERROR_INFO."""
-        if not self.registers.get(Register.ERROR_CODE):
+        if not self.failed:
             self.registers[Register.ERROR_CODE] = code.value
             self.registers[Register.ERROR_TASK] = task
             (self.registers[Register.ERROR_INFO],) = layout.pack(ErrorInfo, {"engine": engine, "counter": counter,
@@ -236,7 +263,9 @@ class GoldenDevice:
                 if header.wait_enable >> index & 1]
 
     def deliver(self, message: Message) -> None:
-        """Take what a die, this one or another, has sent to this one."""
+        """Take what a die, this one or another, has sent to this one; a stopped one throws it away."""
+        if self.stopped:
+            return
         if isinstance(message, Failure):
             self.fail(ErrorCode.REMOTE, 0, SCHEDULER, die=message.source)
         elif isinstance(message, RingChunks):

@@ -1,7 +1,7 @@
 """The collective engine of a die of the golden model: which members of rings are at work, and what they send."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +16,6 @@ class CollectiveEngine:
     """Collectives of one die: as many at once as it has reduce blocks, one a block; they end in program order."""
 
     die: GoldenDevice
-    #: Members under way by the address of their task; None: it has all that it needs.
-    _members: dict[int, collective.Member | None] = field(default_factory=dict)
 
     def turn(self) -> tuple[list[FetchedTask], list[Message]]:
         """Let every member go as far as it can: the tasks that have ended, in order, and what is sent."""
@@ -34,10 +32,10 @@ class CollectiveEngine:
             except DescriptorError as error:
                 die.fail(error.code, task.address, Engine.COLLECTIVE.value)
         for task in die.queues.get(Engine.COLLECTIVE, ()):
-            if self._members.get(task.address, self) is not None:
+            if self.die.members.get(task.address, self) is not None:
                 break
             ended.append(task)
-            del self._members[task.address]
+            del self.die.members[task.address]
         return ended, sent
 
     def _move(self, task: FetchedTask) -> list[Message]:
@@ -45,14 +43,14 @@ class CollectiveEngine:
         die, group, message = self.die, task.body.group, task.body.message
         chunks = die.chunks.setdefault((group, message), deque())
         given: list[None] = []
-        if task.address not in self._members:
-            self._members[task.address] = self._member(task)
+        if task.address not in self.die.members:
+            self.die.members[task.address] = self._member(task)
             given.append(None)
         sent: list[Message] = []
-        while (member := self._members[task.address]) is not None and (given or chunks):
+        while (member := self.die.members[task.address]) is not None and (given or chunks):
             words = collective.resume(member, given.pop() if given else chunks.popleft())
             if words is None:
-                self._members[task.address] = None
+                self.die.members[task.address] = None
             else:
                 sent.append(RingChunks(die.number, die.groups[group].next_die, group, message, words))
         return sent

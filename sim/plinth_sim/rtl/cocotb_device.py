@@ -24,12 +24,12 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import Register
+from plinth_hw.isa.registers import Register, Status
 from plinth_sim.rtl.cosim import CosimError
 from plinth_sim.rtl.pins import module_ports
 
 Words = npt.NDArray[np.uint32]
-_STATUS_ERROR = 4
+
 #: Cycles between looks at the interrupts.
 _LOOK_CYCLES = 16
 #: Cycles that the other dies get after one has stopped with an error.
@@ -179,7 +179,7 @@ class CocotbArray:
             for number, device in enumerate(self._devices):
                 if number not in ended and device.irq.value:
                     ended.add(number)
-                    if await device.register(Register.STATUS) & _STATUS_ERROR:
+                    if await device.register(Register.STATUS) & Status.ERROR:
                         errors_at = cycles if errors_at is None else errors_at
             if errors_at is not None and cycles >= errors_at + _SETTLE_CYCLES:
                 break

@@ -7,10 +7,8 @@ from plinth.driver.device import Device
 from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, WaitCounter
+from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, Status, WaitCounter
 from plinth_hw.isa.tasks import HEADER_WORDS, Engine, ErrorCode, TransferBody
-
-STATUS_ERROR = 4
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Diagnosis:
         """The first cause, not the dies that were only told of it; ``states``: STATUS of each die."""
         found = []
         for number, state in states.items():
-            if state & STATUS_ERROR:
+            if state & Status.ERROR:
                 die = self.devices[number]
                 code = ErrorCode(die.read_register(Register.ERROR_CODE))
                 address = die.read_register(Register.ERROR_TASK)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
 from plinth.driver.device import Array, Device, Words
-from plinth.driver.diagnosis import STATUS_ERROR, Diagnosis
+from plinth.driver.diagnosis import Diagnosis
 from plinth.driver.program import Graph, Program, descriptor_words
 from plinth.errors import UserError
 from plinth.model.array import ring
@@ -17,7 +17,7 @@ from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import check_register, rate_word
-from plinth_hw.isa.registers import EngineRegister, Register
+from plinth_hw.isa.registers import Control, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
 Floats = NDArray[np.float32]
@@ -26,9 +26,8 @@ Floats = NDArray[np.float32]
 WATCHDOG_CYCLES = 2_000_000
 #: Cycles after which the driver gives up on a graph that neither ends nor fails.
 GRAPH_LIMIT_CYCLES = 200_000_000
-
-CONTROL_START, CONTROL_CLEAR_ERROR, CONTROL_CLEAR_COUNTERS = 1, 2, 4
-STATUS_DONE = 2
+#: Looks at its status after which the driver gives up on a die that does not stop.
+STOP_LOOKS = 10_000
 
 
 class DieError(UserError):
@@ -127,7 +126,13 @@ class Driver:
         self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size)
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
-        ports = _routes(ring(program.dies).directed() if links is None else links, program)
+        self._ports = _routes(ring(program.dies).directed() if links is None else links, program)
+        self._memory_words, self._watchdog_cycles = memory_words, watchdog_cycles
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
+        program = self.program
         try:
             rate = rate_word(program.parameters.link_rate)
         except ValueError as error:
@@ -138,16 +143,44 @@ class Driver:
                 raise DieError(f"die {number}: identity {identity[0]:#x} version {identity[1]} is not a "
                                f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
-                                    (Register.MEMORY_WORDS, memory_words),
-                                    (Register.WATCHDOG, watchdog_cycles),
+                                    (Register.MEMORY_WORDS, self._memory_words),
+                                    (Register.WATCHDOG, self._watchdog_cycles),
                                     (Register.LINK_RATE, rate)):
                 self._write(number, register, value)
-            for other, port in enumerate(ports[number]):
+            for other, port in enumerate(self._ports[number]):
                 if port is not None:
                     self._write(number, regs.ROUTES + 4 * other, port)
             for graph in (program.setup[number], program.step[number]):
                 die.write_memory(graph.address, descriptor_words(graph.tasks))
         self.run(program.setup, {})
+
+    def recover(self) -> None:
+        """Bring all dies back after an error, or after the reset of one, without a reset of all.
+
+        All are stopped, then all are cleared and set up anew. Memories keep what they hold, of what was under way any
+        part of its results: write the operands of the next graph again, weights and all.
+
+        Raises
+        ------
+        DieError
+            If a die does not stop: its memory does not answer.
+        UserError
+            If dies live in other processes, which may still send what is of before.
+        """
+        if len(self._devices) < self.array.size:
+            raise UserError("dies of other processes cannot be stopped from here; end all processes and begin anew")
+        for die in self._devices.values():
+            die.write_register(Register.CONTROL, Control.STOP)
+        for number, die in self._devices.items():
+            if not any(die.read_register(Register.STATUS) & Status.STOPPED for _ in range(STOP_LOOKS)):
+                raise DieError(f"die {number} does not stop: its memory owes it an answer; reset the array")
+        for die in self._devices.values():
+            die.write_register(Register.CONTROL, Control.CLEAR_ERROR)
+        self._running.clear()
+        for number in self._devices:
+            self._epoch[number].clear()
+            self._written[number].clear()
+        self._set_up()
 
     def _write(self, number: int, register: int, value: int) -> None:
         """Write a register unless it holds the value already.
@@ -218,7 +251,7 @@ class Driver:
         self._write(number, Register.TASK_BASE, graph.address)
         self._write(number, Register.RECORD_BASE, self.program.records)
         die.write_register(Register.RECORD_COUNT, 0)
-        die.write_register(Register.CONTROL, CONTROL_START)
+        die.write_register(Register.CONTROL, Control.START)
         self._running[number] = graph
 
     def wait(self, number: int | None = None) -> int:
@@ -256,7 +289,7 @@ class Driver:
             raise DieError(f"{error}; {self._diagnosis.waits(numbers)}") from error
         self.cycles += cycles
         states = self._check()
-        stuck = [number for number in numbers if not states[number] & STATUS_DONE]
+        stuck = [number for number in numbers if not states[number] & Status.DONE]
         if stuck:
             raise DieError(f"die {stuck[0]}: the graph did not end within {cycles} cycles; "
                            f"{self._diagnosis.waits(stuck)}")
@@ -272,7 +305,7 @@ class Driver:
     def _check(self) -> dict[int, int]:
         """The status of every die of this process; raises ``DieError`` if one has failed."""
         states = {number: die.read_register(Register.STATUS) for number, die in self._devices.items()}
-        if any(state & STATUS_ERROR for state in states.values()):
+        if any(state & Status.ERROR for state in states.values()):
             raise DieError(self._diagnosis.error(states))
         return states
 
@@ -378,4 +411,4 @@ class Driver:
     def clear_counters(self) -> None:
         """Clear performance counters on every die of this process."""
         for die in self._devices.values():
-            die.write_register(Register.CONTROL, CONTROL_CLEAR_COUNTERS)
+            die.write_register(Register.CONTROL, Control.CLEAR_COUNTERS)

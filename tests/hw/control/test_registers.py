@@ -318,8 +318,9 @@ def test_latency() -> None:
     simulate(dut, bench)
 
 
-@pytest.mark.parametrize(("running", "error"), [(0, 0), (1, 0), (0, 1), (1, 1)])
-def test_control_pulses(running: int, error: int) -> None:
+@pytest.mark.parametrize(("running", "error", "stopped"), [
+    (0, 0, 0), (1, 0, 0), (0, 1, 0), (1, 1, 0), (0, 0, 1), (0, 1, 1)])
+def test_control_pulses(running: int, error: int, stopped: int) -> None:
     """Each bit of CONTROL gives one pulse, where the die's state allows it; so does RECORD_COUNT."""
     dut = Registers(TINY)
     host = Master(dut.axil)
@@ -328,25 +329,27 @@ def test_control_pulses(running: int, error: int) -> None:
     async def bench(ctx: Any) -> None:
         ctx.set(dut.running, running)
         ctx.set(dut.error, error)
-        for value in range(8):
+        ctx.set(dut.stopped, stopped)
+        for value in range(16):
             pulses.clear()
             await host.put(ctx, Register.CONTROL, value)
-            wanted = (value & 1 and not running and not error, value & 2 and not running, value & 4, 0)
+            wanted = (value & 1 and not (running or error or stopped), value & 2 and not running, value & 4, 0,
+                      value & 8)
             assert pulses == ([tuple(map(bool, wanted))] if any(wanted) else [])
         pulses.clear()
         await host.get(ctx, Register.CONTROL)
         assert await host.write(ctx, Register.CONTROL, 7, 0b0111) == SLVERR
         assert not pulses
         await host.put(ctx, Register.RECORD_COUNT, 55)
-        assert pulses == ([] if running else [(0, 0, 0, 1)])
+        assert pulses == ([] if running else [(0, 0, 0, 1, 0)])
         assert running or ctx.get(dut.record_data) == 55
 
     async def watch(ctx: Any) -> None:
         while True:
-            *_, start, error_, counters, record = await ctx.tick().sample(
-                dut.start, dut.clear_error, dut.clear_counters, dut.record_write)
-            if start or error_ or counters or record:
-                pulses.append((start, error_, counters, record))
+            *_, start, error_, counters, record, stop = await ctx.tick().sample(
+                dut.start, dut.clear_error, dut.clear_counters, dut.record_write, dut.stop)
+            if start or error_ or counters or record or stop:
+                pulses.append((start, error_, counters, record, stop))
 
     simulate(dut, bench, background=[watch])
 

@@ -69,7 +69,7 @@ class RowElements(wiring.Component):
         m = Module()
         if isinstance(platform, emit.Emission) and platform.array_form == "loops":
             platform.register(self.module_name, self, lambda: loops.text(self, self.module_name))
-            m.submodules.loops = emit.instance(self, self.module_name)
+            emit.instance(m, self, name="loops", module=self.module_name)
             return m
         for c in range(self.shape.columns):
             element = RowElement(self.shape)
