@@ -24,11 +24,12 @@ from plinth_hw.control.counters import BusyWindow, PerformanceCounters
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
+from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.recovery import Recovery
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
 from plinth_hw.control.routes import lost_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
-from plinth_hw.control.sequencer import RemoteAdvance, Sequencer
+from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import LinkRate
@@ -255,7 +256,7 @@ class Control(wiring.Component):
             serve_errors.eq(errors.lookup_valid & ~busy),
             scheduler.inspect_valid.eq(serve_errors | registers.inspect_valid),
             scheduler.inspect_engine.eq(Mux(serve_errors, position, registers.inspect_engine)),
-            scheduler.inspect_kind.eq(Mux(serve_errors, Sequencer.INSPECT_OLDEST, registers.inspect_kind)),
+            scheduler.inspect_kind.eq(Mux(serve_errors, InspectKind.OLDEST, registers.inspect_kind)),
             errors.lookup_done.eq(serve_errors & scheduler.inspect_ready),
             errors.lookup_task.eq(scheduler.inspect_data), errors.lookup_counter.eq(scheduler.inspect_counter),
             registers.inspect_ready.eq(~serve_errors & scheduler.inspect_ready),

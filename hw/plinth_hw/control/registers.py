@@ -22,8 +22,9 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.control.dispatch import engine_order
+from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.routes import port_bits, route_table, route_write_layout
-from plinth_hw.control.sequencer import EngineStatus, Sequencer
+from plinth_hw.control.task_slots import EngineStatus
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import field_bits, reset_value
@@ -140,7 +141,7 @@ class Registers(wiring.Component):
         A pulse for each write to it that is refused, for a die that is none of ``dies`` or a port that does not exist.
     host_... : to :class:`UpdateCounters`
     read_... : to :class:`PerformanceCounters`
-    inspect_... : to :class:`Sequencer`
+    inspect_... : to :class:`TaskSequencer`
     """
 
     def __init__(self, parameters: DieParameters) -> None:
@@ -395,9 +396,9 @@ class Registers(wiring.Component):
                     for index in range(len(self.engines)):
                         with m.If(position == index):
                             answers.give(m, Value.cast(getattr(self, f"{name}_{index}")))
-            for place, kind in ((EngineRegister.TASK, Sequencer.INSPECT_TASK),
-                                (EngineRegister.WAIT_COUNTER, Sequencer.INSPECT_COUNTER),
-                                (EngineRegister.WAIT_VALUE, Sequencer.INSPECT_WAIT)):
+            for place, kind in ((EngineRegister.TASK, InspectKind.TASK),
+                                (EngineRegister.WAIT_COUNTER, InspectKind.COUNTER),
+                                (EngineRegister.WAIT_VALUE, InspectKind.WAIT)):
                 with m.Case(place >> 2):
                     m.d.comb += answers.known.eq(1)
                     m.d.sync += self.inspect_kind.eq(kind)

@@ -22,7 +22,8 @@ from plinth_hw.control.errors import Cause
 from plinth_hw.control.fetch import DescriptorFetch
 from plinth_hw.control.queues import BodyQueues
 from plinth_hw.control.record import RecordWriter
-from plinth_hw.control.sequencer import EngineStatus, RemoteAdvance, Sequencer
+from plinth_hw.control.sequencer import RemoteAdvance, TaskSequencer
+from plinth_hw.control.task_slots import EngineStatus
 from plinth_hw.control.update_counters import UpdateCounters
 from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.parameters import DieParameters
@@ -74,7 +75,7 @@ class Scheduler(wiring.Component):
     advance_out : Out(stream of RemoteAdvance)
     advance_in : In(stream of counter number)
     host_... : as in :class:`UpdateCounters`
-    inspect_... : as in :class:`Sequencer`
+    inspect_... : as in :class:`TaskSequencer`
     fetch_cause, task_cause : Out(Cause)
         A bad descriptor; a task that its engine rejected.
     fetch_address : Out
@@ -133,7 +134,7 @@ class Scheduler(wiring.Component):
         m.submodules.dispatch = dispatch = Dispatch(self.parameters)
         m.submodules.queues = queues = BodyQueues(
             [self.parameters.body_words(engine) for engine in self.engines], self.queue_depth)
-        m.submodules.sequencer = sequencer = Sequencer(self.parameters)
+        m.submodules.sequencer = sequencer = TaskSequencer(self.parameters)
         m.submodules.writer = writer = RecordWriter(self.parameters)
         m.submodules.counters = counters = UpdateCounters(self.parameters.counters)
         m.submodules.remote = remote = FIFO(RemoteAdvance, REMOTE_QUEUE, Storage.BLOCK)

@@ -9,8 +9,8 @@ import pytest
 from tests.support.amaranth_sim import simulate
 from tests.support.axi_lite import Master, monitor, pause
 
+from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count
-from plinth_hw.control.sequencer import Sequencer
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Q4_11
 from plinth_hw.isa.limits import rate_word
@@ -122,11 +122,11 @@ class Map:
             runs, waits = position & 1, int(position != 1)
             self.fixed |= {
                 block + EngineRegister.STATE: runs | waits << 1,
-                block + EngineRegister.WAIT_COUNTER: around.inspected[position, Sequencer.INSPECT_COUNTER],
+                block + EngineRegister.WAIT_COUNTER: around.inspected[position, InspectKind.COUNTER.value],
                 block + EngineRegister.FIRST_BUSY: 0x1000 + position,
                 block + EngineRegister.LAST_BUSY: 0x2000 + position,
-                block + EngineRegister.TASK: around.inspected[position, Sequencer.INSPECT_TASK],
-                block + EngineRegister.WAIT_VALUE: around.inspected[position, Sequencer.INSPECT_WAIT]}
+                block + EngineRegister.TASK: around.inspected[position, InspectKind.TASK.value],
+                block + EngineRegister.WAIT_VALUE: around.inspected[position, InspectKind.WAIT.value]}
             self.long |= {block + EngineRegister.BUSY + 8 * index:
                           around.performance[ENGINE_COUNTERS * position + index]
                           for index in range(ENGINE_COUNTERS)}
