@@ -18,7 +18,7 @@ from plinth_sim.golden.matrix import canonical
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
 HARNESS = Path(__file__).with_name("row_array_harness.cpp")
-#: Probabilities in 1/256 with which the harness offers passes, filters, features and sums.
+#: Probabilities in 1/256 with which the harness offers passes, filters, ifmaps and psums.
 Gates = tuple[int, int, int, int]
 ALWAYS: Gates = (256, 256, 256, 256)
 
@@ -78,7 +78,7 @@ class Work:
 
     @property
     def slots(self) -> int:
-        """Sums of a window."""
+        """Psums of a window."""
         return self.filter_step * self.interleaved_windows
 
     @property
@@ -124,10 +124,10 @@ class Program:
     filters: list[int] = field(default_factory=list)
     filter_row: list[int] = field(default_factory=list)
     filter_loaded: list[int] = field(default_factory=list)
-    features: list[int] = field(default_factory=list)
-    feature_kind: list[int] = field(default_factory=list)
+    ifmaps: list[int] = field(default_factory=list)
+    ifmap_kind: list[int] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
-    sums: list[int] = field(default_factory=list)
+    psums: list[int] = field(default_factory=list)
     window_words: list[int] = field(default_factory=list)
     #: Words [columns] of each result, and which of them are known.
     expected: list[NDArray[np.float32]] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Program:
         writes += [(1, j, part) for j, part in enumerate(placement.column_parts)]
         for is_column, index, value in writes:
             self.ids.append(pack(layout, valid=1, is_column=is_column, index=index, value=value))
-            self.feature_kind.append(2)
+            self.ifmap_kind.append(2)
 
     def add(self, placement: Placement, work: Work) -> None:
         """A pass with random words."""
@@ -179,24 +179,24 @@ class Program:
         streams = numbers(rng, self.kind, (placement.ids, lines, feed), self.dtype)
         for line in range(lines):
             for at, number in enumerate(rng.permutation(placement.ids)):
-                self.features.append(pack(shape.feature_write, valid=1, id=int(number),
+                self.ifmaps.append(pack(shape.ifmap_write, valid=1, id=int(number),
                                           words=_bits(streams[number, line])))
-                self.feature_kind.append(int(at == placement.ids - 1))
+                self.ifmap_kind.append(int(at == placement.ids - 1))
 
-        sums = numbers(rng, self.kind, (work.groups, work.interleaved_windows, work.filter_step, shape.columns),
+        psums = numbers(rng, self.kind, (work.groups, work.interleaved_windows, work.filter_step, shape.columns),
                        np.float32)
-        self.sums += [_bits(words) for words in sums.reshape(-1, shape.columns)]
+        self.psums += [_bits(words) for words in psums.reshape(-1, shape.columns)]
         self.window_words += [work.slots] * work.groups
-        self._expect(placement, work, filters, streams.reshape(placement.ids, -1), sums)
+        self._expect(placement, work, filters, streams.reshape(placement.ids, -1), psums)
         self.issued[:active] += work.groups * work.slots * work.taps
 
     def _expect(self, placement: Placement, work: Work, filters: NDArray[Any], streams: NDArray[Any],
-                sums: NDArray[np.float32]) -> None:
+                psums: NDArray[np.float32]) -> None:
         used = len(placement.column_parts)
         window = np.arange(work.groups * work.interleaved_windows)
         real = window < work.windows
         start = np.where(real, window, 0) * work.window_step
-        total = canonical(sums.reshape(len(window), work.filter_step, -1)[:, :, :used])
+        total = canonical(psums.reshape(len(window), work.filter_step, -1)[:, :, :used])
         with np.errstate(all="ignore"):
             for row, row_part in enumerate(placement.row_parts):
                 for tap in range(work.taps):
@@ -221,10 +221,10 @@ class _Events(ctypes.Structure):
 
 class _Stimulus(ctypes.Structure):
     _fields_ = [
-        *((name, _Events) for name in ("passes", "filters", "features", "ids", "sums")),
-        ("filter_row", ctypes.c_void_p), ("filter_loaded", ctypes.c_void_p), ("feature_kind", ctypes.c_void_p),
-        ("feature_events", ctypes.c_uint64), ("gates", ctypes.c_uint32 * 4), ("seed", ctypes.c_uint64),
-        ("rows", ctypes.c_uint64), ("feature_lines", ctypes.c_uint64), ("window_words", ctypes.c_void_p),
+        *((name, _Events) for name in ("passes", "filters", "ifmaps", "ids", "psums")),
+        ("filter_row", ctypes.c_void_p), ("filter_loaded", ctypes.c_void_p), ("ifmap_kind", ctypes.c_void_p),
+        ("ifmap_events", ctypes.c_uint64), ("gates", ctypes.c_uint32 * 4), ("seed", ctypes.c_uint64),
+        ("rows", ctypes.c_uint64), ("ifmap_lines", ctypes.c_uint64), ("window_words", ctypes.c_void_p),
         ("windows", ctypes.c_uint64),
     ]
 
@@ -278,17 +278,17 @@ class VerilatedRows:
             packed = b"".join(payload.to_bytes(size, "little") for payload in payloads)
             return _Events(pointer(np.frombuffer(packed or bytes(size), np.uint8)), size, len(payloads), 0)
 
-        word_bits = shape.sums_out.size
+        word_bits = shape.psums_out.size
         result_bytes = -(-word_bits // 64) * 8
         results = np.zeros((len(program.expected), result_bytes), np.uint8)
         trace = np.zeros(limit, np.uint32)
         stimulus = _Stimulus(
             events(program.passes, Pass.as_shape().size), events(program.filters, shape.filter_write.size),
-            events(program.features, shape.feature_write.size), events(program.ids, shape.id_write.size),
-            events(program.sums, shape.sum_words.size),
+            events(program.ifmaps, shape.ifmap_write.size), events(program.ids, shape.id_write.size),
+            events(program.psums, shape.column_psums.size),
             pointer(np.array(program.filter_row, np.uint32)), pointer(np.array(program.filter_loaded, np.uint32)),
-            pointer(np.array(program.feature_kind, np.uint8)), len(program.feature_kind),
-            (ctypes.c_uint32 * 4)(*gates), seed, shape.rows, shape.feature_lines,
+            pointer(np.array(program.ifmap_kind, np.uint8)), len(program.ifmap_kind),
+            (ctypes.c_uint32 * 4)(*gates), seed, shape.rows, shape.ifmap_lines,
             pointer(np.array(program.window_words, np.uint32)), len(program.window_words))
         cycles = self._library.row_array_run(
             ctypes.byref(stimulus), ctypes.c_uint64(limit), ctypes.c_void_p(results.ctypes.data),

@@ -41,15 +41,15 @@ extern "C" {
 
 struct Stimulus {
     // A filter event is a write (or only a pulse) for a row; `filter_loaded` is the pulse that comes with it, or 0.
-    Events passes, filters, features, ids, sums;
+    Events passes, filters, ifmaps, ids, psums;
     const uint32_t* filter_row;
     const uint32_t* filter_loaded;
     // Feature events in turn: 0 a line, 1 the last line of a place, 2 an id.
-    const uint8_t* feature_kind;
-    uint64_t feature_events;
-    // Probabilities of passes, filters, features, sums in 1/256.
+    const uint8_t* ifmap_kind;
+    uint64_t ifmap_events;
+    // Probabilities of passes, filters, ifmaps, psums in 1/256.
     uint32_t gates[4];
-    uint64_t seed, rows, feature_lines;
+    uint64_t seed, rows, ifmap_lines;
     // Words of each window of results.
     const uint32_t* window_words;
     uint64_t windows;
@@ -80,15 +80,15 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         m.eval();
     }
     m.rst = 0;
-    uint64_t feature_event = 0;
+    uint64_t ifmap_event = 0;
     for (uint64_t t = 0; t < limit; ++t) {
         if (!m.passes___05Fvalid && s.passes.more() && gate(s.gates[0])) {
             s.passes.show(m.passes___05Fpayload);
             m.passes___05Fvalid = 1;
         }
-        if (!m.sums___05Fvalid && s.sums.more() && gate(s.gates[3])) {
-            s.sums.show(m.sums___05Fpayload);
-            m.sums___05Fvalid = 1;
+        if (!m.psums___05Fvalid && s.psums.more() && gate(s.gates[3])) {
+            s.psums.show(m.psums___05Fpayload);
+            m.psums___05Fvalid = 1;
         }
         std::memset(&m.filters, 0, sizeof(m.filters));
         m.filters_loaded = 0;
@@ -105,7 +105,7 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
                 break;
             }
         }
-        std::memset(&m.features, 0, sizeof(m.features));
+        std::memset(&m.ifmaps, 0, sizeof(m.ifmaps));
         std::memset(&m.ids, 0, sizeof(m.ids));
         m.line_done = 0;
         if (done_pending) {
@@ -114,16 +114,16 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
                 ++lines_held;
                 done_pending = false;
             }
-        } else if (feature_event < s.feature_events && gate(s.gates[2])) {
-            const uint8_t kind = s.feature_kind[feature_event];
+        } else if (ifmap_event < s.ifmap_events && gate(s.gates[2])) {
+            const uint8_t kind = s.ifmap_kind[ifmap_event];
             if (kind == 2) {
                 s.ids.show(m.ids);
                 ++s.ids.next;
-                ++feature_event;
-            } else if (lines_held < static_cast<int64_t>(s.feature_lines)) {
-                s.features.show(m.features);
-                ++s.features.next;
-                ++feature_event;
+                ++ifmap_event;
+            } else if (lines_held < static_cast<int64_t>(s.ifmap_lines)) {
+                s.ifmaps.show(m.ifmaps);
+                ++s.ifmaps.next;
+                ++ifmap_event;
                 // The pulse comes with the last line of a place, or some time later.
                 if (kind == 1 && gate(128)) {
                     m.line_done = 1;
@@ -138,7 +138,7 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         trace[t] = static_cast<uint32_t>(m.issued);
         const bool pass_taken = m.passes___05Fvalid && m.passes___05Fready;
         trace[t] |= m.line_done << 27 | (m.filters_loaded & 1u) << 28 | pass_taken << 29;
-        const bool sum_taken = m.sums___05Fvalid && m.sums___05Fready;
+        const bool sum_taken = m.psums___05Fvalid && m.psums___05Fready;
         for (uint64_t row = 0; row < s.rows; ++row) half_free[row] += m.filters_released >> row & 1;
         if (m.lines_released && --lines_held < 0) return 1;
         uint8_t first;
@@ -162,11 +162,11 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
             ++s.passes.next;
         }
         if (sum_taken) {
-            m.sums___05Fvalid = 0;
-            ++s.sums.next;
+            m.psums___05Fvalid = 0;
+            ++s.psums.next;
         }
-        const bool offered = s.passes.more() || s.filters.more() || s.sums.more() || done_pending ||
-                             feature_event < s.feature_events;
+        const bool offered = s.passes.more() || s.filters.more() || s.psums.more() || done_pending ||
+                             ifmap_event < s.ifmap_events;
         quiet = offered || results_seen < results_count ? 0 : quiet + 1;
         if (quiet == kQuiet) {
             for (uint64_t row = 0; row < s.rows; ++row)

@@ -46,7 +46,7 @@ def random_body(rng: np.random.Generator, die: DieParameters) -> Any:
         tap_channels = 1 if run > 1 else number(1, 3)
         body = SimpleNamespace(
             images=number(1, 2), rows=number(1, die.columns), windows=run * number(1, 6), window_run=run,
-            filters=number(1, 9), filter_step=number(1, min(8, die.sums)), filter_groups=number(1, 2),
+            filters=number(1, 9), filter_step=number(1, min(8, die.psum_words)), filter_groups=number(1, 2),
             kernel_rows=number(1, die.rows + 2), kernel_columns=number(1, 4), channels=number(1, 6),
             tap_channels=tap_channels, set_rows=number(1, die.rows), sets=number(1, 2), tap_columns=number(1, 3),
             interleaved_windows=number(1, 3), row_origin=number(-3, 2), row_stride=number(1, 2),

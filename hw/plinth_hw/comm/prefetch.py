@@ -32,7 +32,7 @@ LATENCY_CYCLES = 64
 LANE_BEATS = 2 * SECTION
 
 
-class Lane(enum.Enum, shape=unsigned(2)):
+class ReadUse(enum.Enum, shape=unsigned(2)):
     """What a read is for."""
 
     #: Words that start a chain of sums, or a gather.
@@ -96,7 +96,7 @@ def read_layout(parameters: DieParameters) -> data.StructLayout:
     """A chunk to read."""
     return data.StructLayout({
         "address": request_layout(parameters)["address"].shape,
-        "lane": Lane,
+        "lane": ReadUse,
         #: this is the message's last chunk
         "short": unsigned(1),
         #: weights for these words follow
@@ -205,7 +205,7 @@ class Prefetch(wiring.Component):
         m.submodules.start = start = _Slicer(parameters, weights=False)
         m.submodules.add = add = _Slicer(parameters, weights=True)
         # The lanes of all chunks that have been asked for, and the numbers of their last beats.
-        order_shape = data.StructLayout({"lane": Lane, "last": max(1, exact_log2(chunk_beats(parameters)))})
+        order_shape = data.StructLayout({"lane": ReadUse, "last": max(1, exact_log2(chunk_beats(parameters)))})
         m.submodules.order = order = FIFO(order_shape, 4 * buffer_chunks(parameters))
         last_beat, room, gone = Signal(order.i.payload.last.shape()), Signal(), Signal()
         m.d.comb += [
@@ -227,7 +227,7 @@ class Prefetch(wiring.Component):
         ]
         with m.If(self.read.data.valid):
             m.d.sync += beat.eq(Mux(order.o.ready, 0, beat + 1))
-        for slicer, lane, out in ((start, Lane.START, self.o_start), (add, Lane.ADD, self.o_add)):
+        for slicer, lane, out in ((start, ReadUse.START, self.o_start), (add, ReadUse.ADD, self.o_add)):
             m.d.comb += [
                 slicer.chunk.valid.eq(gone & (wanted.lane == lane)),
                 slicer.chunk.payload.short.eq(wanted.short), slicer.chunk.payload.weighted.eq(wanted.weighted),
@@ -235,5 +235,5 @@ class Prefetch(wiring.Component):
                 slicer.words_valid.eq(self.read.data.valid & (arriving.lane == lane)),
             ]
             wiring.connect(m, slicer.o, wiring.flipped(out))
-        m.d.comb += add.weights_valid.eq(self.read.data.valid & (arriving.lane == Lane.WEIGHT))
+        m.d.comb += add.weights_valid.eq(self.read.data.valid & (arriving.lane == ReadUse.WEIGHT))
         return m

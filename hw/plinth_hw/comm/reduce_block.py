@@ -34,7 +34,7 @@ from amaranth.utils import ceil_log2, exact_log2
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.message import Schedule, chunks_in_flight, message_layout, piece_layout
-from plinth_hw.comm.prefetch import Lane, Prefetch, buffer_chunks, chunk_beats
+from plinth_hw.comm.prefetch import Prefetch, ReadUse, buffer_chunks, chunk_beats
 from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
 from plinth_hw.isa.parameters import DieParameters
@@ -241,7 +241,7 @@ class ReduceBlock(wiring.Component):
 
             read.valid.eq(schedule.o.valid & room & asks),
             read.payload.address.eq(address), read.payload.short.eq(step.short),
-            read.payload.lane.eq(Mux(to_result, Lane.WEIGHT, Mux(step.start, Lane.START, Lane.ADD))),
+            read.payload.lane.eq(Mux(to_result, ReadUse.WEIGHT, Mux(step.start, ReadUse.START, ReadUse.ADD))),
             read.payload.weighted.eq(step.own & message.update),
 
             arrivals.i.valid.eq(goes & last & ~step.start),

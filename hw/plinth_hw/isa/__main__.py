@@ -129,7 +129,7 @@ def tables() -> str:
         systolic = preset.systolic
         lines.append(
             f"| `{preset.name}` | {preset.machine}, {preset.rows}x{preset.columns} | {preset.multiply_format} "
-            f"| {preset.interleave if systolic else f'to {preset.sums}'} | {preset.beat_words} words "
+            f"| {preset.interleave if systolic else f'to {preset.psum_words}'} | {preset.beat_words} words "
             f"| {float(preset.memory_words_per_cycle):g} words a cycle "
             f"| 2 x {'2 x ' if systolic else ''}{preset.operand_buffer_words * kib:g} KiB "
             f"| {preset.output_buffer_words * kib:g} KiB "

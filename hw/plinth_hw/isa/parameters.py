@@ -54,20 +54,20 @@ class DieParameters:
     accumulate_format: Float = FP32
     #: Independent outputs that each systolic PE interleaves; at least the adder's latency, and 2; a power of two.
     interleave: int = 8
-    #: Row-stationary PE: operands of one half (of two) of its filter scratchpad, of its feature-map scratchpad (a
+    #: Row-stationary PE: operands of one half (of two) of its filter scratchpad, of its ifmap scratchpad (a
     #: ring), and the most sums that it interleaves.
     filter_words: int = 224
-    feature_words: int = 128
-    sums: int = 16
+    ifmap_words: int = 128
+    psum_words: int = 16
     #: Operands a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
     feed_words: int = 4
     #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns).
     beat_words: int
     #: Memory bandwidth in words a cycle, reads and writes together (the memory model throttles).
     memory_words_per_cycle: Fraction
-    #: One half (of two) of each operand buffer, in 32-bit words; row-stationary: of the one feature buffer.
+    #: One half (of two) of each operand buffer, in 32-bit words; row-stationary: of the one ifmap buffer.
     operand_buffer_words: int
-    #: Output buffer, all tile slots together; row-stationary: sum buffer, two halves of a bank for each column.
+    #: Output buffer, all tile slots together; row-stationary: psum buffer, two halves of a bank for each column.
     output_buffer_words: int
     #: Words that the vector engine processes a cycle: half a beat.
     vector_buffer_words: int
@@ -98,7 +98,7 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
             raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
-        for key in ("rows", "columns", "interleave", "filter_words", "feature_words", "sums", "feed_words",
+        for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
             value = getattr(self, key)
@@ -137,16 +137,16 @@ class DieParameters:
             limit.check(self)
 
     def _check_row_stationary(self) -> None:
-        for key, unit in (("filter_words", "feed_words"), ("feature_words", "feed_words"),
+        for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
                           ("operand_buffer_words", "beat_words")):
             if getattr(self, key) % getattr(self, unit):
                 raise ValueError(f"{key} = {getattr(self, key)} must be a multiple of {unit} = {getattr(self, unit)}")
-        if self.output_buffer_words % (2 * self.columns) or self.bank_words < self.sums:
+        if self.output_buffer_words % (2 * self.columns) or self.bank_words < self.psum_words:
             raise ValueError(f"output_buffer_words must be 2 x {self.columns} halves of banks of at least sums = "
-                             f"{self.sums} words, not {self.output_buffer_words}")
-        if self.feature_words < 4 * self.feed_words:
-            raise ValueError(f"feature_words must be at least four lines of feed_words = {self.feed_words}, "
-                             f"not {self.feature_words}")
+                             f"{self.psum_words} words, not {self.output_buffer_words}")
+        if self.ifmap_words < 4 * self.feed_words:
+            raise ValueError(f"ifmap_words must be at least four lines of feed_words = {self.feed_words}, "
+                             f"not {self.ifmap_words}")
 
     @property
     def systolic(self) -> bool:
@@ -190,7 +190,7 @@ class DieParameters:
 
     @property
     def bank_words(self) -> int:
-        """Words of one half of a bank of a row-stationary machine's sum buffer: of an array column."""
+        """Words of one half of a bank of a row-stationary machine's psum buffer: of an array column."""
         return self.output_buffer_words // (2 * self.columns)
 
     @property
@@ -256,9 +256,9 @@ def _ndp(name: str, size: int, **changes: object) -> DieParameters:
     return DieParameters(**values)  # type: ignore[arg-type]
 
 
-def _hypar(name: str, rows: int, columns: int, feature_words: int, bank_words: int, **changes: object
+def _hypar(name: str, rows: int, columns: int, ifmap_words: int, bank_words: int, **changes: object
            ) -> DieParameters:
-    """The ``hypar`` machine: a row-stationary array with two halves of a feature buffer and a bank of sums for each
+    """The ``hypar`` machine: a row-stationary array with two halves of an ifmap buffer and a bank of psums for each
     array column; all else as in the ``ndp`` machine of the same beat.
 
     12 x 14 at 250 MHz: 84 GOPS, 108 KB of buffers, memory at the most that a beat of 16 words each way allows, which is
@@ -268,7 +268,7 @@ def _hypar(name: str, rows: int, columns: int, feature_words: int, bank_words: i
     while beat < max(rows, columns):
         beat *= 2
     values: dict[str, object] = {"rows": rows, "columns": columns, "machine": ROW_STATIONARY,
-                                 "operand_buffer_words": feature_words, "output_buffer_words": columns * bank_words}
+                                 "operand_buffer_words": ifmap_words, "output_buffer_words": columns * bank_words}
     return _ndp(name, beat, **(values | changes))
 
 

@@ -52,7 +52,7 @@ def derived(body: Any, die: DieParameters) -> dict[str, int]:
 
 
 def needs(body: Any, die: DieParameters) -> dict[str, tuple[int, int]]:
-    """What a task takes of the machine and what there is, by name. The feature-map scratchpad takes more to run without
+    """What a task takes of the machine and what there is, by name. The ifmap scratchpad takes more to run without
     a pause: see docs/row_mapping.md."""
     step = -(-body.filter_step // die.feed_words) * die.feed_words
     padded = -(-body.windows // body.interleaved_windows) * body.interleaved_windows
@@ -62,9 +62,9 @@ def needs(body: Any, die: DieParameters) -> dict[str, tuple[int, int]]:
         "array columns": (body.images * body.rows, die.columns),
         "array rows": (body.sets * body.set_rows, die.rows),
         "words of a PE's filter scratchpad": (body.tap_columns * body.tap_channels * step, die.filter_words),
-        "sums of a PE": (body.filter_step * body.interleaved_windows, die.sums),
-        "words of a PE's feature-map scratchpad": (span + 2 * die.feed_words, die.feature_words),
-        "words of the feature buffer": (-(-body.ids * body.stream_lines * die.feed_words // die.packing),
+        "psums of a PE": (body.filter_step * body.interleaved_windows, die.psum_words),
+        "words of a PE's ifmap scratchpad": (span + 2 * die.feed_words, die.ifmap_words),
+        "words of the ifmap buffer": (-(-body.ids * body.stream_lines * die.feed_words // die.packing),
                                         die.operand_buffer_words),
-        "words of a bank of sums": (body.filter_groups * padded * body.filter_step, die.bank_words),
+        "words of a bank of psums": (body.filter_groups * padded * body.filter_step, die.bank_words),
     }

@@ -20,12 +20,12 @@ from amaranth.lib.wiring import Out
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.matrix.feeder import Feeder
+from plinth_hw.matrix.feeder import SystolicFeeder
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.operands import OperandBuffer
 from plinth_hw.matrix.output import OutputBuffer
 from plinth_hw.matrix.preload import PreloadBuffer
-from plinth_hw.matrix.sequencer import Sequencer
+from plinth_hw.matrix.sequencer import SystolicSequencer
 from plinth_hw.matrix.systolic import SystolicArray
 from plinth_hw.matrix.tokens import TokenControl
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -71,10 +71,10 @@ class MatrixEngine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         geometry, parameters = self.geometry, self.parameters
-        m.submodules.sequencer = sequencer = Sequencer(geometry)
+        m.submodules.sequencer = sequencer = SystolicSequencer(geometry)
         m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span, clipped=True)
         m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span)
-        m.submodules.feeder = feeder = Feeder(geometry)
+        m.submodules.feeder = feeder = SystolicFeeder(geometry)
         m.submodules.array = array = SystolicArray(
             parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,
             parameters.interleave)
@@ -117,7 +117,7 @@ class MatrixEngine(wiring.Component):
         self._report(m, sequencer, feeder, output, a_buffer.words + b_buffer.words + preload.words)
         return m
 
-    def _report(self, m: Module, sequencer: Sequencer, feeder: Feeder, output: OutputBuffer,
+    def _report(self, m: Module, sequencer: SystolicSequencer, feeder: SystolicFeeder, output: OutputBuffer,
                 loaded: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes

@@ -26,7 +26,7 @@ FEED_LATENCY = 2 + VectorMemory.read_latency
 PANELS = 4
 
 
-class Feeder(wiring.Component):
+class SystolicFeeder(wiring.Component):
     """Walks the k steps of panels.
 
     Members

@@ -44,7 +44,7 @@ def slot_shape(interleave: int) -> Shape:
     return Shape(ceil_log2(interleave))
 
 
-def element_control(interleave: int) -> data.StructLayout:
+def pe_control(interleave: int) -> data.StructLayout:
     """Control of an element; every field acts in the cycle in which it is present.
 
     ``zero``, ``preload``: the sum that goes to the adder next starts from +0, or from memory word
@@ -83,7 +83,7 @@ class ProcessingElement(wiring.Component):
     -------
     a, b : In
         Operands, every cycle. A bubble is -0 times +0.
-    control : In(element_control)
+    control : In(pe_control)
         What to do in this cycle.
     chain : In
         Word from the element above.
@@ -118,7 +118,7 @@ class ProcessingElement(wiring.Component):
             raise ValueError(f"Interleave must be at least {least} for sums of {accumulate_format}, not "
                              f"{interleave!r}")
         self.start_lead = int(interleave > self.add_latency)
-        operand, word, control = multiply_format.bits, accumulate_format.bits, element_control(interleave)
+        operand, word, control = multiply_format.bits, accumulate_format.bits, pe_control(interleave)
         super().__init__({
             "a": In(operand), "b": In(operand), "control": In(control), "chain": In(word),
             "o_a": Out(operand), "o_b": Out(operand), "o_control": Out(control), "o_chain": Out(word),
@@ -230,7 +230,7 @@ class ProcessingRow(wiring.Component):
             self.o_control.eq(self.control),
         ]
 
-        a, control = self.a, Signal(element_control(self.interleave))
+        a, control = self.a, Signal(pe_control(self.interleave))
         m.d.comb += [
             control.zero.eq(self.control.zero),
             control.preload.eq(self.control.preload),

@@ -34,7 +34,7 @@ FIELD_WORDS = MatrixBody.BITS // WORD_BITS
 POINTERS = tuple(MatrixBody.FIELDS[name].offset // WORD_BITS for name in "abc")
 
 
-class Sequencer(wiring.Component):
+class SystolicSequencer(wiring.Component):
     """Walks tasks.
 
     Members

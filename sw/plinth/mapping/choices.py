@@ -87,7 +87,7 @@ def _cut_choices(die: DieParameters, images: int, rows: int, columns: int, units
     """Images, rows, columns and run of a task, and how many tasks those are: the best by their columns of sums, or
     all."""
     found = []
-    runs = balanced(units, min(units, die.bank_words, die.feature_words)) if units > 1 else [1]
+    runs = balanced(units, min(units, die.bank_words, die.ifmap_words)) if units > 1 else [1]
     bands = [(high, -(-rows // high)) for high in balanced(rows, die.columns)[:None if every else 4]]
     for run in runs:
         # Runs begin at words.
@@ -108,8 +108,8 @@ def _cut_choices(die: DieParameters, images: int, rows: int, columns: int, units
 @lru_cache(maxsize=4096)
 def _filter_choices(die: DieParameters, filters: int, windows: int) -> Numbers:
     """Filter steps and interleaved windows, of so many in a row of sums."""
-    return np.array([(step, together) for step in balanced(filters, die.sums)
-                     for together in range(1, min(die.sums // step, windows) + 1)], dtype=np.float64)
+    return np.array([(step, together) for step in balanced(filters, die.psum_words)
+                     for together in range(1, min(die.psum_words // step, windows) + 1)], dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class _Space:
         given = _Fields(set_rows, sets, tap_columns, tap_channels, filter_step, together)
         rounds, ids = rounds_of(loops, given), map_rows(loops, given, images, rows)
         lines = map_lines(die, given, stream_columns(loops, given, windows, run), run)
-        # Words of the feature-map scratchpad: for each of the windows that are interleaved, and beside them.
+        # Words of the ifmap scratchpad: for each of the windows that are interleaved, and beside them.
         each = (sets * set_rows + 1) * np.where(run > 1, 1, loops.column_stride * tap_channels)
         beside = (tap_columns - 1) * loops.column_dilation * tap_channels * run + tap_channels + 2 * die.feed_words
         filter_words = taps * up(filter_step, die.feed_words) * die.feed_words
@@ -155,12 +155,12 @@ class _Space:
         #: What mappings need of the machine, and what there is.
         self.limits: dict[str, tuple[Any, int]] = {
             "words of a PE's filter scratchpad": (filter_words, die.filter_words),
-            "words of the feature buffer": (map_words, die.operand_buffer_words),
-            "words of a bank of sums": (padded, die.bank_words),
-            "words of a PE's feature-map scratchpad": (each * together.min() + beside, die.feature_words),
+            "words of the ifmap buffer": (map_words, die.operand_buffer_words),
+            "words of a bank of psums": (padded, die.bank_words),
+            "words of a PE's ifmap scratchpad": (each * together.min() + beside, die.ifmap_words),
         }
         #: Windows that are interleaved, and the most that may be, by [taps, cuts].
-        self.together, self.most_together = self.filters[:, 1], np.floor((die.feature_words - beside) / each)[:, 0]
+        self.together, self.most_together = self.filters[:, 1], np.floor((die.ifmap_words - beside) / each)[:, 0]
         #: Words of a bank that sums of a group of filters take, by [filters, cuts].
         self.padded = padded[0]
         # Cycles of the passes: of multiplications slots by [filters, cuts] times taps, of the map's bus those by [taps,

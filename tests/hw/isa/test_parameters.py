@@ -30,7 +30,7 @@ def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
     ({"filter_words": 30}, "filter_words = 30 must be a multiple of feed_words = 4"),
     ({"operand_buffer_words": 1000, "beat_words": 16}, "operand_buffer_words = 1000 must be a multiple of beat_words"),
     ({"output_buffer_words": 8 * 31}, "of at least sums = 16 words, not 248"),
-    ({"feature_words": 12}, "at least four lines"),
+    ({"ifmap_words": 12}, "at least four lines"),
 ])
 def test_a_row_stationary_die_has_constraints_of_its_own(changes, needle: str) -> None:
     with pytest.raises(ValueError, match=needle):

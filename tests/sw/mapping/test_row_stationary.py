@@ -144,7 +144,7 @@ def test_fully_connected(samples: int, name: str) -> None:
 def test_least_slots_are_those_of_the_array(operands: Format) -> None:
     die = replace(DIES["paper"], multiply_format=operands)
     shape = ArrayShape(multiply_format=operands, accumulate_format=die.sum_format, rows=die.rows, columns=die.columns,
-                       filter_words=die.filter_words, feature_words=die.feature_words, sums=die.sums,
+                       filter_words=die.filter_words, ifmap_words=die.ifmap_words, psum_words=die.psum_words,
                        feed_words=die.feed_words)
     assert shape.least_slots == die.least_slots
 
@@ -164,9 +164,9 @@ def test_pieces_cover_every_sum_once() -> None:
 
 def test_what_does_not_fit() -> None:
     loops = Loops(columns=3, filters=4, column_stride=9, kernel_columns=3)
-    with refused(UserError, "layer 'conv' has no mapping .* needs 27 words of a PE's feature-map scratchpad, of which "
+    with refused(UserError, "layer 'conv' has no mapping .* needs 27 words of a PE's ifmap scratchpad, of which "
                             "there are 16"):
-        choose(replace(TINY, feature_words=16), loops, "conv")
+        choose(replace(TINY, ifmap_words=16), loops, "conv")
 
 
 @pytest.mark.parametrize(("stride", "fits"), [(40, True), (70, False)])
@@ -195,7 +195,7 @@ layers:
         cli.main(command)
     assert stop.value.code == 2
     assert ("layer 'sparse' has no mapping onto the row-stationary machine: its smallest one needs 149 words of a PE's "
-            "feature-map scratchpad, of which there are 128") in capsys.readouterr().err
+            "ifmap scratchpad, of which there are 128") in capsys.readouterr().err
 
 
 def test_sizes_beyond_a_task() -> None:

@@ -1,1 +1,1 @@
-"""Row-stationary machine: convolution rows in processing elements, sums down a chain of rows."""
+"""Row-stationary machine: convolution rows in processing elements, psums down a chain of rows."""

@@ -6,9 +6,9 @@
 
     filters (2 halves) --line--> word --+
                                         x --product--> + --sum--+---> chain, to the element below
-    features (ring) -----line--> word --+              ^        |
+    ifmaps (ring) -----line--> word --+              ^        |
                                                        |        v
-    chain, from the element above --> sums (ring) --> start <-- accumulators
+    chain, from the element above --> psums (ring) --> start <-- accumulators
 
 The element is datapath only: all elements of a row run in lockstep, and the row makes their control.
 
@@ -38,25 +38,25 @@ def read_control(lines: int, words: int) -> data.StructLayout:
 def element_control(shape: ArrayShape) -> data.StructLayout:
     """Control of the elements of a row; every field acts in the cycle in which it is present.
 
-    ``filter``, ``feature``: operands. ``bubble``: with the selected words, multiply -0 by +0 instead.
-    ``start``: what goes to the adder next starts from word ``sum_read`` of the sums, else from accumulator
+    ``filter``, ``ifmap``: operands. ``bubble``: with the selected words, multiply -0 by +0 instead.
+    ``start``: what goes to the adder next starts from word ``psum_read`` of the psums, else from accumulator
     ``read_slot``. ``capture``: the adder's sum goes to accumulator ``write_slot``. ``chain``: the word from above
-    goes to word ``sum_write`` of the sums. ``filter_write``, ``feature_write``: places of lines that are written.
+    goes to word ``psum_write`` of the psums. ``filter_write``, ``ifmap_write``: places of lines that are written.
     """
     return data.StructLayout({
         "filter": read_control(2 * shape.filter_lines, shape.feed_words),
-        "feature": read_control(shape.feature_lines, shape.feed_words),
+        "ifmap": read_control(shape.ifmap_lines, shape.feed_words),
         "bubble": 1,
-        "start": 1, "sum_read": range(2 * shape.sums), "read_slot": range(shape.sums),
-        "capture": 1, "write_slot": range(shape.sums),
-        "chain": 1, "sum_write": range(2 * shape.sums),
+        "start": 1, "psum_read": range(2 * shape.psum_words), "read_slot": range(shape.psum_words),
+        "capture": 1, "write_slot": range(shape.psum_words),
+        "chain": 1, "psum_write": range(2 * shape.psum_words),
         "filter_enable": 1, "filter_write": range(2 * shape.filter_lines),
-        "feature_write": range(shape.feature_lines),
+        "ifmap_write": range(shape.ifmap_lines),
     })
 
 
 class RowElement(wiring.Component):
-    """Multiply-add on operands and sums of its own scratchpads.
+    """Multiply-add on operands and psums of its own scratchpads.
 
     Parameters
     ----------
@@ -65,9 +65,9 @@ class RowElement(wiring.Component):
     Members
     -------
     control : In(element_control)
-    filter_words, feature_words : In(operand_line)
-        Lines to write; the first with ``control.filter_enable``, the second with ``feature_enable``.
-    feature_enable : In(1)
+    filter_words, ifmap_words : In(operand_line)
+        Lines to write; the first with ``control.filter_enable``, the second with ``ifmap_enable``.
+    ifmap_enable : In(1)
     chain : In
         Word from the element above.
     o_chain : Out
@@ -89,7 +89,7 @@ class RowElement(wiring.Component):
         super().__init__({
             "control": In(element_control(shape)),
             "filter_words": In(shape.operand_line),
-            "feature_words": In(shape.operand_line), "feature_enable": In(1),
+            "ifmap_words": In(shape.operand_line), "ifmap_enable": In(1),
             "chain": In(word), "o_chain": Out(word),
         })
 
@@ -98,7 +98,7 @@ class RowElement(wiring.Component):
         """Name of the module that all equal elements share."""
         shape = self.shape
         return (f"plinth_row_element_{identifiers(shape.multiply_format, shape.accumulate_format)}"
-                f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
+                f"_w{shape.filter_words}_x{shape.ifmap_words}_s{shape.psum_words}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -107,13 +107,13 @@ class RowElement(wiring.Component):
         m.submodules.multiplier = multiplier = self._multiplier
         m.submodules.adder = adder = self._adder
         m.submodules.filters = filters = Memory(shape=shape.operand_line, depth=2 * shape.filter_lines, init=[])
-        m.submodules.features = features = Memory(shape=shape.operand_line, depth=shape.feature_lines, init=[])
-        m.submodules.sums = sums = Memory(shape=word, depth=2 * shape.sums, init=[])
-        m.submodules.accumulators = accumulators = Memory(shape=word, depth=shape.sums, init=[])
+        m.submodules.ifmaps = ifmaps = Memory(shape=shape.operand_line, depth=shape.ifmap_lines, init=[])
+        m.submodules.psums = psums = Memory(shape=word, depth=2 * shape.psum_words, init=[])
+        m.submodules.accumulators = accumulators = Memory(shape=word, depth=shape.psum_words, init=[])
 
         for memory, read, enable, place, words in (
                 (filters, control.filter, control.filter_enable, control.filter_write, self.filter_words),
-                (features, control.feature, self.feature_enable, control.feature_write, self.feature_words)):
+                (ifmaps, control.ifmap, self.ifmap_enable, control.ifmap_write, self.ifmap_words)):
             write, line = memory.write_port(), memory.read_port()
             m.d.comb += [
                 write.en.eq(enable), write.addr.eq(place), write.data.eq(words),
@@ -127,14 +127,14 @@ class RowElement(wiring.Component):
                 m.d.sync += factor.eq(Mux(control.bubble, 0, line.data[read.word]))
                 m.d.comb += multiplier.b.eq(factor)
 
-        from_above, own = sums.read_port(domain="comb"), accumulators.read_port(domain="comb")
-        arrive, capture = sums.write_port(), accumulators.write_port()
+        from_above, own = psums.read_port(domain="comb"), accumulators.read_port(domain="comb")
+        arrive, capture = psums.write_port(), accumulators.write_port()
         start = Signal(word, reset_less=True)
         m.d.sync += start.eq(Mux(control.start, from_above.data, own.data))
         m.d.comb += [
-            from_above.addr.eq(control.sum_read), own.addr.eq(control.read_slot),
+            from_above.addr.eq(control.psum_read), own.addr.eq(control.read_slot),
             adder.a.eq(start), adder.b.eq(multiplier.o),
-            arrive.en.eq(control.chain), arrive.addr.eq(control.sum_write), arrive.data.eq(self.chain),
+            arrive.en.eq(control.chain), arrive.addr.eq(control.psum_write), arrive.data.eq(self.chain),
             capture.en.eq(control.capture), capture.addr.eq(control.write_slot), capture.data.eq(adder.o),
             self.o_chain.eq(adder.o),
         ]

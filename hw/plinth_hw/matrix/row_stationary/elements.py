@@ -27,7 +27,7 @@ class RowElements(wiring.Component):
     control : In(element_control)
     filter_words : In(operand_line)
         The line that is written with ``control.filter_enable``, to all elements.
-    features : In
+    ifmaps : In
         A line that elements whose part of the id is ``offset`` write; with ``valid``.
     column_parts : In
         Parts of the ids.
@@ -51,11 +51,11 @@ class RowElements(wiring.Component):
         super().__init__({
             "control": In(element_control(shape)),
             "filter_words": In(shape.operand_line),
-            "features": In(data.StructLayout({
+            "ifmaps": In(data.StructLayout({
                 "valid": 1, "offset": ID_BITS, "words": shape.operand_line})),
             "column_parts": In(data.ArrayLayout(ID_BITS, shape.columns)),
             "chosen": In(1), "completes": In(1),
-            "chain": In(shape.sum_words), "o_chain": Out(shape.sum_words),
+            "chain": In(shape.column_psums), "o_chain": Out(shape.column_psums),
         })
 
     @property
@@ -63,7 +63,7 @@ class RowElements(wiring.Component):
         """Name of the module that stands for the elements when they are emitted in the ``loops`` form."""
         shape = self.shape
         return (f"plinth_row_elements_{identifiers(shape.multiply_format, shape.accumulate_format)}_c{shape.columns}"
-                f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
+                f"_w{shape.filter_words}_x{shape.ifmap_words}_s{shape.psum_words}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -76,8 +76,8 @@ class RowElements(wiring.Component):
             emit.place(m, platform, element, name=f"element_{c}", module=element.module_name)
             m.d.comb += [
                 element.control.eq(self.control),
-                element.filter_words.eq(self.filter_words), element.feature_words.eq(self.features.words),
-                element.feature_enable.eq(self.features.valid & (self.features.offset == self.column_parts[c])),
+                element.filter_words.eq(self.filter_words), element.ifmap_words.eq(self.ifmaps.words),
+                element.ifmap_enable.eq(self.ifmaps.valid & (self.ifmaps.offset == self.column_parts[c])),
                 element.chain.eq(self.chain[c]), self.o_chain[c].eq(element.o_chain),
             ]
         return m

@@ -2,10 +2,10 @@
 
 ::
 
-    body, start -> sequencer -+-> feature buffer (2 halves) -> feeder -- multicast bus (id, line) --> +-------+
+    body, start -> sequencer -+-> ifmap buffer (2 halves) -> feeder -- multicast bus (id, line) --> +-------+
                               +-> filter loader ---------------- filter bus (array row, line) ------> | array |
                               +-> passes -----------------------------------------------------------> |       |
-                              +-> sum buffer (C banks, 2 regions) <--- results / starts ------------> +-------+
+                              +-> psum buffer (C banks, 2 regions) <--- results / starts -----------> +-------+
                                     ^ preload     | store
 
 Loads, multiplication, results and stores of consecutive rounds, batches and tasks overlap; docs/row_stationary.md has
@@ -21,14 +21,14 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.row_stationary.array import RowArray
-from plinth_hw.matrix.row_stationary.feature import FeatureBuffer
-from plinth_hw.matrix.row_stationary.feeder import Feeder
 from plinth_hw.matrix.row_stationary.filters import FilterLoader
+from plinth_hw.matrix.row_stationary.ifmap_feeder import IfmapFeeder
+from plinth_hw.matrix.row_stationary.ifmaps import IfmapBuffer
 from plinth_hw.matrix.row_stationary.interface import Pass
 from plinth_hw.matrix.row_stationary.jobs import GROUP_BITS, Sizes, copied
-from plinth_hw.matrix.row_stationary.moves import Preload, Store
-from plinth_hw.matrix.row_stationary.sequencer import Sequencer
-from plinth_hw.matrix.row_stationary.sums import Results, Starts, SumBanks
+from plinth_hw.matrix.row_stationary.psum_memory import Preload, Store
+from plinth_hw.matrix.row_stationary.psums import PsumBanks, Results, Starts
+from plinth_hw.matrix.row_stationary.sequencer import RowStationarySequencer
 from plinth_hw.matrix.row_stationary.useful import UsefulCount
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
@@ -112,40 +112,40 @@ class RowStationaryEngine(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes, parameters = self.sizes, self.parameters
-        m.submodules.sequencer = sequencer = Sequencer(sizes)
-        m.submodules.features = features = FeatureBuffer(sizes)
-        m.submodules.feeder = feeder = Feeder(sizes, features.lines)
+        m.submodules.sequencer = sequencer = RowStationarySequencer(sizes)
+        m.submodules.ifmaps = ifmaps = IfmapBuffer(sizes)
+        m.submodules.feeder = feeder = IfmapFeeder(sizes, ifmaps.lines)
         m.submodules.filters = filters = FilterLoader(sizes)
         m.submodules.passes = passes = Passes(sizes)
-        m.submodules.banks = banks = SumBanks(sizes)
+        m.submodules.banks = banks = PsumBanks(sizes)
         m.submodules.starts = starts = Starts(sizes)
         m.submodules.results = results = Results(sizes)
         m.submodules.preload = preload = Preload(sizes)
         m.submodules.store = store = Store(sizes)
         m.submodules.array = array = RowArray(
             parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,
-            parameters.filter_words, parameters.feature_words, parameters.sums, parameters.feed_words)
+            parameters.filter_words, parameters.ifmap_words, parameters.psum_words, parameters.feed_words)
 
-        blocks = {"features": features, "feed": feeder, "filters": filters, "passes": passes, "starts": starts,
+        blocks = {"ifmaps": ifmaps, "feed": feeder, "filters": filters, "passes": passes, "starts": starts,
                   "results": results, "preload": preload, "store": store}
         for name, block in blocks.items():
             wiring.connect(m, getattr(sequencer, name), block.job)  # type: ignore[attr-defined]
             m.d.comb += block.task.eq(sequencer.task)  # type: ignore[attr-defined]
-        for source, sink in ((feeder.read, features.read), (passes.o, array.passes), (starts.o, array.sums),
+        for source, sink in ((feeder.read, ifmaps.read), (passes.o, array.passes), (starts.o, array.psums),
                              (preload.line_write, banks.line_write), (store.line_read, banks.line_read)):
             wiring.connect(m, source, sink)
         for port, inner in ((self.engine.body, sequencer.body), (self.engine.start, sequencer.start),
-                            (self.x_memory, features.port), (self.w_memory, filters.port),
+                            (self.x_memory, ifmaps.port), (self.w_memory, filters.port),
                             (self.c_memory, preload.port), (self.store_memory, store.port)):
             wiring.connect(m, wiring.flipped(port), inner)
         m.d.comb += [
             sequencer.operation.eq(self.engine.operation), sequencer.bases.eq(self.engine.bases),
-            features.released.eq(feeder.released), feeder.full.eq(features.full),
-            array.features.eq(feeder.features), array.line_done.eq(feeder.line_done), array.ids.eq(feeder.ids),
+            ifmaps.released.eq(feeder.released), feeder.full.eq(ifmaps.full),
+            array.ifmaps.eq(feeder.ifmaps), array.line_done.eq(feeder.line_done), array.ids.eq(feeder.ids),
             feeder.lines_released.eq(array.lines_released),
             array.filters.eq(filters.filters), array.filters_loaded.eq(filters.loaded),
             filters.released.eq(array.filters_released),
-            # Every window has its place in the sum buffer before it starts.
+            # Every window has its place in the psum buffer before it starts.
             results.i.eq(array.results),
             banks.slot_read.eq(starts.slot_read), banks.slot_word.eq(starts.slot_word), starts.slot.eq(banks.slot),
             banks.slot_write.eq(results.slot_write), banks.written_word.eq(results.written_word),
@@ -154,10 +154,10 @@ class RowStationaryEngine(wiring.Component):
             store.line.eq(banks.line),
         ]
         self._report(m, sequencer, array, results, store,
-                     store.words + features.words + filters.words + preload.words)
+                     store.words + ifmaps.words + filters.words + preload.words)
         return m
 
-    def _report(self, m: Module, sequencer: Sequencer, array: RowArray, results: Results, store: Store,
+    def _report(self, m: Module, sequencer: RowStationarySequencer, array: RowArray, results: Results, store: Store,
                 words: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes

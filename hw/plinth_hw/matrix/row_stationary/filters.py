@@ -77,7 +77,7 @@ class FilterLoader(wiring.Component):
         row = data.StructLayout({
             "base": unsigned(line_bits(self.lines)), "takes": count, "taps": unsigned(sizes.tap_bits),
             "filters": unsigned(sizes.filter_bits), "chunk": unsigned(sizes.tap_bits), "across": unsigned(1),
-            "tap_lines": unsigned(bits_for(-(-sizes.parameters.sums // sizes.feed))), "last": unsigned(1)})
+            "tap_lines": unsigned(bits_for(-(-sizes.parameters.psum_words // sizes.feed))), "last": unsigned(1)})
         m.submodules.load = load = RowLoad(sizes.loads, 1, 8, clipped=True)
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.written = written = FIFO(row, ROWS)
@@ -154,7 +154,7 @@ class FilterLoader(wiring.Component):
                 m.next = "SIZE"
             with m.State("SIZE"):
                 # Columns of B filters, of a line a tap each.
-                most = -(-sizes.parameters.sums // sizes.lanes)
+                most = -(-sizes.parameters.psum_words // sizes.lanes)
                 m.d.sync += [
                     spans_f.eq(Mux(straight, 1, filters)),
                     size.eq(taps * sum((task.filter_step > number * sizes.lanes for number in range(1, most)), 1)),
@@ -277,7 +277,7 @@ class FilterLoader(wiring.Component):
             with m.State("LINES"):
                 m.d.comb += reads.eq(1)
                 m.d.sync += [line.eq(line + 1), address.eq(address + 1), filter_.eq(filter_ + sizes.feed)]
-                if sizes.parameters.sums > sizes.lanes:
+                if sizes.parameters.psum_words > sizes.lanes:
                     with m.If(filter_[:lane_bits] == sizes.lanes - sizes.feed):
                         m.d.sync += column_line.eq(column_line + record.taps)
                 with m.If(line_last):

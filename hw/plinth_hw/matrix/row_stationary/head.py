@@ -1,4 +1,4 @@
-"""What stands before row 0 of the row-stationary array: passes made ready, and sums to start from."""
+"""What stands before row 0 of the row-stationary array: passes made ready, and psums to start from."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ class PassPreparation(wiring.Component):
         given, made = Signal(Pass), self.o_passes.payload
         busy, count = Signal(), Signal(8)
         span, reach, step = (Signal(word_bits(shape), name=name) for name in ("span", "reach", "step"))
-        slots = Signal(range(shape.sums + 1))
+        slots = Signal(range(shape.psum_words + 1))
         adds_span, adds_step = Signal(), Signal()
         m.d.comb += [
             self.passes.ready.eq(~busy),
@@ -69,8 +69,8 @@ class PassPreparation(wiring.Component):
         return m
 
 
-class SumEntry(wiring.Component):
-    """Hands sums to row 0, as a row above it would, and counts them.
+class PsumEntry(wiring.Component):
+    """Hands psums to row 0, as a row above it would, and counts them.
 
     Parameters
     ----------
@@ -78,31 +78,31 @@ class SumEntry(wiring.Component):
 
     Members
     -------
-    sums : In(stream.Signature(sum_words))
-    o_chain : Out(sums_out)
+    psums : In(stream.Signature(column_psums))
+    o_chain : Out(psums_out)
     slots : In
-        Sums of the window that row 0 begins next.
+        Psums of the window that row 0 begins next.
     begins, read : In(1)
         Of row 0: a window begins, a word was read.
     arrived : Out(1)
-        All sums of that window are there.
+        All psums of that window are there.
     """
 
     def __init__(self, shape: ArrayShape) -> None:
         self.shape = shape
         super().__init__({
-            "sums": In(stream.Signature(shape.sum_words)), "o_chain": Out(shape.sums_out),
-            "slots": In(range(shape.sums + 1)), "begins": In(1), "read": In(1), "arrived": Out(1),
+            "psums": In(stream.Signature(shape.column_psums)), "o_chain": Out(shape.psums_out),
+            "slots": In(range(shape.psum_words + 1)), "begins": In(1), "read": In(1), "arrived": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        capacity = 2 * self.shape.sums
+        capacity = 2 * self.shape.psum_words
         held, waiting = (Signal(range(capacity + 1), name=name) for name in ("held", "waiting"))
         taken = Signal()
         m.d.comb += [
-            self.sums.ready.eq(held != capacity), taken.eq(self.sums.valid & self.sums.ready),
-            self.o_chain.valid.eq(taken), self.o_chain.words.eq(self.sums.payload),
+            self.psums.ready.eq(held != capacity), taken.eq(self.psums.valid & self.psums.ready),
+            self.o_chain.valid.eq(taken), self.o_chain.words.eq(self.psums.payload),
             self.arrived.eq(waiting >= self.slots),
         ]
         m.d.sync += [

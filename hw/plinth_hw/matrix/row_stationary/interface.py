@@ -35,12 +35,12 @@ class Pass(data.Struct):
     window_step: _bits("window_step")
     #: Windows; the last group may have fewer than the others: its absent ones run too.
     windows: unsigned(COUNT_BITS)
-    #: Filters, and windows that are run together; their product is at most ``sums``.
+    #: Filters, and windows that are run together; their product is at most ``psum_words``.
     filter_step: _bits("filter_step")
     interleaved_windows: _bits("interleaved_windows")
     #: Lines of the stream.
     lines: unsigned(COUNT_BITS)
-    #: Rows that multiply; the others hand sums on unchanged.
+    #: Rows that multiply; the others hand psums on unchanged.
     active: _bits("set_rows")
 
 
@@ -53,8 +53,8 @@ class ArrayShape:
     TypeError
         If a size is not an integer.
     ValueError
-        If a size is not positive, ``feature_words`` or ``feed_words`` not a power of two, a scratchpad not whole
-        lines, ``feed_words`` 1, or ``sums`` below ``least_slots``.
+        If a size is not positive, ``ifmap_words`` or ``feed_words`` not a power of two, a scratchpad not whole
+        lines, ``feed_words`` 1, or ``psum_words`` below ``least_slots``.
     """
 
     multiply_format: Format
@@ -64,35 +64,35 @@ class ArrayShape:
     columns: int
     #: One half (of two) of a PE's filters.
     filter_words: int
-    #: Ring of a PE's features.
-    feature_words: int
+    #: Ring of a PE's ifmaps.
+    ifmap_words: int
     #: Slots of a window, at most.
-    sums: int
+    psum_words: int
     #: Words of a line.
     feed_words: int
 
     def __post_init__(self) -> None:
-        for name in ("rows", "columns", "filter_words", "feature_words", "sums", "feed_words"):
+        for name in ("rows", "columns", "filter_words", "ifmap_words", "psum_words", "feed_words"):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{name} must be an integer, not {value!r}")
             if value < 1:
                 raise ValueError(f"{name} must be positive, not {value!r}")
-        for name in ("feature_words", "feed_words"):
+        for name in ("ifmap_words", "feed_words"):
             value = getattr(self, name)
             if value & (value - 1):
                 raise ValueError(f"{name} must be a power of two, not {value!r}")
-        for name in ("filter_words", "feature_words"):
+        for name in ("filter_words", "ifmap_words"):
             value = getattr(self, name)
             if value % self.feed_words:
                 raise ValueError(f"{name} must be a multiple of feed_words = {self.feed_words}, not {value!r}")
-        if self.feature_words < 2 * self.feed_words:
-            raise ValueError(f"feature_words must be at least two lines of feed_words = {self.feed_words}, "
-                             f"not {self.feature_words!r}")
+        if self.ifmap_words < 2 * self.feed_words:
+            raise ValueError(f"ifmap_words must be at least two lines of feed_words = {self.feed_words}, "
+                             f"not {self.ifmap_words!r}")
         if self.feed_words < 2:
             raise ValueError(f"feed_words must be at least 2, not {self.feed_words!r}")
-        if self.sums < self.least_slots:
-            raise ValueError(f"sums must be at least {self.least_slots}, not {self.sums!r}")
+        if self.psum_words < self.least_slots:
+            raise ValueError(f"psum_words must be at least {self.least_slots}, not {self.psum_words!r}")
 
     @property
     def least_slots(self) -> int:
@@ -105,17 +105,17 @@ class ArrayShape:
         return self.filter_words // self.feed_words
 
     @property
-    def feature_lines(self) -> int:
-        """Lines of a PE's ring of features."""
-        return self.feature_words // self.feed_words
+    def ifmap_lines(self) -> int:
+        """Lines of a PE's ring of ifmaps."""
+        return self.ifmap_words // self.feed_words
 
     @property
     def operand_line(self) -> data.ArrayLayout:
-        """Words of a line of filters or features."""
+        """Words of a line of filters or ifmaps."""
         return data.ArrayLayout(self.multiply_format.bits, self.feed_words)
 
     @property
-    def sum_words(self) -> data.ArrayLayout:
+    def column_psums(self) -> data.ArrayLayout:
         """A sum of every column."""
         return data.ArrayLayout(self.accumulate_format.bits, self.columns)
 
@@ -128,7 +128,7 @@ class ArrayShape:
         })
 
     @property
-    def feature_write(self) -> data.StructLayout:
+    def ifmap_write(self) -> data.StructLayout:
         """The next line of the streams of all PEs with this id."""
         return data.StructLayout({"valid": 1, "id": ID_BITS, "words": self.operand_line})
 
@@ -140,6 +140,6 @@ class ArrayShape:
         })
 
     @property
-    def sums_out(self) -> data.StructLayout:
-        """Finished sums of a slot."""
-        return data.StructLayout({"valid": 1, "words": self.sum_words})
+    def psums_out(self) -> data.StructLayout:
+        """Finished psums of a slot."""
+        return data.StructLayout({"valid": 1, "words": self.column_psums})

@@ -1,6 +1,6 @@
 """Jobs that the sequencer of the row-stationary engine hands out, and sizes that follow from a die's parameters.
 
-A *round* is a load of the feature buffer: one block of channels, fold of kernel rows and segment of kernel columns,
+A *round* is a load of the ifmap buffer: one block of channels, fold of kernel rows and segment of kernel columns,
 for one *batch* of filters: ``filter_groups`` groups of ``filter_step``, or what is left of them. Each group of a round
 is a pass of the array. Jobs say what changes from round to round; what does not is read from the task's fields, which
 are stable while jobs are offered, and copied when a job is taken.
@@ -46,11 +46,11 @@ class Sizes:
     lanes : int
         Operands of a beat, E.
     feed : int
-        Operands, or sums, of a line, F.
+        Operands, or psums, of a line, F.
     half_words : int
-        Operands of a half of the feature buffer.
+        Operands of a half of the ifmap buffer.
     bank_words : int
-        Words of a region of a bank of the sum buffer.
+        Words of a region of a bank of the psum buffer.
 
     Raises
     ------
@@ -64,7 +64,7 @@ class Sizes:
         self.array = ArrayShape(
             multiply_format=parameters.multiply_format, accumulate_format=parameters.sum_format,
             rows=parameters.rows, columns=parameters.columns, filter_words=parameters.filter_words,
-            feature_words=parameters.feature_words, sums=parameters.sums, feed_words=parameters.feed_words)
+            ifmap_words=parameters.ifmap_words, psum_words=parameters.psum_words, feed_words=parameters.feed_words)
         self.element_log2 = element_log2(parameters)
         self.loads = element_parameters(parameters)
         self.beat_words = parameters.beat_words
@@ -78,7 +78,7 @@ class Sizes:
             raise ValueError(f"operand_buffer_words = {parameters.operand_buffer_words} must be a multiple of "
                              f"beat_words = {self.beat_words}")
         if self.bank_words % self.feed:
-            raise ValueError(f"half a bank of sums, {self.bank_words} words, must be a multiple of "
+            raise ValueError(f"half a bank of psums, {self.bank_words} words, must be a multiple of "
                              f"feed_words = {self.feed}")
         if 2 * self.array.filter_lines < self.lanes:
             raise ValueError(f"filter_words = {parameters.filter_words} must have at least half as many lines of "
@@ -131,13 +131,13 @@ class Sizes:
 
     @property
     def stream_bits(self) -> int:
-        """Width of a number of operands in the feature buffer."""
+        """Width of a number of operands in the ifmap buffer."""
         return bits_for(2 * self.half_words)
 
     @property
     def filter_bits(self) -> int:
         """Width of a number of filters of a group."""
-        return bits_for(self.parameters.sums)
+        return bits_for(self.parameters.psum_words)
 
     @property
     def tap_bits(self) -> int:
@@ -145,12 +145,12 @@ class Sizes:
         return bits_for(self.array.filter_lines)
 
     @property
-    def sum_bits(self) -> int:
-        """Width of a word's place in a bank of the sum buffer."""
+    def psum_bits(self) -> int:
+        """Width of a word's place in a bank of the psum buffer."""
         return bits_for(2 * self.bank_words - 1)
 
     @property
-    def feature_job(self) -> data.StructLayout:
+    def ifmap_job(self) -> data.StructLayout:
         """A round: address of the first operand, which may lie outside the map; channels from there to the last;
         row and column of the map of the first stream's first column."""
         return data.StructLayout({"address": unsigned(self.operand_address_bits), "channels": unsigned(CHANNEL_BITS),
@@ -171,14 +171,14 @@ class Sizes:
             "groups": unsigned(GROUP_BITS)})
 
     @property
-    def sum_job(self) -> data.StructLayout:
+    def psum_job(self) -> data.StructLayout:
         """A round: groups, whether it is the first or the final one of its batch, and which region it uses."""
         return data.StructLayout({"groups": unsigned(GROUP_BITS), "first": unsigned(1), "final": unsigned(1),
                                   "region": unsigned(1)})
 
     @property
-    def move_job(self) -> data.StructLayout:
-        """Sums of a batch between memory and a region: address of the first one, filters from there to the last,
+    def batch_job(self) -> data.StructLayout:
+        """Psums of a batch between memory and a region: address of the first one, filters from there to the last,
         groups; whether it is the task's last batch. With ``error`` there is nothing to move, the task is only to be
         reported."""
         return data.StructLayout({

@@ -145,7 +145,7 @@ class LimitCheck(wiring.Component):
             return (task[name] - 1)[:len(task[name])]
 
         return [
-            Step(task.filter_step, task.interleaved_windows, end=parameters.sums + 1, kept=True),
+            Step(task.filter_step, task.interleaved_windows, end=parameters.psum_words + 1, kept=True),
             Step(task.sets, task.set_rows, end=parameters.rows + 1),
             Step(task.images, task.rows, end=parameters.columns + 1),
             Step(kept, task.filter_groups, divides=True),
@@ -161,7 +161,7 @@ class LimitCheck(wiring.Component):
             Step(task.sets, task.images, end=most + 1, kept=True),
             Step(less("tap_columns"), task.tap_step, adds=True),
             Step(less("interleaved_windows"), task.window_step,
-                 end=shape.feature_words - 2 * feed + 1 - task.tap_channels),
+                 end=shape.ifmap_words - 2 * feed + 1 - task.tap_channels),
             Step(kept, task.id_rows, task.ids, task.ids + 1),
             Step(less("tap_columns"), task.tap_step, adds=True),
             Step(less("windows"), task.window_step, adds=True),

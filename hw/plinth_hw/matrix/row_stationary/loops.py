@@ -34,12 +34,12 @@ def text(elements: "RowElements", name: str) -> str:
     #: Cycles from the selection of a word to its sum, and from there to the output.
     wait = elements.start_stage - 1
     result_wait = elements.result_stage - elements.start_stage - 1
-    #: Features that are in use, or wait to be: one may be selected a cycle.
+    #: Ifmaps that are in use, or wait to be: one may be selected a cycle.
     held = wait + 2
     factors = "held[x_place][j] * w"
     product = f"product = {factors};" if product_is_exact(operand, word) else f"round_word({factors}, product);"
     completes = "chosen & completes"
-    #: Sums that the adder gives in the next cycle wait for no other.
+    #: Psums that the adder gives in the next cycle wait for no other.
     waiting = f"{{complete_wait[{result_wait - 2}:0], {completes}}}" if result_wait > 1 else completes
     ports = elements.signature.members
 
@@ -62,21 +62,21 @@ def text(elements: "RowElements", name: str) -> str:
     def loop(index: str, count: int) -> str:
         return f"/* verilator unroll_disable */\n      for (int unsigned {index} = 0; {index} < {count}; {index}++)"
 
-    words_at = ports["features"].shape["words"].offset
-    feature_words = "\n".join(
-        f"        operand_real(features[{words_at + i * operand.bits} +: {operand.bits}], line[{i}]);"
+    words_at = ports["ifmaps"].shape["words"].offset
+    ifmap_words = "\n".join(
+        f"        operand_real(ifmaps[{words_at + i * operand.bits} +: {operand.bits}], line[{i}]);"
         for i in range(F))
     matches = "\n".join(
-        f"      match[{j}] = features_valid && offset == column_parts[{j * ID_BITS} +: {ID_BITS}];" for j in range(C))
+        f"      match[{j}] = ifmaps_valid && offset == column_parts[{j * ID_BITS} +: {ID_BITS}];" for j in range(C))
     return f"""\
-// Simulation form of the elements of a row: C = {C}, operands {operand}, sums {word}.
+// Simulation form of the elements of a row: C = {C}, operands {operand}, psums {word}.
 /* verilator lint_off BLKSEQ */
 module {name}(
   input logic clk,
   input logic rst,
   input logic [{bits("control") - 1}:0] control,
   input logic [{bits("filter_words") - 1}:0] filter_words,
-  input logic [{bits("features") - 1}:0] features,
+  input logic [{bits("ifmaps") - 1}:0] ifmaps,
   input logic [{bits("column_parts") - 1}:0] column_parts,
   input logic chosen,
   input logic completes,
@@ -86,33 +86,33 @@ module {name}(
 {to_real(operand, "operand_real")}{to_real(word, "word_real")}{to_bits(word, "word_bits")}\
 {rounding(word, "round_word")}
   real filters [{2 * shape.filter_words}];
-  real ring [{shape.feature_words}][{C}];
-  real sums [{2 * shape.sums}][{C}];
-  real accumulators [{shape.sums}][{C}];
+  real ring [{shape.ifmap_words}][{C}];
+  real psums [{2 * shape.psum_words}][{C}];
+  real accumulators [{shape.psum_words}][{C}];
 
   // Lines that were read, until a word of them is selected. Selected filters wait, and with each the place of its
-  // features among those held; the last of these places is that of +0.
-  int filter_line, feature_line;
-  logic features_fresh;
+  // ifmaps among those held; the last of these places is that of +0.
+  int filter_line, ifmap_line;
+  logic ifmaps_fresh;
   real w_wait [{wait}];
   int x_wait [{wait}];
   real held [{held + 1}][{C}];
   int held_at, wait_at;
 
-  // Complete sums wait for the cycle in which they would leave the adder.
+  // Complete psums wait for the cycle in which they would leave the adder.
   logic [{C * word.bits - 1}:0] result, result_wait [{result_wait}];
   logic [{result_wait - 1}:0] complete_wait;
   int result_at;
 
   real line [{F}];
   logic [{C - 1}:0] match;
-  logic features_valid;
+  logic ifmaps_valid;
   logic [{ID_BITS - 1}:0] offset;
   int place, base, slot, x_place;
   real w;
 
   function automatic void start_from_above();
-      {loop("j", C)} accumulators[slot][j] = sums[base][j];
+      {loop("j", C)} accumulators[slot][j] = psums[base][j];
   endfunction
 
   function automatic void multiply_add();
@@ -133,11 +133,11 @@ module {name}(
   endfunction
 
   function automatic void take_chain();
-{each(C, "word_real(chain[{word}], sums[base][{i}]);", word.bits)}
+{each(C, "word_real(chain[{word}], psums[base][{i}]);", word.bits)}
   endfunction
 
   always_ff @(posedge clk) begin
-    // Complete sums leave, before the place is used again.
+    // Complete psums leave, before the place is used again.
     if (complete_wait[{result_wait - 1}]) o_chain <= result_wait[result_at];
     complete_wait = {waiting};
 
@@ -146,7 +146,7 @@ module {name}(
       w = w_wait[wait_at];
       x_place = x_wait[wait_at];
       slot = int'({part("control", "read_slot")});
-      base = int'({part("control", "sum_read")});
+      base = int'({part("control", "psum_read")});
       if ({part("control", "start")}) start_from_above();
       multiply_add();
       if (completes) begin
@@ -157,38 +157,38 @@ module {name}(
     result_at = result_at == {result_wait - 1} ? 0 : result_at + 1;
 
     // Select operands; read lines.
-    if (features_fresh) begin
+    if (ifmaps_fresh) begin
       held_at = held_at == {held - 1} ? 0 : held_at + 1;
-      place = feature_line * {F} + int'({part("control", "feature", "word")});
+      place = ifmap_line * {F} + int'({part("control", "ifmap", "word")});
       hold();
     end
     w_wait[wait_at] = {part("control", "bubble")} ? -0.0 :
                       filters[filter_line * {F} + int'({part("control", "filter", "word")})];
     x_wait[wait_at] = {part("control", "bubble")} ? {held} : held_at;
     wait_at = wait_at == {wait - 1} ? 0 : wait_at + 1;
-    features_fresh = {part("control", "feature", "enable")};
-    if (features_fresh) feature_line = int'({part("control", "feature", "line")});
+    ifmaps_fresh = {part("control", "ifmap", "enable")};
+    if (ifmaps_fresh) ifmap_line = int'({part("control", "ifmap", "line")});
     if ({part("control", "filter", "enable")}) filter_line = int'({part("control", "filter", "line")});
 
-    // Write filters, features and sums.
+    // Write filters, ifmaps and psums.
     if ({part("control", "filter_enable")}) begin
       base = int'({part("control", "filter_write")}) * {F};
 {each(F, "operand_real(filter_words[{word}], filters[base + {i}]);", operand.bits)}
     end
-    features_valid = {part("features", "valid")};
-    if (features_valid) begin
-      offset = {part("features", "offset")};
+    ifmaps_valid = {part("ifmaps", "valid")};
+    if (ifmaps_valid) begin
+      offset = {part("ifmaps", "offset")};
 {matches}
       if (match != 0) begin
-        base = int'({part("control", "feature_write")}) * {F};
-{feature_words}
+        base = int'({part("control", "ifmap_write")}) * {F};
+{ifmap_words}
         {loop("k", F)} begin
           {loop("j", C)} ring[base + k][j] = match[j] ? line[k] : ring[base + k][j];
         end
       end
     end
     if ({part("control", "chain")}) begin
-      base = int'({part("control", "sum_write")});
+      base = int'({part("control", "psum_write")});
       take_chain();
     end
 
@@ -197,8 +197,8 @@ module {name}(
 
   initial begin
     filter_line = 0;
-    feature_line = 0;
-    features_fresh = 0;
+    ifmap_line = 0;
+    ifmaps_fresh = 0;
     held_at = 0;
     wait_at = 0;
     result_at = 0;
@@ -210,9 +210,9 @@ module {name}(
       x_wait[k] = {held};
     end
     {loop("j", C)} begin
-      {loop("k", shape.feature_words)} ring[k][j] = 0.0;
-      {loop("k", 2 * shape.sums)} sums[k][j] = 0.0;
-      {loop("k", shape.sums)} accumulators[k][j] = 0.0;
+      {loop("k", shape.ifmap_words)} ring[k][j] = 0.0;
+      {loop("k", 2 * shape.psum_words)} psums[k][j] = 0.0;
+      {loop("k", shape.psum_words)} accumulators[k][j] = 0.0;
       {loop("k", held + 1)} held[k][j] = 0.0;
     end
   end

@@ -9,13 +9,13 @@
               v                                                          delays by stage
     pass for the row below                                                     |
                                                                                v
-    lines, sums from above -----------------------------------------------> elements --> sums for the row below
+    lines, psums from above -----------------------------------------------> elements --> psums for the row below
 
 The *plan* holds the pass whose windows begin next. It runs ahead of the walk, so that a window, and a pass,
 begins in the cycle after the last slot of the one before if all that it needs is there. The walk goes through
 a window without a pause: tap by tap, in each the interleaved windows, in each the filters.
 
-The row below may begin a window before its sums are complete: it reads them in the order in which they come,
+The row below may begin a window before its psums are complete: it reads them in the order in which they come,
 one a cycle. ``arriving`` says so ``arriving_stage`` cycles after the addresses of the first of them.
 
 Source: HyPar, section 5; Eyeriss.
@@ -40,18 +40,18 @@ LINE_BITS = COUNT_BITS + 2
 
 def word_bits(shape: ArrayShape) -> int:
     """Width of a place in a stream, in words: its lines, and the absent windows behind the last."""
-    return COUNT_BITS + max(exact_log2(shape.feed_words), shape.sums.bit_length()) + 1
+    return COUNT_BITS + max(exact_log2(shape.feed_words), shape.psum_words.bit_length()) + 1
 
 
 def ready_pass(shape: ArrayShape) -> data.StructLayout:
     """A pass with all that rows would otherwise have to multiply for; counts less one where named ``last``."""
-    ring = exact_log2(shape.feature_words)
+    ring = exact_log2(shape.ifmap_words)
     return data.StructLayout({
         "last_column": 8, "last_channel": 8, "tap_step": ring, "window_step": ring,
-        "windows": COUNT_BITS, "interleaved_windows": range(shape.sums + 1),
-        "last_filter": range(shape.sums), "last_interleaved": range(shape.sums),
-        #: Slots with sums, of a window's tap.
-        "slots": range(shape.sums + 1),
+        "windows": COUNT_BITS, "interleaved_windows": range(shape.psum_words + 1),
+        "last_filter": range(shape.psum_words), "last_interleaved": range(shape.psum_words),
+        #: Slots with psums, of a window's tap.
+        "slots": range(shape.psum_words + 1),
         #: Lines of filters of a tap.
         "tap_lines": range(shape.filter_lines + 1),
         #: Words from a window to the next, and the last word of the first one.
@@ -65,7 +65,7 @@ def ready_pass(shape: ArrayShape) -> data.StructLayout:
 def window_start(shape: ArrayShape) -> data.StructLayout:
     """What the walk takes over when a window begins; ``place`` is that of its first word in the ring."""
     return data.StructLayout({
-        "pass": ready_pass(shape), "begins_pass": 1, "ends_pass": 1, "place": exact_log2(shape.feature_words),
+        "pass": ready_pass(shape), "begins_pass": 1, "ends_pass": 1, "place": exact_log2(shape.ifmap_words),
     })
 
 
@@ -85,8 +85,8 @@ class Row(wiring.Component):
         Line of filters that is written: ``enable``, ``line`` of both halves, ``words``.
     filters_loaded : In(1)
     filters_released : Out(1)
-    features : In
-        Line of features that is written: ``valid``, ``offset`` (the id less the row's part), ``line``, ``words``.
+    ifmaps : In
+        Line of ifmaps that is written: ``valid``, ``offset`` (the id less the row's part), ``line``, ``words``.
     column_parts : In
         Parts of the ids.
     lines_done : In(LINE_BITS)
@@ -96,17 +96,17 @@ class Row(wiring.Component):
     begins : Out(1)
         A window begins: its first slot is in the next cycle.
     slots : Out
-        Sums that this window has; valid with ``begins``.
+        Psums that this window has; valid with ``begins``.
     arrived : In(1)
-        The sums of the window that begins next are there, or will be in time.
+        The psums of the window that begins next are there, or will be in time.
     room : In(1)
-        The row below has room for a window of sums; the last row's results always have.
+        The row below has room for a window of psums; the last row's results always have.
     arriving : Out(1)
         Pulse: the row below may begin a window, from the next cycle on.
     read : Out(1)
-        A word of sums is read; its place may be written from the next cycle on.
+        A word of psums is read; its place may be written from the next cycle on.
     chain, o_chain : In, Out
-        Sums from the row above, and for the row below: ``valid``, ``words``.
+        Psums from the row above, and for the row below: ``valid``, ``words``.
     issued : Out(1)
         The row multiplies in this cycle.
 
@@ -130,13 +130,13 @@ class Row(wiring.Component):
             "filters": In(data.StructLayout({
                 "enable": 1, "line": range(2 * shape.filter_lines), "words": shape.operand_line})),
             "filters_loaded": In(1), "filters_released": Out(1),
-            "features": In(data.StructLayout({
-                "valid": 1, "offset": ID_BITS, "line": range(shape.feature_lines), "words": shape.operand_line})),
+            "ifmaps": In(data.StructLayout({
+                "valid": 1, "offset": ID_BITS, "line": range(shape.ifmap_lines), "words": shape.operand_line})),
             "column_parts": In(data.ArrayLayout(ID_BITS, shape.columns)),
             "lines_done": In(LINE_BITS), "first_line": Out(LINE_BITS),
-            "begins": Out(1), "slots": Out(range(shape.sums + 1)),
+            "begins": Out(1), "slots": Out(range(shape.psum_words + 1)),
             "arrived": In(1), "room": In(1), "arriving": Out(1), "read": Out(1),
-            "chain": In(shape.sums_out), "o_chain": Out(shape.sums_out),
+            "chain": In(shape.psums_out), "o_chain": Out(shape.psums_out),
             "issued": Out(1),
         })
 
@@ -145,7 +145,7 @@ class Row(wiring.Component):
         """Name of the module that all equal rows share."""
         shape = self.shape
         return (f"plinth_stationary_row_{identifiers(shape.multiply_format, shape.accumulate_format)}_c{shape.columns}"
-                f"_w{shape.filter_words}_x{shape.feature_words}_s{shape.sums}_f{shape.feed_words}")
+                f"_w{shape.filter_words}_x{shape.ifmap_words}_s{shape.psum_words}_f{shape.feed_words}")
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -155,16 +155,16 @@ class Row(wiring.Component):
         waiting = Signal()
         self._plan(m, start, waiting)
         stages = self._walk(m, control, start, waiting)
-        self._sums(m, control, stages)
+        self._psums(m, control, stages)
         m.d.comb += [
             control.filter_enable.eq(self.filters.enable), control.filter_write.eq(self.filters.line),
-            control.feature_write.eq(self.features.line),
+            control.ifmap_write.eq(self.ifmaps.line),
         ]
         chosen = stages[self.start_stage]
         m.d.comb += [
             elements.control.eq(control), elements.filter_words.eq(self.filters.words),
-            elements.features.valid.eq(self.features.valid), elements.features.offset.eq(self.features.offset),
-            elements.features.words.eq(self.features.words), elements.column_parts.eq(self.column_parts),
+            elements.ifmaps.valid.eq(self.ifmaps.valid), elements.ifmaps.offset.eq(self.ifmaps.offset),
+            elements.ifmaps.words.eq(self.ifmaps.words), elements.column_parts.eq(self.column_parts),
             elements.chosen.eq(chosen.real), elements.completes.eq(chosen.last),
             elements.chain.eq(self.chain.words), self.o_chain.words.eq(elements.o_chain),
         ]
@@ -231,13 +231,13 @@ class Row(wiring.Component):
         word_log2 = exact_log2(shape.feed_words)
         now = Signal(ready_pass(shape))
         running, final, passive, half = Signal(), Signal(), Signal(), Signal(init=1)
-        slot, filter_, interleaved = (Signal(range(shape.sums), name=name)
+        slot, filter_, interleaved = (Signal(range(shape.psum_words), name=name)
                                       for name in ("slot", "filter", "interleaved"))
         idle, first = Signal(), Signal()
         column, channel = Signal.like(now.last_column), Signal.like(now.last_channel)
         filter_tap, filter_line = (Signal(range(2 * shape.filter_lines), name=name)
                                    for name in ("filter_tap", "filter_line"))
-        column_place, tap_place, place = (Signal(exact_log2(shape.feature_words), name=name)
+        column_place, tap_place, place = (Signal(exact_log2(shape.ifmap_words), name=name)
                                           for name in ("column_place", "tap_place", "place"))
 
         ends_channels, ends_filters, last, ends_slots, ends_tap, ends_window = (
@@ -296,32 +296,32 @@ class Row(wiring.Component):
             self.issued.eq(stages[0].real & ~passive),
             control.filter.enable.eq(self.issued & (filter_[:word_log2] == 0)),
             control.filter.line.eq(filter_line),
-            control.feature.enable.eq(self.issued & (filter_ == 0)),
-            control.feature.line.eq(place[word_log2:]),
+            control.ifmap.enable.eq(self.issued & (filter_ == 0)),
+            control.ifmap.line.eq(place[word_log2:]),
         ]
-        selected = Signal(data.StructLayout({"filter": word_log2, "feature": word_log2, "bubble": 1}))
+        selected = Signal(data.StructLayout({"filter": word_log2, "ifmap": word_log2, "bubble": 1}))
         m.d.comb += [
-            control.filter.word.eq(selected.filter), control.feature.word.eq(selected.feature),
+            control.filter.word.eq(selected.filter), control.ifmap.word.eq(selected.ifmap),
             control.bubble.eq(selected.bubble),
         ]
         m.d.sync += [
-            selected.filter.eq(filter_), selected.feature.eq(place), selected.bubble.eq(passive),
+            selected.filter.eq(filter_), selected.ifmap.eq(place), selected.bubble.eq(passive),
             *(later.eq(earlier) for earlier, later in itertools.pairwise(stages)),
         ]
         return stages
 
-    def _sums(self, m: Module, control: Any, stages: list[Any]) -> None:
-        """Where sums start from, where they go, and what the rows above and below are told of it."""
+    def _psums(self, m: Module, control: Any, stages: list[Any]) -> None:
+        """Where psums start from, where they go, and what the rows above and below are told of it."""
         chosen, done = stages[self.start_stage], stages[self.result_stage]
-        read, write = (Signal(range(2 * self.shape.sums), name=name) for name in ("sum_read", "sum_write"))
+        read, write = (Signal(range(2 * self.shape.psum_words), name=name) for name in ("psum_read", "psum_write"))
         m.d.comb += [
-            control.start.eq(chosen.first), control.sum_read.eq(read), control.read_slot.eq(chosen.slot),
+            control.start.eq(chosen.first), control.psum_read.eq(read), control.read_slot.eq(chosen.slot),
             control.capture.eq(done.real), control.write_slot.eq(done.slot),
-            control.chain.eq(self.chain.valid), control.sum_write.eq(write),
+            control.chain.eq(self.chain.valid), control.psum_write.eq(write),
             self.read.eq(chosen.real & chosen.first),
             self.o_chain.valid.eq(done.real & done.last),
             self.arriving.eq(stages[self.arriving_stage].opens),
         ]
         for enable, place in ((self.read, read), (self.chain.valid, write)):
             with m.If(enable):
-                m.d.sync += place.eq(Mux(place == 2 * self.shape.sums - 1, 0, place + 1))
+                m.d.sync += place.eq(Mux(place == 2 * self.shape.psum_words - 1, 0, place + 1))

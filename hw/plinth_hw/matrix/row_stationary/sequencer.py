@@ -1,4 +1,4 @@
-"""Sequencer: takes task bodies and cuts them into rounds.
+"""RowStationarySequencer: takes task bodies and cuts them into rounds.
 
 ::
 
@@ -34,7 +34,7 @@ FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
 POINTERS = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
 
 
-class Sequencer(wiring.Component):
+class RowStationarySequencer(wiring.Component):
     """Walks tasks.
 
     Parameters
@@ -47,7 +47,7 @@ class Sequencer(wiring.Component):
         As of ``EngineSignature``. The body of the next task is taken once all rounds of this one have been handed out.
     task : Out(RowStationaryBody)
         Stable while a job is offered.
-    features, feed, filters, passes, starts, results : Out streams
+    ifmaps, feed, filters, passes, starts, results : Out streams
         A job a round.
     preload, store : Out streams
         A job a batch, with its first round, and with its final one; ``store`` also for a task that is refused.
@@ -61,9 +61,9 @@ class Sequencer(wiring.Component):
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        self.jobs = {"features": sizes.feature_job, "feed": sizes.feed_job, "filters": sizes.filter_job,
-                     "passes": sizes.feed_job, "starts": sizes.sum_job, "results": sizes.sum_job,
-                     "preload": sizes.move_job, "store": sizes.move_job}
+        self.jobs = {"ifmaps": sizes.ifmap_job, "feed": sizes.feed_job, "filters": sizes.filter_job,
+                     "passes": sizes.feed_job, "starts": sizes.psum_job, "results": sizes.psum_job,
+                     "preload": sizes.batch_job, "store": sizes.batch_job}
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4), "start": In(stream.Signature(unsigned(1))),
             "bases": In(data.ArrayLayout(unsigned(sizes.address_bits), 16)),
@@ -215,9 +215,9 @@ class Sequencer(wiring.Component):
                   groups: Signal) -> dict[object, Signal]:
         """What fields of jobs are, by job and field, or by field for all."""
         return {
-            ("features", "address"): x.segment, ("filters", "address"): w.segment,
+            ("ifmaps", "address"): x.segment, ("filters", "address"): w.segment,
             ("preload", "address"): c.batch, ("store", "address"): c.batch,
-            ("features", "row"): row, ("features", "column"): column,
+            ("ifmaps", "row"): row, ("ifmaps", "column"): column,
             "channels": left.channels, "rows": left.rows, "columns": left.columns, "filters": left.filters,
             "groups": groups,
         }

@@ -1,10 +1,10 @@
-"""Walk over the sums of a batch, in memory and in a region of the sum buffer.
+"""Walk over the psums of a batch, in memory and in a region of the psum buffer.
 
 ::
 
     batch -> group -> step (interleaved windows) -> window -> array column (image, y) -> span of filters
 
-Sums of a window are neighbours in a bank, windows and groups follow each other, each group with windows up to a whole
+Psums of a window are neighbours in a bank, windows and groups follow each other, each group with windows up to a whole
 number of steps. Nobody multiplies: the address of a window goes on by ``c_run`` and ``c_column``, that of an array
 column from there by ``c_row`` and ``c_image``.
 """
@@ -21,12 +21,12 @@ from plinth_hw.shapes import shape_of
 
 
 def place_layout(sizes: Sizes) -> data.StructLayout:
-    """Where a span lies in the sum buffer: array column, and word in its bank."""
+    """Where a span lies in the psum buffer: array column, and word in its bank."""
     return data.StructLayout({"column": unsigned(index_bits(sizes.array.columns)),
-                              "word": unsigned(sizes.sum_bits)})
+                              "word": unsigned(sizes.psum_bits)})
 
 
-class SumSpans(wiring.Component):
+class PsumSpans(wiring.Component):
     """Walks batches.
 
     Latency: 3 cycles from a job to the first span. Throughput: a span a cycle, less one a window.
@@ -39,7 +39,7 @@ class SumSpans(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.move_job``
+    job : In stream of ``sizes.batch_job``
     allowed : In(1)
         The next step may be walked; ``begins`` Out(1): it is.
     o : Out stream of ``{span, place}``
@@ -50,7 +50,7 @@ class SumSpans(wiring.Component):
         self.sizes = sizes
         self.span = span_layout(sizes.parameters, sizes.filter_bits)
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.batch_job)),
             "allowed": In(1), "begins": Out(1),
             "o": Out(stream.Signature(data.StructLayout({"span": self.span, "place": place_layout(sizes)}))),
         })
@@ -59,7 +59,7 @@ class SumSpans(wiring.Component):
         m = Module()
         sizes = self.sizes
         address = unsigned(sizes.address_bits)
-        job, accepted = Signal(sizes.move_job), Signal()
+        job, accepted = Signal(sizes.batch_job), Signal()
         task = copied(m, self.task, "images rows windows window_run filter_step interleaved_windows c_image c_row "
                                     "c_column c_run", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
@@ -68,7 +68,7 @@ class SumSpans(wiring.Component):
             "groups": GROUP_BITS, "filters": COUNT_BITS, "windows": COUNT_BITS, "run": COUNT_BITS,
             "interleaved": 8, "images": COUNT_BITS, "rows": COUNT_BITS}), name="left")
         column = Signal(place_layout(sizes)["column"].shape)
-        word = Signal(sizes.sum_bits)
+        word = Signal(sizes.psum_bits)
         filters = Signal(8)
         fresh = Signal()
         span, place = self.o.payload.span, self.o.payload.place

@@ -21,7 +21,7 @@ ARRAYS = {
     "2x3": (FP16, FP32, 2, 3, 40, 32, 12, 2),
 }
 GATES = {"always": ALWAYS, "slow passes": (4, 256, 256, 256), "slow filters": (256, 50, 256, 256),
-         "slow features": (256, 256, 30, 256), "slow sums": (256, 256, 256, 40), "all": (20, 120, 120, 120)}
+         "slow ifmaps": (256, 256, 30, 256), "slow psums": (256, 256, 256, 40), "all": (20, 120, 120, 120)}
 
 
 @cache
@@ -46,10 +46,10 @@ def random_work(rng, shape):
         work = Work(
             tap_columns=int(rng.integers(1, 6)), tap_channels=channels, tap_step=dilation * channels * run,
             window_step=int(rng.integers(1, 5)) * channels if run == 1 else 1, windows=int(rng.integers(1, 9)),
-            filter_step=int(rng.integers(1, shape.sums // interleaved + 1)), interleaved_windows=interleaved,
-            further_lines=int(rng.choice([0, 0, 1, shape.feature_lines])))
+            filter_step=int(rng.integers(1, shape.psum_words // interleaved + 1)), interleaved_windows=interleaved,
+            further_lines=int(rng.choice([0, 0, 1, shape.ifmap_lines])))
         filters = work.taps * -(-work.filter_step // shape.feed_words)
-        if filters <= shape.filter_lines and work.reach(shape.feed_words) <= shape.feature_words:
+        if filters <= shape.filter_lines and work.reach(shape.feed_words) <= shape.ifmap_words:
             return work
 
 
@@ -69,7 +69,7 @@ def test_random_passes(name, form, gates, kind):
     check(program, run)
 
 
-#: Passes whose filters, features and sums come faster than they are used.
+#: Passes whose filters, ifmaps and psums come faster than they are used.
 STEADY = {
     "long": Work(tap_columns=4, tap_channels=2, tap_step=2, window_step=2, windows=9, filter_step=8,
                  interleaved_windows=1),
@@ -152,13 +152,13 @@ def test_rows_that_only_pass_sums_on():
 @pytest.mark.parametrize(("changes", "error", "words"), [
     ({"rows": 0}, ValueError, "rows must be positive, not 0"),
     ({"columns": 2.0}, TypeError, "columns must be an integer, not 2.0"),
-    ({"feature_words": 96}, ValueError, "feature_words must be a power of two, not 96"),
+    ({"ifmap_words": 96}, ValueError, "ifmap_words must be a power of two, not 96"),
     ({"filter_words": 42}, ValueError, "filter_words must be a multiple of feed_words = 4, not 42"),
-    ({"feature_words": 4}, ValueError, "feature_words must be at least two lines of feed_words = 4, not 4"),
+    ({"ifmap_words": 4}, ValueError, "ifmap_words must be at least two lines of feed_words = 4, not 4"),
     ({"feed_words": 1}, ValueError, "feed_words must be at least 2, not 1"),
-    ({"sums": 7}, ValueError, "sums must be at least 8, not 7"),
+    ({"psum_words": 7}, ValueError, "psum_words must be at least 8, not 7"),
 ])
 def test_refusals(changes, error, words):
-    sizes = {"rows": 3, "columns": 4, "filter_words": 64, "feature_words": 64, "sums": 16, "feed_words": 4}
+    sizes = {"rows": 3, "columns": 4, "filter_words": 64, "ifmap_words": 64, "psum_words": 16, "feed_words": 4}
     with refused(error, words):
         RowArray(FP32, FP32, **{**sizes, **changes})

@@ -34,7 +34,7 @@ ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mi
 WORDS = 1 << 16
 BASES = [-9 * number & ADDRESS_MASK for number in range(16)]
 ROW_STATIONARY = MatrixOperation.ROW_STATIONARY.value
-#: Words from the sums of a task to those of the next.
+#: Words from the psums of a task to those of the next.
 SPACE = 1700
 
 
@@ -50,7 +50,7 @@ def words_of(body: Any) -> list[int]:
 
 
 def body(name: str, **fields: Any) -> Any:
-    """A task on a map at X, filters at W and sums at C, with what is not named 1, or 0 where it is a place."""
+    """A task on a map at X, filters at W and psums at C, with what is not named 1, or 0 where it is a place."""
     die = PARAMETERS[name]
     pointers = {key: SimpleNamespace(offset=at, base=0) for key, at in (("x", X), ("w", W), ("c", C))}
     ones = dict.fromkeys((*row_stationary.COUNTS, "row_stride", "column_stride", "row_dilation", "column_dilation"), 1)
@@ -99,7 +99,7 @@ def _issued(task: Any) -> int:
 
 
 def random_tasks(name: str, seed: int, count: int) -> list[Any]:
-    """Tasks whose sums lie apart, as far as there is room."""
+    """Tasks whose psums lie apart, as far as there is room."""
     rng = np.random.default_rng(seed)
     tasks = [random_body(rng, PARAMETERS[name]) for _ in range(count)]
     for number, task in enumerate(tasks):
@@ -125,7 +125,7 @@ def test_random_tasks(name: str, seed: int, availability: float, latency: int, k
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "special"])
 def test_fixed_point_as_loops(kind: str) -> None:
-    """The form of the array for simulation; special sums are the largest that there are."""
+    """The form of the array for simulation; special psums are the largest that there are."""
     for seed in range(5):
         run("fixed, as loops", random_tasks("fixed, as loops", seed, 8), kind, latency=9)
 
@@ -162,7 +162,7 @@ PRODUCTS = {
         map_columns=6, **_mapping(
             set_rows=1, sets=3, tap_columns=3, tap_channels=2, filter_step=3, interleaved_windows=2, filter_groups=1,
             w_row=-3 * 18, w_column=-18, w_channel=1, w_filter=6)),
-    # dw of a 3x3 layer of 4 channels, stride 2: windows are pairs of channels, the sums run over dz of two images.
+    # dw of a 3x3 layer of 4 channels, stride 2: windows are pairs of channels, the psums run over dz of two images.
     "updateGrad": lambda name: body(
         name, images=2, rows=2, windows=6, window_run=2, filters=5, filter_step=5, filter_groups=1, kernel_rows=4,
         kernel_columns=4, channels=2, set_rows=3, tap_columns=3, row_origin=-1, column_origin=-1, row_dilation=2,
@@ -189,7 +189,7 @@ PRODUCTS = {
 @pytest.mark.parametrize("name", ENGINES)
 @pytest.mark.parametrize("product", PRODUCTS)
 def test_products(name: str, product: str) -> None:
-    """Each of the products, also behind itself with sums that accumulate elsewhere."""
+    """Each of the products, also behind itself with psums that accumulate elsewhere."""
     task, other = PRODUCTS[product](name), PRODUCTS[product](name)
     other.accumulate, other.c.offset = 1, C + 4096
     run(name, [task, other, task])
@@ -205,7 +205,7 @@ def window(outcome: Outcome) -> int:
 
 
 def layer(channels: int, name: str = "tiny", **changes: int) -> Any:
-    """3 x 3 taps on 4 x 8 sums; passes of 8 windows of 6 taps and 8 filters, 384 cycles each."""
+    """3 x 3 taps on 4 x 8 psums; passes of 8 windows of 6 taps and 8 filters, 384 cycles each."""
     return convolution(name, images=1, rows=4, columns=8, channels=channels, filters=16, kernel=3, stride=1,
                        padding=1, map_rows=4, map_columns=8, set_rows=3, tap_columns=3, tap_channels=2,
                        **{"filter_step": 8, **changes})
@@ -241,7 +241,7 @@ def test_narrow_operands_halve_the_traffic() -> None:
 
 @pytest.mark.parametrize("name", ["tiny", pytest.param("fixed", marks=pytest.mark.slow)])
 def test_tasks_follow_each_other(name: str) -> None:
-    """Tasks, batches and rounds follow each other without a pause: also where sums accumulate, and stores of the one
+    """Tasks, batches and rounds follow each other without a pause: also where psums accumulate, and stores of the one
     go on while the next has begun."""
     tasks = [layer(8, name, accumulate=number & 1) for number in range(6)]
     for number, task in enumerate(tasks):
@@ -261,7 +261,7 @@ def test_stalls_have_their_cause() -> None:
 
 @pytest.mark.parametrize("accumulate", [0, 1])
 def test_batches_wait_for_the_store(accumulate: int) -> None:
-    """Sums of one term: a batch is finished long before the one two before it is stored, and its region free."""
+    """Psums of one term: a batch is finished long before the one two before it is stored, and its region free."""
     task = body("tiny", rows=4, windows=8, filters=120, filter_step=8, map_rows=4, map_columns=8, x_row=8, x_column=1,
                 w_filter=1, c_row=8 * 120, c_column=120, accumulate=accumulate)
     outcome = run("tiny", [task], availability=0.2)
@@ -274,7 +274,7 @@ LIMITS: dict[str, dict[str, int]] = {
                 "w_channel": 7, "w_filter": 1, "c_row": 7, "rows": 2, "map_rows": 2},
     "filters, transposed": {"channels": 110, "tap_channels": 56, "filters": 7, "filter_step": 4, "x_row": 110,
                             "x_channel": 1, "w_channel": 1, "w_filter": 110, "c_row": 7, "rows": 2, "map_rows": 2},
-    "features": {"windows": 5, "tap_columns": 2, "kernel_columns": 2, "column_dilation": 119, "filters": 3,
+    "ifmaps": {"windows": 5, "tap_columns": 2, "kernel_columns": 2, "column_dilation": 119, "filters": 3,
                  "filter_step": 2, "map_columns": 124, "x_row": 124, "x_column": 1, "w_column": 3, "w_filter": 1,
                  "c_row": 15, "c_column": 3, "rows": 3, "map_rows": 3},
     "windows of a PE": {"windows": 17, "interleaved_windows": 16, "filters": 3, "map_columns": 17, "x_row": 17,
@@ -283,13 +283,13 @@ LIMITS: dict[str, dict[str, int]] = {
                           "c_row": 320, "c_column": 5, "rows": 4, "map_rows": 4, "accumulate": 1},
     "groups of a bank": {"filters": 70, "filter_groups": 64, "w_filter": 1, "c_row": 70, "rows": 4, "map_rows": 4,
                          "channels": 3, "x_row": 3, "x_channel": 1, "w_channel": 70},
-    "feature buffer": {"channels": 3, "sets": 3, "windows": 42, "filters": 2, "map_columns": 42, "x_row": 42,
+    "ifmap buffer": {"channels": 3, "sets": 3, "windows": 42, "filters": 2, "map_columns": 42, "x_row": 42,
                        "x_column": 1, "x_channel": 168, "w_channel": 2, "w_filter": 1, "c_row": 84, "c_column": 2,
                        "rows": 3, "map_rows": 4, "images": 1, "row_origin": -1},
 }
-#: The feature buffer holds twice as many narrow operands.
-NARROW_LIMITS = {**LIMITS, "feature buffer": {
-    **LIMITS["feature buffer"], "windows": 48, "map_columns": 48, "x_row": 48, "x_channel": 336, "c_row": 96,
+#: The ifmap buffer holds twice as many narrow operands.
+NARROW_LIMITS = {**LIMITS, "ifmap buffer": {
+    **LIMITS["ifmap buffer"], "windows": 48, "map_columns": 48, "x_row": 48, "x_channel": 336, "c_row": 96,
     "rows": 4, "row_stride": 2, "map_rows": 7}}
 
 

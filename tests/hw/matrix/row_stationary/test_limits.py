@@ -32,18 +32,18 @@ LIMITS = {
     "words of a PE's filter scratchpad": [
         ({"tap_columns": 7, "tap_channels": 8}, {"tap_columns": 57}),
         ({"tap_columns": 28, "filter_step": 8}, {"tap_columns": 28, "filter_step": 9})],
-    "sums of a PE": [({"filter_step": 4, "interleaved_windows": 4, "windows": 4},
+    "psums of a PE": [({"filter_step": 4, "interleaved_windows": 4, "windows": 4},
                       {"filter_step": 1, "interleaved_windows": 17, "windows": 17})],
-    "words of a PE's feature-map scratchpad": [
+    "words of a PE's ifmap scratchpad": [
         ({"tap_columns": 2, "column_dilation": 119}, {"tap_columns": 2, "column_dilation": 120}),
         ({"tap_channels": 30, "interleaved_windows": 4, "windows": 4}, {"tap_channels": 31, "interleaved_windows": 4,
                                                                         "windows": 4}),
         ({"interleaved_windows": 8, "column_stride": 17, "windows": 8}, {"interleaved_windows": 9, "column_stride": 15,
                                                                          "windows": 9})],
-    "words of the feature buffer": [
+    "words of the ifmap buffer": [
         ({"rows": 2, "row_stride": 15, "windows": 32}, {"rows": 2, "row_stride": 16, "windows": 32}),
         ({"images": 3, "windows": 56, "column_stride": 3}, {"images": 3, "windows": 57, "column_stride": 3})],
-    "words of a bank of sums": [
+    "words of a bank of psums": [
         ({"windows": 64}, {"windows": 65}), ({"windows": 63, "interleaved_windows": 3},
                                              {"windows": 64, "interleaved_windows": 3}),
         ({"windows": 8, "filter_step": 4, "filter_groups": 2}, {"windows": 8, "filter_step": 3, "filter_groups": 3}),

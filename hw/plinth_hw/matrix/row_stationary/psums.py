@@ -1,4 +1,4 @@
-"""Sum buffer: a bank for each array column, in two regions, between the array's last row and its first.
+"""Psum buffer: a bank for each array column, in two regions, between the array's last row and its first.
 
 ::
 
@@ -6,7 +6,7 @@
                            |                                                      |
     store  --> line read --+      banks (columns x F words side by side)          +-- line write <-- preload
 
-A *slot* is a word of all banks, a *line* F words of one bank, at any word. In a round every window's sums are read,
+A *slot* is a word of all banks, a *line* F words of one bank, at any word. In a round every window's psums are read,
 handed to the array, and written back to where they were; then the next round may read them, or, after the final one of
 a batch, the store. Slots come first: lines wait while there is one. Batches use the two regions in turn.
 """
@@ -35,7 +35,7 @@ def line_layout(sizes: Sizes) -> data.StructLayout:
                               "words": data.ArrayLayout(sizes.word_bits, sizes.feed)})
 
 
-class SumBanks(wiring.Component):
+class PsumBanks(wiring.Component):
     """The banks.
 
     Members
@@ -56,12 +56,12 @@ class SumBanks(wiring.Component):
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
-        word = unsigned(sizes.sum_bits)
+        word = unsigned(sizes.psum_bits)
         super().__init__({
-            "slot_read": In(1), "slot_word": In(word), "slot": Out(sizes.array.sum_words),
+            "slot_read": In(1), "slot_word": In(word), "slot": Out(sizes.array.column_psums),
             "line_read": In(stream.Signature(place_layout(sizes))),
             "line": Out(data.ArrayLayout(sizes.word_bits, sizes.feed)),
-            "slot_write": In(1), "written_word": In(word), "written": In(sizes.array.sum_words),
+            "slot_write": In(1), "written_word": In(word), "written": In(sizes.array.column_psums),
             "line_write": In(stream.Signature(line_layout(sizes))),
         })
 
@@ -74,12 +74,12 @@ class SumBanks(wiring.Component):
 
         def lines(name: str, word: Signal) -> list[Signal]:
             """Line of each of the F memories of a bank, for words from ``word`` on."""
-            found = [Signal(sizes.sum_bits - feed_bits, name=f"{name}_{number}") for number in range(feed)]
+            found = [Signal(sizes.psum_bits - feed_bits, name=f"{name}_{number}") for number in range(feed)]
             m.d.comb += [line.eq(word[feed_bits:] + (number < word[:feed_bits]))
                          for number, line in enumerate(found)]
             return found
 
-        word = Signal(sizes.sum_bits)
+        word = Signal(sizes.psum_bits)
         low, column = Signal(feed_bits), Signal.like(self.line_read.payload.column)
         later = Signal(feed_bits)
         picked = Signal(self.line.shape())
@@ -99,7 +99,7 @@ class SumBanks(wiring.Component):
         m.d.comb += [self.line[number].eq(value) for number, value in enumerate(turned)]
 
         line = self.line_write.payload
-        into = Signal(sizes.sum_bits)
+        into = Signal(sizes.psum_bits)
         start = into[:feed_bits]
         words = rotate(m, "words", [line.words[number] for number in range(feed)], start, 0, feed_bits, up=True)
         mask = rotate(m, "mask", [line.mask[number] for number in range(feed)], start, 0, feed_bits, up=True)
@@ -120,7 +120,7 @@ class SumBanks(wiring.Component):
 
 
 class Starts(wiring.Component):
-    """What the array's sums start from.
+    """What the array's psums start from.
 
     Throughput: a slot a cycle.
 
@@ -128,40 +128,40 @@ class Starts(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.sum_job``
+    job : In stream of ``sizes.psum_job``
     opened : In(1)
-        Pulse: the next batch may use its region. ``again`` In(1), pulse: the next step's sums of a round that is not
+        Pulse: the next batch may use its region. ``again`` In(1), pulse: the next step's psums of a round that is not
         its batch's first are there.
     slot_read, slot_word, slot
-        As of :class:`SumBanks`, from the other side.
+        As of :class:`PsumBanks`, from the other side.
     o : Out stream of a sum for each column
     """
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.sum_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.psum_job)),
             "opened": In(1), "again": In(1),
-            "slot_read": Out(1), "slot_word": Out(sizes.sum_bits), "slot": In(sizes.array.sum_words),
-            "o": Out(stream.Signature(sizes.array.sum_words)),
+            "slot_read": Out(1), "slot_word": Out(sizes.psum_bits), "slot": In(sizes.array.column_psums),
+            "o": Out(stream.Signature(sizes.array.column_psums)),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        job, accepted = Signal(sizes.sum_job), Signal()
+        job, accepted = Signal(sizes.psum_job), Signal()
         task = copied(m, self.task, "windows filter_step interleaved_windows accumulate", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
-        batches, steps = Signal(range(3)), Signal(sizes.sum_bits + 1)
+        batches, steps = Signal(range(3)), Signal(sizes.psum_bits + 1)
         open_, step = Signal(), Signal()
         m.d.sync += [batches.eq(batches + self.opened - open_), steps.eq(steps + self.again - step)]
 
-        m.submodules.ahead = ahead = FIFO(sizes.array.sum_words, SLOTS_AHEAD)
+        m.submodules.ahead = ahead = FIFO(sizes.array.column_psums, SLOTS_AHEAD)
         wiring.connect(m, ahead.o, wiring.flipped(self.o))
         room = Signal(range(SLOTS_AHEAD + 1), init=SLOTS_AHEAD)
         slots, slot = Signal(sizes.filter_bits), Signal(sizes.filter_bits)
         windows, group = Signal(COUNT_BITS), Signal(GROUP_BITS)
-        word = Signal(sizes.sum_bits)
+        word = Signal(sizes.psum_bits)
         gives, reads = Signal(), Signal()
         pops = self.o.valid & self.o.ready
         m.d.comb += [
@@ -202,7 +202,7 @@ class Starts(wiring.Component):
 
 
 class Results(wiring.Component):
-    """Sums that the array has finished.
+    """Psums that the array has finished.
 
     Throughput: a slot a cycle, from round to round.
 
@@ -210,12 +210,12 @@ class Results(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.sum_job``
-    i : In of ``array.sums_out``
+    job : In stream of ``sizes.psum_job``
+    i : In of ``array.psums_out``
     slot_write, written_word, written
-        As of :class:`SumBanks`, from the other side.
+        As of :class:`PsumBanks`, from the other side.
     again : Out(1)
-        Pulse: a step's sums are there for the next round. ``final`` Out(1), pulse: for the store.
+        Pulse: a step's psums are there for the next round. ``final`` Out(1), pulse: for the store.
     busy : Out(1)
         There is a round whose results are still to come.
     """
@@ -223,16 +223,16 @@ class Results(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.sum_job)),
-            "i": In(sizes.array.sums_out),
-            "slot_write": Out(1), "written_word": Out(sizes.sum_bits), "written": Out(sizes.array.sum_words),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.psum_job)),
+            "i": In(sizes.array.psums_out),
+            "slot_write": Out(1), "written_word": Out(sizes.psum_bits), "written": Out(sizes.array.column_psums),
             "again": Out(1), "final": Out(1), "busy": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        record = data.StructLayout({"job": sizes.sum_job, "windows": unsigned(COUNT_BITS),
+        record = data.StructLayout({"job": sizes.psum_job, "windows": unsigned(COUNT_BITS),
                                     "interleaved_windows": unsigned(8), "filter_step": unsigned(8)})
         m.submodules.rounds = rounds = FIFO(record, ROUNDS)
         given, head = rounds.i.payload, rounds.o.payload
@@ -242,7 +242,7 @@ class Results(wiring.Component):
                      self.busy.eq(rounds.o.valid)]
         filter_, interleaved, group = Signal(8), Signal(8), Signal(GROUP_BITS)
         windows = Signal(COUNT_BITS + 1)
-        word = Signal(sizes.sum_bits)
+        word = Signal(sizes.psum_bits)
         filter_last, slot_last, step_last, group_last = (Signal(name=name) for name in (
             "filter_last", "slot_last", "step_last", "group_last"))
         m.d.comb += [

@@ -1,15 +1,15 @@
-"""Sums between memory and the sum buffer: preload of tasks that accumulate, and store.
+"""Psums between memory and the psum buffer: preload of tasks that accumulate, and store.
 
 ::
 
-    preload:  batch -> SumSpans -> RowLoad -> lines of F words -> banks -> opened
-    store:    batch -> SumSpans (a step at a time, as results come) -> RowStore -> lines of F words <- banks
+    preload:  batch -> PsumSpans -> RowLoad -> lines of F words -> banks -> opened
+    store:    batch -> PsumSpans (a step at a time, as results come) -> RowStore -> lines of F words <- banks
                                                                           |
                                                                        responses -> end of task
 
 A beat is a span of filters of one window and array column, or a part of it, and takes a cycle for each line of F words
-in which it has some. Fixed-point sums are made of FP32 words, and these of them, a line at a time. The store takes a
-batch when it has read all sums of the one before: then that one's region is free, and the sequencer may go on to the
+in which it has some. Fixed-point psums are made of FP32 words, and these of them, a line at a time. The store takes a
+batch when it has read all psums of the one before: then that one's region is free, and the sequencer may go on to the
 next batch but one. It has the end of a task reported when memory has answered all of it, and only then begins the next
 task's.
 """
@@ -26,8 +26,8 @@ from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.conversion import from_memory, load_latency, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
-from plinth_hw.matrix.row_stationary.spans import SumSpans, place_layout
-from plinth_hw.matrix.row_stationary.sums import SumBanks, line_layout
+from plinth_hw.matrix.row_stationary.psums import PsumBanks, line_layout
+from plinth_hw.matrix.row_stationary.spans import PsumSpans, place_layout
 from plinth_hw.memory.channel import RowLoad, RowStore
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
@@ -90,15 +90,15 @@ class LinesOfBeat(wiring.Component):
 
 
 class LineConversion(wiring.Component):
-    """Makes sums of the words of lines. Throughput: a line a cycle; latency: ``load_latency`` and that of a FIFO.
+    """Makes psums of the words of lines. Throughput: a line a cycle; latency: ``load_latency`` and that of a FIFO.
 
     Members
     -------
     i : In stream of ``{route, words}``
-        FP32 words of a line; ``route``, place and mask of :func:`~plinth_hw.matrix.row_stationary.sums.line_layout` and
-        whether it is the last one, goes beside them.
+        FP32 words of a line; beside them ``route``: place and mask of
+        :func:`~plinth_hw.matrix.row_stationary.psums.line_layout`, and whether it is the last one.
     o : Out stream of ``{route, words}``
-        Sums.
+        Psums.
     """
 
     def __init__(self, sizes: Sizes):
@@ -113,8 +113,8 @@ class LineConversion(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        sums = self.sizes.array.accumulate_format
-        latency = load_latency(sums)
+        psums = self.sizes.array.accumulate_format
+        latency = load_latency(psums)
         # Lines in the conversion and in the FIFO, which gives a line two cycles after it came at the earliest.
         depth = latency + 3
         m.submodules.lines = lines = FIFO(self.o.payload.shape(), depth)
@@ -122,7 +122,7 @@ class LineConversion(wiring.Component):
         room = Signal(range(depth + 1), init=depth)
         taken = Signal()
         line = self.i.payload
-        words = from_memory(m, platform, sums, [line.words[number] for number in range(self.sizes.feed)])
+        words = from_memory(m, platform, psums, [line.words[number] for number in range(self.sizes.feed)])
         m.d.comb += [
             self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
             lines.i.valid.eq(delayed(m, "taken", taken, latency)),
@@ -140,13 +140,13 @@ class Preload(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.move_job``
+    job : In stream of ``sizes.batch_job``
         Batches whose regions are free.
     port : Out(ReadPort)
     line_write
-        As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
+        As of :class:`~plinth_hw.matrix.row_stationary.psums.PsumBanks`, from the other side.
     opened : Out(1)
-        Pulse: the next batch's region holds what its sums start from.
+        Pulse: the next batch's region holds what its psums start from.
     words : Out
         Words loaded in this cycle.
     """
@@ -154,7 +154,7 @@ class Preload(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.batch_job)),
             "port": Out(ReadPort(sizes.parameters)), "line_write": Out(stream.Signature(line_layout(sizes))),
             "opened": Out(1),
             "words": Out(sizes.parameters.beat_words.bit_length()),
@@ -163,7 +163,7 @@ class Preload(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        m.submodules.spans = spans = SumSpans(sizes)
+        m.submodules.spans = spans = PsumSpans(sizes)
         m.submodules.load = load = RowLoad(sizes.parameters, 1, sizes.filter_bits, row_depth=SPANS)
         m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
@@ -230,12 +230,12 @@ class Store(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.move_job``
+    job : In stream of ``sizes.batch_job``
         Batches, or errors to report.
     final : In(1)
         Pulse: results of a step are in the buffer.
     line_read, line
-        As of :class:`~plinth_hw.matrix.row_stationary.sums.SumBanks`, from the other side.
+        As of :class:`~plinth_hw.matrix.row_stationary.psums.PsumBanks`, from the other side.
     blocked : Out(1)
         A batch waits for the one before.
     port : Out(WritePort)
@@ -248,7 +248,7 @@ class Store(wiring.Component):
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.move_job)), "final": In(1),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.batch_job)), "final": In(1),
             "line_read": Out(stream.Signature(place_layout(sizes))),
             "line": In(data.ArrayLayout(sizes.word_bits, sizes.feed)),
             "blocked": Out(1), "port": Out(WritePort(sizes.parameters)),
@@ -258,7 +258,7 @@ class Store(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        m.submodules.spans = spans = SumSpans(sizes)
+        m.submodules.spans = spans = PsumSpans(sizes)
         m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES)
         m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, store.fetch.payload.shape()["column"].shape)
@@ -266,7 +266,7 @@ class Store(wiring.Component):
         wiring.connect(m, fetched.o, store.i)
         wiring.connect(m, wiring.flipped(self.port), store.port)
         # Steps whose results are there.
-        steps = Signal(sizes.sum_bits + 1)
+        steps = Signal(sizes.psum_bits + 1)
         freed = Signal()
         m.d.sync += steps.eq(steps + self.final - spans.begins)
         fetch = store.fetch.payload
@@ -290,9 +290,9 @@ class Store(wiring.Component):
         reads = Signal(read)
         m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
                      reads.number.eq(lines.o.payload.number)]
-        sums = sizes.array.accumulate_format
-        reads = delayed(m, "read", reads, SumBanks.line_latency + store_latency(sums))
-        words = to_memory(m, platform, sums, [self.line[number] for number in range(sizes.feed)])
+        psums = sizes.array.accumulate_format
+        reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(psums))
+        words = to_memory(m, platform, psums, [self.line[number] for number in range(sizes.feed)])
         beat, whole = Signal(32 * sizes.beat_words), Signal(32 * sizes.beat_words)
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
@@ -302,9 +302,9 @@ class Store(wiring.Component):
         self._end(m, spans, store, freed)
         return m
 
-    def _end(self, m: Module, spans: SumSpans, store: RowStore, freed: Signal) -> None:
-        """Batches one after another, each until all its sums are read (``freed``); then the answers of a task."""
-        job = Signal(self.sizes.move_job)
+    def _end(self, m: Module, spans: PsumSpans, store: RowStore, freed: Signal) -> None:
+        """Batches one after another, each until all its psums are read (``freed``); then the answers of a task."""
+        job = Signal(self.sizes.batch_job)
         unanswered = Signal(range(UNANSWERED + 1))
         failed, taken = Signal(), Signal()
         m.d.comb += [failed.eq(self.job.payload.error != ErrorCode.NONE), taken.eq(self.job.valid & self.job.ready),

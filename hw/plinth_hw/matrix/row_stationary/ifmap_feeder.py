@@ -1,4 +1,4 @@
-"""Feeder: lines of the feature buffer onto the array's multicast bus, and the ids of its elements.
+"""Feeder: lines of the ifmap buffer onto the array's multicast bus, and the ids of its elements.
 
 ::
 
@@ -19,14 +19,14 @@ from plinth_hw.memory.banks import BankReadPort
 from plinth_hw.shapes import shape_of
 
 
-class Feeder(wiring.Component):
+class IfmapFeeder(wiring.Component):
     """Feeds passes.
 
     Parameters
     ----------
     sizes : Sizes
     lines : int
-        Lines of the feature buffer's banks.
+        Lines of the ifmap buffer's banks.
 
     Members
     -------
@@ -38,8 +38,8 @@ class Feeder(wiring.Component):
     released : Out(1)
         The half at hand is not read any more.
     read : Out(BankReadPort)
-        Port of the feature buffer.
-    features, line_done, lines_released, ids
+        Port of the ifmap buffer.
+    ifmaps, line_done, lines_released, ids
         As of :class:`~plinth_hw.matrix.row_stationary.array.RowArray`, from the other side.
     """
 
@@ -48,7 +48,7 @@ class Feeder(wiring.Component):
         super().__init__({
             "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.feed_job)),
             "full": In(range(3)), "released": Out(1), "read": Out(BankReadPort(sizes.lanes, lines, sizes.operand_bits)),
-            "features": Out(sizes.array.feature_write), "line_done": Out(1), "lines_released": In(1),
+            "ifmaps": Out(sizes.array.ifmap_write), "line_done": Out(1), "lines_released": In(1),
             "ids": Out(sizes.array.id_write),
         })
 
@@ -58,7 +58,7 @@ class Feeder(wiring.Component):
         job, taken = Signal(sizes.feed_job), Signal()
         task = copied(m, self.task, "images rows id_rows row_stride row_dilation sets set_rows stream_lines ids", taken)
         m.d.comb += taken.eq(self.job.valid & self.job.ready)
-        room = Signal(range(sizes.array.feature_lines + 1), init=sizes.array.feature_lines)
+        room = Signal(range(sizes.array.ifmap_lines + 1), init=sizes.array.ifmap_lines)
         begins = Signal()
         m.d.sync += room.eq(room + self.lines_released - begins)
 
@@ -110,12 +110,12 @@ class Feeder(wiring.Component):
         chosen = Signal(stage)
         m.d.sync += [chosen.valid.eq(read), chosen.id.eq(number), chosen.ends.eq(read & last_id),
                      chosen.lanes.eq(place[:groups_log2])]
-        features = Signal(sizes.array.feature_write)
+        ifmaps = Signal(sizes.array.ifmap_write)
         ends = Signal()
-        m.d.sync += [features.valid.eq(chosen.valid), features.id.eq(chosen.id), ends.eq(chosen.ends),
-                     features.words.as_value().eq(
+        m.d.sync += [ifmaps.valid.eq(chosen.valid), ifmaps.id.eq(chosen.id), ends.eq(chosen.ends),
+                     ifmaps.words.as_value().eq(
                          self.read.data.as_value().word_select(chosen.lanes, sizes.operand_bits * sizes.feed))]
-        m.d.comb += [self.features.eq(features), self.line_done.eq(ends)]
+        m.d.comb += [self.ifmaps.eq(ifmaps), self.line_done.eq(ends)]
         return m
 
     def _ids(self, m: Module, task: data.View) -> Value:

@@ -1,4 +1,4 @@
-"""Feature buffer: streams of rows of the map, loaded round by round into two halves.
+"""Ifmap buffer: streams of rows of the map, loaded round by round into two halves.
 
 ::
 
@@ -34,7 +34,7 @@ from plinth_hw.shapes import shape_of
 WRITE_CYCLES = 3
 
 
-class FeatureBuffer(wiring.Component):
+class IfmapBuffer(wiring.Component):
     """Two halves of streams, and their loader.
 
     Parameters
@@ -45,7 +45,7 @@ class FeatureBuffer(wiring.Component):
     -------
     task : In(RowStationaryBody)
         Stable while a job is offered.
-    job : In stream of ``sizes.feature_job``
+    job : In stream of ``sizes.ifmap_job``
         Loads, in order, into halves in turn.
     full : Out(2)
         Halves that are loaded and not yet released.
@@ -62,7 +62,7 @@ class FeatureBuffer(wiring.Component):
         self.sizes = sizes
         self.lines = 2 * sizes.half_words // sizes.lanes
         super().__init__({
-            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.feature_job)),
+            "task": In(shape_of(RowStationaryBody)), "job": In(stream.Signature(sizes.ifmap_job)),
             "full": Out(range(3)), "released": In(1), "port": Out(ReadPort(sizes.parameters)),
             "read": In(BankReadPort(sizes.lanes, self.lines, sizes.operand_bits)),
             "words": Out(sizes.parameters.beat_words.bit_length()),
@@ -85,7 +85,7 @@ class FeatureBuffer(wiring.Component):
         """Jobs to spans."""
         sizes, record = self.sizes, loads.payload
         bits = sizes.stream_bits
-        job = Signal(sizes.feature_job)
+        job = Signal(sizes.ifmap_job)
         taken = Signal()
         task = copied(m, self.task, "x_image x_row x_column x_set images sets ids id_rows stream_columns stream_lines "
                                     "tap_channels window_run map_rows map_columns", taken)
