@@ -72,14 +72,14 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
     uint64_t results_seen = 0, window_left = 0, complete = 0, quiet = 0;
     int64_t lines_held = 0;
     bool done_pending = false;
-    m.rst = 1;
-    for (int i = 0; i < 3; ++i) {
+    // A row, and an element of it, each leave reset a cycle after what holds them.
+    for (int i = 0; i < 8; ++i) {
+        m.rst = i < 4;
         m.clk = 0;
         m.eval();
         m.clk = 1;
         m.eval();
     }
-    m.rst = 0;
     uint64_t ifmap_event = 0;
     for (uint64_t t = 0; t < limit; ++t) {
         if (!m.passes___05Fvalid && s.passes.more() && gate(s.gates[0])) {
