@@ -98,7 +98,7 @@ def _plain_body(**changes: Any) -> Any:
     ({"tap_columns": 57}, "the task needs 228 words of a PE's filter scratchpad, there are 224"),
     ({"filter_step": 17}, "the task needs 17 psums of a PE, there are 16"),
     ({"tap_columns": 40, "column_dilation": 4}, "words of a PE's ifmap scratchpad, there are 128"),
-    ({"windows": 600}, "words of the feature buffer, there are 512"),
+    ({"windows": 600}, "words of the ifmap buffer, there are 512"),
     ({"windows": 33, "filter_step": 2}, "the task needs 66 words of a bank of psums, there are 64")])
 def test_what_a_machine_cannot_run(changes: dict[str, int], message: str) -> None:
     memory = np.zeros(1000, dtype=np.uint32)
