@@ -14,13 +14,14 @@ listed in docs/architecture.md. Source: MPT section VI.
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ResetInserter, Value
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.flit import LinkSignature
 from plinth_hw.comm.interface import NetworkInterface
+from plinth_hw.comm.link import LinkLayer, WiresSignature
 from plinth_hw.comm.router import Router
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
@@ -61,7 +62,7 @@ class Die(wiring.Component):
         Registers.
     axi_0 ... : Out(AXI4Signature)
         Memory.
-    link_out_0 ..., link_in_0 ... : Out, In(LinkSignature)
+    link_out_0 ..., link_in_0 ... : Out, In(LinkSignature); with a link layer of WiresSignature
         Links to other dies.
     irq : Out(1)
         Done or error.
@@ -69,11 +70,12 @@ class Die(wiring.Component):
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
+        link = WiresSignature(parameters, parameters.link_phits) if parameters.link_phits else LinkSignature(parameters)
         super().__init__({
             "axil": In(AXI4LiteSignature()),
             **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
-            **{f"link_out_{port}": Out(LinkSignature(parameters)) for port in range(parameters.ports)},
-            **{f"link_in_{port}": In(LinkSignature(parameters)) for port in range(parameters.ports)},
+            **{f"link_out_{port}": Out(link) for port in range(parameters.ports)},
+            **{f"link_in_{port}": In(link) for port in range(parameters.ports)},
             "irq": Out(1),
         })
 
@@ -141,7 +143,10 @@ class Die(wiring.Component):
         interface = NetworkInterface(parameters)
         m.submodules.interface = ResetInserter(control.reset)(interface)
         for port in range(parameters.ports):
-            self._link(m, port, router, control.apart)
+            if parameters.link_phits:
+                self._link(m, port, router, control)
+            else:
+                self._wires(m, port, router, control.apart)
         connect(m, interface.inject, router.inject)
         for number in range(parameters.classes):
             connect(m, getattr(router, f"eject_{number}"), getattr(interface, f"eject_{number}"))
@@ -163,15 +168,34 @@ class Die(wiring.Component):
         m.d.comb += [
             interface.error_out.eq(control.error_out), interface.error_source.eq(control.error_source),
             interface.die.eq(control.die), router.die.eq(control.die),
-            router.rate_numerator.eq(control.rate_numerator),
-            router.rate_denominator.eq(control.rate_denominator),
+            router.rates.eq(control.rates),
             router.route_write.eq(control.route_write), control.lost.eq(router.lost),
             control.injected_words.eq(router.injected_words),
             control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
         ]
 
 
-    def _link(self, m: Module, port: int, router: Router, apart: Value) -> None:
+    def _link(self, m: Module, port: int, router: Router, control: Control) -> None:
+        """A port of the router by a link layer to pins; it begins anew while the die is apart. Nothing passes from the
+        link's loss to then."""
+        m.submodules[f"link_{port}"] = link = LinkLayer(self.parameters, self.parameters.link_phits)
+        out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
+        lost = Signal(name=f"link_lost_{port}")
+        with m.If(control.apart):
+            m.d.sync += lost.eq(0)
+        with m.Elif(link.lost):
+            m.d.sync += lost.eq(1)
+        connect(m, link.wires_out, flipped(getattr(self, f"link_out_{port}")))
+        connect(m, link.wires_in, flipped(getattr(self, f"link_in_{port}")))
+        m.d.comb += [
+            link.restart.eq(control.apart), router.paused[port].eq(~link.room | lost),
+            link.i.valid.eq(out.valid & ~lost), link.i.payload.eq(out.flit), out.credit.eq(Mux(lost, 0, link.credit)),
+            into.valid.eq(link.o.valid & ~lost), into.flit.eq(link.o.flit), link.freed.eq(into.credit),
+            control.links_up[port].eq(link.up), control.links_lost[port].eq(link.lost),
+            control.bad_frames[port].eq(link.bad_frames), control.replays[port].eq(link.replays),
+        ]
+
+    def _wires(self, m: Module, port: int, router: Router, apart: Value) -> None:
         """A port of the router to pins: nothing comes in while the die is apart."""
         pins_out, pins_in = (getattr(self, f"link_{way}_{port}") for way in ("out", "in"))
         out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))

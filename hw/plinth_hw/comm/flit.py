@@ -56,9 +56,6 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
         **{name: sideband[name].shape for name in ("group", "message", "chunk")},
         "traffic_class": unsigned(index_bits(parameters.classes)),
         "tail": unsigned(1),
-        #: reserved: link-level sequence number and CRC
-        "sequence": unsigned(8),
-        "crc": unsigned(16),
     })
 
 

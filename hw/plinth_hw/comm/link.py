@@ -26,8 +26,9 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.link_credits import LinkCredits
-from plinth_hw.comm.link_frame import FrameKind, body_layout, carried_layout, frame_layout, passed_layout
+from plinth_hw.comm.link_frame import FrameKind, body_layout, frame_layout, passed_layout
 from plinth_hw.comm.link_receive import LinkReceive
 from plinth_hw.comm.link_transmit import LinkTransmit
 from plinth_hw.isa.parameters import DieParameters
@@ -64,15 +65,17 @@ class LinkLayer(wiring.Component):
 
     Members
     -------
-    i : In stream of :func:`carried_layout`
+    i : In stream of :func:`~plinth_hw.comm.flit.flit_layout`
         Flits for the other end; taken while the link is up and holds fewer than
         :data:`~plinth_hw.comm.link_frame.WINDOW`.
+    room : Out(1)
+        Flits of this cycle and the next :data:`~plinth_hw.comm.link_transmit.LEAD` are taken.
     o : Out, :func:`~plinth_hw.comm.link_frame.passed_layout`
         Flits from there, each once, in their order.
     credit : Out(classes), freed : In(classes)
         Places that the other end's router, and this one's, have freed.
     restart : In(1)
-        Begin anew; what was under way is forgotten.
+        Begin anew, and while it lasts go no further; what was under way is forgotten.
     up : Out(1)
         Flits go through.
     lost : Out(1)
@@ -95,8 +98,8 @@ class LinkLayer(wiring.Component):
         self._round_trip = round_trip * phits
         wires = WiresSignature(parameters, phits)
         super().__init__({
-            "i": In(stream.Signature(carried_layout(parameters))),
-            "o": Out(passed_layout(parameters)),
+            "i": In(stream.Signature(flit_layout(parameters))),
+            "room": Out(1), "o": Out(passed_layout(parameters)),
             "credit": Out(parameters.classes), "freed": In(parameters.classes), "restart": In(1), "up": Out(1),
             "lost": Out(1), "bad_frames": Out(1), "replays": Out(1), "wires_out": Out(wires), "wires_in": In(wires),
         })
@@ -113,6 +116,7 @@ class LinkLayer(wiring.Component):
             said.eq(body.kind), receive.frame.valid.eq(valid), receive.frame.good.eq(good), receive.frame.body.eq(body),
             transmit.heard.eq(receive.heard), transmit.i.payload.eq(self.i.payload),
             transmit.i.valid.eq(self.i.valid & self.up), self.i.ready.eq(transmit.i.ready & self.up),
+            self.room.eq(transmit.room & self.up),
             credits.heard.eq(receive.heard.valid), credits.heard_class.eq(body.credit_class),
             credits.heard_count.eq(body.credits), credits.freed.eq(self.freed), self.credit.eq(credits.credit),
             self.o.eq(receive.o), self.bad_frames.eq(valid & ~good), self.replays.eq(transmit.replays),
@@ -128,7 +132,9 @@ class LinkLayer(wiring.Component):
             with m.State("HELLO"):
                 m.d.comb += kind.eq(FrameKind.HELLO)
                 m.d.sync += held.eq(counted(held))
-                with m.If(held == count_of(self._round_trip, len(held))):
+                with m.If(self.restart):
+                    m.d.sync += held.eq(0)
+                with m.Elif(held == count_of(self._round_trip, len(held))):
                     m.d.sync += held.eq(held)
                     with m.If(hears & ((said == FrameKind.HELLO) | (said == FrameKind.READY))):
                         m.next = "READY"

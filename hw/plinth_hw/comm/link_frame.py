@@ -13,11 +13,9 @@ from plinth_hw.lib.count import count_bits, index_bits
 from plinth_hw.lib.crc import CRC24_BITS
 
 #: Flits that may be on their way, or be sent again.
-WINDOW = 32
+WINDOW = 64
 #: Bits of a flit's number, of a count of requests to send again.
 SEQUENCE_BITS, RESEND_BITS = WINDOW.bit_length(), 2
-#: Fields of a flit that a link carries; the others are reserved.
-_CARRIED_NOT = ("sequence", "crc")
 
 
 class FrameKind(enum.Enum, shape=unsigned(2)):
@@ -31,12 +29,6 @@ class FrameKind(enum.Enum, shape=unsigned(2)):
     IDLE = 2
     #: The link is up; with a flit.
     FLIT = 3
-
-
-def carried_layout(parameters: DieParameters) -> data.StructLayout:
-    """What of a flit goes over a link."""
-    flit = flit_layout(parameters)
-    return data.StructLayout({name: field.shape for name, field in flit if name not in _CARRIED_NOT})
 
 
 def credit_bits(parameters: DieParameters) -> int:
@@ -58,13 +50,13 @@ def body_layout(parameters: DieParameters) -> data.StructLayout:
         #: Credits that the sender has given back in all, of one class; as :func:`~plinth_hw.lib.count.counted`.
         "credit_class": unsigned(index_bits(parameters.classes)),
         "credits": unsigned(credit_bits(parameters)),
-        "flit": carried_layout(parameters),
+        "flit": flit_layout(parameters),
     })
 
 
 def passed_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit for the router, or none."""
-    return data.StructLayout({"valid": unsigned(1), "flit": carried_layout(parameters)})
+    return data.StructLayout({"valid": unsigned(1), "flit": flit_layout(parameters)})
 
 
 class Heard(data.Struct):

@@ -17,11 +17,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, Heard, carried_layout
+from plinth_hw.comm.flit import flit_layout
+from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, Heard
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import count_bits, count_of, counted
 from plinth_hw.lib.ram import UNCHECKED
 
+#: Cycles for which a source may go on giving flits once there is no ``room``: an eighth of the window.
+LEAD = WINDOW // 8 - 1
 #: Replays in a row, without a flit that has come, after which a link has failed.
 MOST_REPLAYS = 64
 
@@ -29,7 +32,7 @@ MOST_REPLAYS = 64
 def sent_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit on its way into a frame, or none; ``sequence`` and ``resent`` as in the frame."""
     return data.StructLayout({"valid": unsigned(1), "sequence": unsigned(SEQUENCE_BITS),
-                              "resent": unsigned(RESEND_BITS), "flit": carried_layout(parameters)})
+                              "resent": unsigned(RESEND_BITS), "flit": flit_layout(parameters)})
 
 
 class LinkTransmit(wiring.Component):
@@ -45,13 +48,15 @@ class LinkTransmit(wiring.Component):
     -------
     clear : In(1)
         The link begins anew: forget all.
-    i : In stream of :func:`carried_layout`
+    i : In stream of :func:`~plinth_hw.comm.flit.flit_layout`
         Flits; taken while there is a place.
     heard : In(Heard)
         Of each good frame.
     take : In(1)
         A frame is made of ``o``; in the next cycle ``o`` is what comes then.
     o : Out, :func:`sent_layout`
+    room : Out(1)
+        There are places for flits of :data:`LEAD` cycles from now on.
     replays : Out(1)
         Pulse: flits are sent again.
     failed : Out(1)
@@ -62,13 +67,13 @@ class LinkTransmit(wiring.Component):
         self._parameters = parameters
         self._patience = patience
         super().__init__({
-            "clear": In(1), "i": In(stream.Signature(carried_layout(parameters))), "heard": In(Heard), "take": In(1),
-            "o": Out(sent_layout(parameters)), "replays": Out(1), "failed": Out(1),
+            "clear": In(1), "i": In(stream.Signature(flit_layout(parameters))), "heard": In(Heard), "take": In(1),
+            "o": Out(sent_layout(parameters)), "room": Out(1), "replays": Out(1), "failed": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.flits = flits = Memory(shape=carried_layout(self._parameters), depth=WINDOW, init=[],
+        m.submodules.flits = flits = Memory(shape=flit_layout(self._parameters), depth=WINDOW, init=[],
                                             attrs=UNCHECKED)
         write, read = flits.write_port(), flits.read_port()
         place_bits = SEQUENCE_BITS - 1
@@ -85,6 +90,7 @@ class LinkTransmit(wiring.Component):
             get.eq(self.take & (upcoming != written) & ~overtaken),
             read.addr.eq(upcoming[:place_bits]), read.en.eq(self.take), self.o.flit.eq(read.data),
         ]
+        m.d.sync += self.room.eq(~outstanding[-1] & ~outstanding[-4:-1].all())
         with m.If(put):
             m.d.sync += written.eq(written + 1)
         with m.If(self.take):

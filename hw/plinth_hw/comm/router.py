@@ -23,7 +23,7 @@ Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject`
 ``link_out``, 7 when the route must be looked up because the destination differs from that of the last
 packet before that did not end here; one packet is looked up at a time. Throughput: a flit a cycle from each
 input, to each output, and out of each class, and three cycles more for a packet whose route is looked up; a
-link's output carries ``rate_numerator / rate_denominator`` flits a cycle.
+link's output carries as many flits a cycle as its rate says.
 Source: MPT section VI (memory-centric network), DESIGN "One network".
 """
 
@@ -36,7 +36,7 @@ from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.route_lookup import RouteLookup
 from plinth_hw.comm.router_input import InputChoice
 from plinth_hw.comm.router_output import Ejection, LinkOutput
-from plinth_hw.control.routes import lost_layout, route_write_layout
+from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import index_of, one_of
@@ -61,8 +61,10 @@ class Router(wiring.Component):
         Flits from links for this die. Backpressure holds only that class.
     die : In
         This die's number.
-    rate_numerator, rate_denominator : In
+    rates : In, array of :class:`~plinth_hw.isa.registers.LinkRate`
         Flits a cycle on each link.
+    paused : In(ports)
+        Nothing more leaves by that link, but for what may be on it in this cycle and the next two.
     route_write : In
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
         first flit arrives later; meant for an idle network. Until it is written no port leads to a destination.
@@ -86,8 +88,7 @@ class Router(wiring.Component):
             **{f"eject_{number}": Out(stream.Signature(taken_layout(parameters, number)))
                for number in range(parameters.classes)},
             "die": In(parameters.die_bits),
-            "rate_numerator": In(8),
-            "rate_denominator": In(8),
+            "rates": In(rates_layout(parameters)), "paused": In(parameters.ports),
             "route_write": In(route_write_layout(parameters)),
             "lost": Out(lost_layout(parameters)),
             "injected_words": Out(range(words * parameters.ports + 1)),
@@ -104,7 +105,7 @@ class Router(wiring.Component):
         for port, output in enumerate(outputs):
             m.submodules[f"output_{port}"] = output
             wiring.connect(m, output.link, wiring.flipped(getattr(self, f"link_out_{port}")))
-            m.d.comb += [output.numerator.eq(self.rate_numerator), output.denominator.eq(self.rate_denominator),
+            m.d.comb += [output.rate.eq(self.rates[port]), output.paused.eq(self.paused[port]),
                          self.port_words[port].eq(output.words)]
         for number, ejection in enumerate(ejections):
             m.submodules[f"ejection_{number}"] = ejection

@@ -18,10 +18,12 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import stored_layout, unpack
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import LinkRate
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_of
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
+from plinth_hw.shapes import shape_of
 
 #: Flits that wait for a class's ejection stream.
 EJECT_FLITS = 4
@@ -131,8 +133,10 @@ class LinkOutput(wiring.Component):
         By source, what was read in the cycle before.
     link : Out, :class:`~plinth_hw.comm.flit.LinkSignature`
         A flit is here two cycles after ``grant``.
-    numerator, denominator : In(8)
+    rate : In, :class:`~plinth_hw.isa.registers.LinkRate`
         Flits a cycle.
+    paused : In(1)
+        Nothing is granted; what was may be on the link in this cycle and the next two.
     injected, transit : Out
         Payload words that are read, from this die and from other dies, a cycle before they are on the link. ADVANCE
         and ERROR packets have none.
@@ -157,7 +161,7 @@ class LinkOutput(wiring.Component):
             "tails": In(sources), "grant": Out(sources),
             **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
             "link": Out(LinkSignature(parameters)),
-            "numerator": In(8), "denominator": In(8),
+            "rate": In(shape_of(LinkRate)), "paused": In(1),
             "injected": Out(words), "transit": Out(words), "words": Out(words),
         })
 
@@ -165,6 +169,7 @@ class LinkOutput(wiring.Component):
         m = Module()
         classes, sources = self.parameters.classes, len(self.sources)
         sends, leaving, tail = Signal(name="sends"), Signal(classes, name="leaving"), Signal(name="tail")
+        allowed = Signal(name="allowed")
         m.submodules.turn = turn = RoundRobin(sources)
         m.submodules.tokens = tokens = TokenBucket()
         request = Cat(Cat(self.asks[number][source] for number in range(classes)).any() for source in range(sources))
@@ -172,7 +177,8 @@ class LinkOutput(wiring.Component):
             turn.requests.eq(Mux(self.asks[0].any(), self.asks[0], request)), turn.taken.eq(1),
             self.grant.eq(turn.grant), sends.eq(request.any()),
             leaving.eq(one_of(turn.grant, self.chosen)), tail.eq(one_of(turn.grant, self.tails)),
-            tokens.numerator.eq(self.numerator), tokens.denominator.eq(self.denominator), tokens.sends.eq(sends),
+            tokens.numerator.eq(self.rate.numerator), tokens.denominator.eq(self.rate.denominator),
+            tokens.sends.eq(sends), allowed.eq(tokens.allowed & ~self.paused),
         ]
         for number in range(classes):
             m.submodules[f"hold_{number}"] = hold = PacketHold(sources)
@@ -181,7 +187,7 @@ class LinkOutput(wiring.Component):
             m.d.comb += [
                 hold.sends.eq(sends & leaving[number]), hold.grant.eq(turn.grant), hold.tail.eq(tail),
                 self.may[number].eq(Cat(
-                    tokens.allowed & hold.may[source] & Mux(hold.has[source], credits.any(), credits >= room)
+                    allowed & hold.may[source] & Mux(hold.has[source], credits.any(), credits >= room)
                     for source, room in enumerate(self._rooms(number)))),
             ]
             m.d.sync += credits.eq(stepped(credits, self.link.credit[number], hold.sends))

@@ -27,16 +27,17 @@ from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.recovery import Recovery
 from plinth_hw.control.registers import AXI4LiteSignature, Registers
-from plinth_hw.control.routes import lost_layout, route_write_layout
+from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import LinkRate
 from plinth_hw.isa.tasks import Engine, ErrorCode
+from plinth_hw.lib.arbiter import lowest
+from plinth_hw.lib.choice import index_of
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.shapes import either, shape_of
+from plinth_hw.shapes import either
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
@@ -93,8 +94,11 @@ class Control(wiring.Component):
         Another die has stopped.
     lost : In, :func:`~plinth_hw.control.routes.lost_layout`
         A packet came to which no route leads on.
-    die, dies, rate_numerator, rate_denominator, route_write : Out
+    die, dies, rates, route_write : Out
         Settings of the network.
+    links_up, links_lost, bad_frames, replays : In(ports)
+        With a link layer only, of each link: it is up; pulses: it went down after use, a frame came with a wrong check,
+        flits are sent again.
     """
 
     def __init__(self, parameters: DieParameters, readers: Sequence[Engine | None],
@@ -129,7 +133,9 @@ class Control(wiring.Component):
             "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
             "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
-            "rate_numerator": Out(8), "rate_denominator": Out(8),
+            "rates": Out(rates_layout(parameters)),
+            **({"links_up": In(parameters.ports), "links_lost": In(parameters.ports),
+                "bad_frames": In(parameters.ports), "replays": In(parameters.ports)} if parameters.link_phits else {}),
             "route_write": Out(route_write_layout(parameters)),
         })
 
@@ -140,7 +146,7 @@ class Control(wiring.Component):
         m.submodules.recovery = recovery = Recovery()
         scheduler = Scheduler(parameters)
         m.submodules.scheduler = ResetInserter(recovery.reset)(scheduler)
-        m.submodules.errors = errors = Errors(9)
+        m.submodules.errors = errors = Errors(10 if parameters.link_phits else 9)
         m.submodules.watchdog = watchdog = Watchdog()
         cycle = Signal(64)
         m.d.sync += cycle.eq(cycle + 1)
@@ -151,7 +157,6 @@ class Control(wiring.Component):
             connect(m, flipped(getattr(self, f"engine_{e}")), getattr(scheduler, f"engine_{e}"))
             m.d.comb += getattr(registers, f"status_{e}").eq(getattr(scheduler, f"status_{e}"))
         connect(m, flipped(self.axil), registers.axil)
-        rate = data.View(shape_of(LinkRate), registers.link_rate)
         m.d.comb += [
             scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
             scheduler.halted.eq(errors.halted), scheduler.dies.eq(registers.dies), scheduler.cycle.eq(cycle),
@@ -175,7 +180,7 @@ class Control(wiring.Component):
             registers.host_read_data.eq(scheduler.host_read_data),
 
             self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
-            self.rate_numerator.eq(rate.numerator), self.rate_denominator.eq(rate.denominator),
+            self.rates.eq(registers.rates),
             self.limit.eq(registers.memory_words >> exact_log2(parameters.beat_words)),
             self.error_out.eq(errors.raised),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
@@ -186,6 +191,8 @@ class Control(wiring.Component):
             watchdog.progress.eq(scheduler.progress | self.words_written.any()),
             watchdog.active.eq(scheduler.running & ~errors.halted),
         ]
+        if parameters.link_phits:
+            m.d.comb += registers.links_up.eq(self.links_up)
         with m.If(scheduler.start | registers.stop):
             m.d.sync += registers.done.eq(0)
         with m.Elif(scheduler.finished):
@@ -231,6 +238,10 @@ class Control(wiring.Component):
                                    (errors.cause_8, ErrorCode.BAD_ROUTE, registers.bad_route)):
             m.d.comb += [cause.valid.eq(event.valid), cause.code.eq(code), cause.engine.eq(SCHEDULER),
                          cause.die.eq(event.die)]
+        if self.parameters.link_phits:
+            cause = errors.cause_9
+            m.d.comb += [cause.valid.eq(self.links_lost.any()), cause.code.eq(ErrorCode.LINK),
+                         cause.engine.eq(SCHEDULER), cause.port.eq(index_of(lowest(self.links_lost)))]
         # A hang is to blame on the first engine whose task waits, or else runs.
         hung, found = Signal(8, init=SCHEDULER), Signal()
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
@@ -287,6 +298,8 @@ class Control(wiring.Component):
         if isinstance(parameters.multiply_format, Fixed):
             increments += [self.sums_at_ends, self.narrowed_to_ends]
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
+        if parameters.link_phits:
+            increments += [*self.bad_frames, *self.replays]
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
         m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
                      if counters.bits[i]]

@@ -29,6 +29,7 @@ class Cause(data.Struct):
     engine: field_bits(ErrorInfo, "engine")
     counter: field_bits(ErrorInfo, "counter")
     die: field_bits(ErrorInfo, "die")
+    port: field_bits(ErrorInfo, "port")
     #: The task is the oldest unfinished one of ``engine``; otherwise it lies at ``task``.
     lookup: unsigned(1)
     task: unsigned(32)
@@ -97,6 +98,7 @@ class Errors(wiring.Component):
                 self.info.engine.eq(chosen.engine),
                 self.info.counter.eq(chosen.counter),
                 self.info.die.eq(chosen.die),
+                self.info.port.eq(chosen.port),
             ]
         with m.If(found):
             m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1)]

@@ -23,7 +23,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.inspection import InspectKind
-from plinth_hw.control.routes import port_bits, route_table, route_write_layout
+from plinth_hw.control.routes import port_bits, rates_layout, route_table, route_write_layout
 from plinth_hw.control.task_slots import EngineStatus
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
@@ -102,9 +102,15 @@ def global_counters(parameters: DieParameters) -> tuple[Register, ...]:
     return GLOBAL_COUNTERS + (FIXED_COUNTERS if isinstance(parameters.multiply_format, Fixed) else ())
 
 
+def link_counters(parameters: DieParameters) -> tuple[int, ...]:
+    """Performance counters that each link has: the first register of each array of them."""
+    return regs.LINK_WORDS, *((regs.LINK_BAD_FRAMES, regs.LINK_REPLAYS) if parameters.link_phits else ())
+
+
 def counter_count(parameters: DieParameters) -> int:
     """Performance counters of a die."""
-    return ENGINE_COUNTERS * len(parameters.engines) + len(global_counters(parameters)) + parameters.ports
+    return (ENGINE_COUNTERS * len(parameters.engines) + len(global_counters(parameters))
+            + parameters.ports * len(link_counters(parameters)))
 
 
 class Registers(wiring.Component):
@@ -127,6 +133,10 @@ class Registers(wiring.Component):
         The error registers.
     task_base, record_base, watchdog, die, dies, memory_words, link_rate, bases : Out
         Registers.
+    rates : Out, :func:`~plinth_hw.control.routes.rates_layout`
+        LINK_RATE for each port, or what LINK_RATES says.
+    links_up : In(ports)
+        With a link layer only: LINKS_UP.
     record_count, record_write, record_data : In, Out, Out
         RECORD_COUNT; written only while not ``running``.
     cycle : In(64)
@@ -148,6 +158,7 @@ class Registers(wiring.Component):
         self.parameters = parameters
         self.engines = engine_order(parameters)
         bits = parameters.address_bits
+        rate = {"numerator": parameters.link_rate.numerator, "denominator": parameters.link_rate.denominator}
         super().__init__({
             "axil": In(AXI4LiteSignature()),
             "start": Out(1),
@@ -168,6 +179,8 @@ class Registers(wiring.Component):
             "dies": Out(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             "memory_words": Out(32, init=reset_value(Register.MEMORY_WORDS, parameters)),
             "link_rate": Out(LinkRate.BITS, init=reset_value(Register.LINK_RATE, parameters)),
+            "rates": Out(rates_layout(parameters), init=[rate] * parameters.ports if parameters.link_phits else None),
+            **({"links_up": In(parameters.ports)} if parameters.link_phits else {}),
             "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
             "record_count": In(32),
             "record_write": Out(1),
@@ -222,6 +235,8 @@ class Registers(wiring.Component):
             self.record_data.eq(written),
             axil.bresp.eq(Mux(failed, SLVERR, 0)), axil.rresp.eq(Mux(failed, SLVERR, 0)), axil.rdata.eq(answer),
         ]
+        if not self.parameters.link_phits:
+            m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
         kept, cleared, copy = self._copies(m, address, write, written)
         decoded, direct = _Answers(), _Answers()
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
@@ -245,8 +260,12 @@ class Registers(wiring.Component):
                         self._single(m, address, write, written, decoded, high, kept)
                     with m.Case(regs.ENGINES >> _PAGE_LOG2):
                         self._engines(m, address, exists, position, decoded, high)
-                    with m.Case(regs.LINK_WORDS >> _PAGE_LOG2):
-                        self._links(m, address, decoded, high)
+                    for which, place in enumerate(link_counters(self.parameters)):
+                        with m.Case(place >> _PAGE_LOG2):
+                            self._link_counters(m, address, which, decoded, high)
+                    if self.parameters.link_phits:
+                        with m.Case(regs.LINK_RATES >> _PAGE_LOG2):
+                            self._link_rates(m, address, write, written, decoded)
                 with m.If(kept):
                     decoded.give(m, copy)
                 with m.If(_within(address, regs.ROUTES, len(number))):
@@ -360,6 +379,8 @@ class Registers(wiring.Component):
                     m.d.comb += kept.eq(1)
                     with m.If(write):
                         m.d.sync += register.eq(written)
+                        if place == Register.LINK_RATE and self.parameters.link_phits:
+                            m.d.sync += [rate.eq(written) for rate in self.rates]
             for place, value in ((Register.ID, Const(regs.IDENTITY, 32)),
                                  (Register.VERSION, Const(regs.ISA_VERSION, 32)),
                                  (Register.STATUS, Cat(self.running, self.done, self.error, self.stopped)),
@@ -368,6 +389,9 @@ class Registers(wiring.Component):
                                  (Register.CYCLE + 4, high)):
                 with m.Case(place >> 2):
                     answers.give(m, value)
+            if self.parameters.link_phits:
+                with m.Case(Register.LINKS_UP >> 2):
+                    answers.give(m, self.links_up)
             with m.Case(Register.CONTROL >> 2):
                 m.d.comb += answers.known.eq(1)
                 with m.If(write):
@@ -409,9 +433,18 @@ class Registers(wiring.Component):
                 m.d.comb += counter.eq((register >> 1) - (first >> 1))
                 self._counter(m, Cat(counter, position), register[0], answers, high)
 
-    def _links(self, m: Module, address: Signal, answers: _Answers, high: Signal) -> None:
-        """Words sent on each link."""
-        first = ENGINE_COUNTERS * len(self.engines) + len(global_counters(self.parameters))
-        for port in range(self.parameters.ports):
+    def _link_counters(self, m: Module, address: Signal, which: int, answers: _Answers, high: Signal) -> None:
+        """One of the counters of each link."""
+        ports = self.parameters.ports
+        first = ENGINE_COUNTERS * len(self.engines) + len(global_counters(self.parameters)) + which * ports
+        for port in range(ports):
             with m.If(address[3:_PAGE_LOG2] == port):
                 self._counter(m, Const(first + port), address[2], answers, high)
+
+    def _link_rates(self, m: Module, address: Signal, write: Signal, written: Signal, answers: _Answers) -> None:
+        """The rate of each link."""
+        for port in range(self.parameters.ports):
+            with m.If(address[2:_PAGE_LOG2] == port):
+                answers.give(m, self.rates[port].as_value())
+                with m.If(write):
+                    m.d.sync += self.rates[port].eq(written)

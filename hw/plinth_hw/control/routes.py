@@ -1,13 +1,15 @@
-"""Route table: a port of the router for each destination. The host writes it; the router has one, and so have the
-registers, from which the host reads it back."""
+"""What control and the router tell each other: rates of links, what found no route, and the route table, a port for
+each destination. The host writes it; the router has one, and so have the registers, from which it is read back."""
 
 from amaranth.hdl import unsigned
 from amaranth.lib import data
 from amaranth.lib.memory import Memory
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.registers import LinkRate
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.ram import LUT_RAM
+from plinth_hw.shapes import shape_of
 
 #: Bits of a die's number up to which route tables are in look-up-table RAM.
 SMALL_DIE_BITS = 8
@@ -28,6 +30,11 @@ def route_write_layout(parameters: DieParameters) -> data.StructLayout:
     """``valid``: the route to ``destination`` becomes ``port``."""
     return data.StructLayout({"valid": unsigned(1), "destination": unsigned(parameters.die_bits),
                               "port": unsigned(port_bits(parameters))})
+
+
+def rates_layout(parameters: DieParameters) -> data.ArrayLayout:
+    """Flits a cycle of each port."""
+    return data.ArrayLayout(shape_of(LinkRate), parameters.ports)
 
 
 def lost_layout(parameters: DieParameters) -> data.StructLayout:

@@ -101,7 +101,8 @@ PARAMETERS: tuple[Limit, ...] = (
     *_widths("address_bits", [*((register.name, WORD_BITS) for register in (
         Register.TASK_BASE, Register.RECORD_BASE, Register.ERROR_TASK)), ("BASES", WORD_BITS),
         *_fields((Record, "task")), ("Sideband", Sideband.BITS)]),
-    *_numbers("ports", [*_numbered("LINK_WORDS"), *_fields((Sideband, "message"))]),
+    *_numbers("ports", [*_numbered("LINK_WORDS", "LINK_RATES"), ("LINKS_UP", 5), *_fields(
+        (ErrorInfo, "port"), (Sideband, "message"))]),
     *_numbers("reduce_blocks", _fields((CollectiveBody, "message"))),
     _values("log2 of interleave", lambda die: die.interleave.bit_length() - 1, MatrixBody, "interleave_m_log2"),
     _values("rows of a row-stationary machine", lambda die: 0 if die.systolic else die.rows, RowStationaryBody,
@@ -128,6 +129,7 @@ _NARROW: dict[int, Callable[[Any], int]] = {
 _NARROW_ARRAYS: dict[str, Callable[[Any], int]] = {
     "BASES": lambda die: (1 << die.address_bits) - 1,
     "ROUTES": lambda die: die.ports - 1,
+    "LINK_RATES": lambda die: (1 << LinkRate.BITS) - 1,
 }
 
 

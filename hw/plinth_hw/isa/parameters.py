@@ -17,8 +17,8 @@ from plinth_hw.isa.tasks import (
 )
 
 ALL_ENGINES = frozenset(Engine)
-#: Packets of a class that a router holds behind a link.
-LINK_BUFFER_PACKETS = 4
+#: Pieces of a frame of the link layer, at most.
+MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
 INJECT_PACKETS, INJECT_FLITS = 4, 128
 #: Machines that a matrix engine can be.
@@ -79,6 +79,11 @@ class DieParameters:
     flit_words: int
     #: Flits a cycle that a link carries, per direction.
     link_rate: Fraction = Fraction(15, 16)
+    #: Pieces, one a cycle, in which frames of a link layer go over each link's wires; 0: no link layer, for wires that
+    #: lose and change nothing.
+    link_phits: int = 0
+    #: Packets of a class that a router holds behind a link; a power of two, at least 2.
+    link_buffer_packets: int = 4
     #: Links of the router.
     ports: int = 2
     #: Update counters; a power of two, at least 2.
@@ -100,11 +105,12 @@ class DieParameters:
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
-                    "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports"):
+                    "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
+                    "link_phits", "link_buffer_packets"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{key} must be an integer, not {value!r}")
-            if value < 1:
+            if value < 1 and key != "link_phits":
                 raise ValueError(f"{key} must be positive, not {value!r}")
         self._check_fields()
         for key in ("interleave", "feed_words", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
@@ -125,8 +131,14 @@ class DieParameters:
                              f"not {self.output_buffer_words}")
         if self.machine == ROW_STATIONARY:
             self._check_row_stationary()
-        if not 0 < self.link_rate <= 1:
-            raise ValueError(f"link_rate must be above 0 and at most 1, not {self.link_rate}")
+        if not 0 <= self.link_phits <= MOST_PHITS:
+            raise ValueError(f"link_phits must be from 0 to {MOST_PHITS}, not {self.link_phits!r}")
+        if not 0 < self.link_rate * max(1, self.link_phits) <= 1:
+            most = f"1 / {self.link_phits}, a flit in link_phits cycles" if self.link_phits > 1 else "1"
+            raise ValueError(f"link_rate must be above 0 and at most {most}, not {self.link_rate}")
+        if self.link_buffer_packets < 2 or not _power_of_two(self.link_buffer_packets):
+            raise ValueError("link_buffer_packets must be a power of two, at least 2: a packet enters a ring where two "
+                             f"have room; not {self.link_buffer_packets!r}")
         if not 0 < self.memory_words_per_cycle <= 2 * self.beat_words:
             raise ValueError(f"memory_words_per_cycle must be above 0 and at most a beat each way = "
                              f"{2 * self.beat_words}, not {self.memory_words_per_cycle}")
@@ -224,7 +236,7 @@ class DieParameters:
     def link_buffer_flits(self) -> int:
         """Flits of a class that a router holds behind a link: a packet may enter a ring where two are free, and does
         so without waiting if the credits of its predecessors come back within the time of the other two."""
-        return LINK_BUFFER_PACKETS * self.packet_flits
+        return self.link_buffer_packets * self.packet_flits
 
     @property
     def inject_buffer_flits(self) -> int:
@@ -277,7 +289,9 @@ def _hypar(name: str, rows: int, columns: int, ifmap_words: int, bank_words: int
 PRESETS: dict[str, DieParameters] = {
     p.name: p for p in (
         _ndp("ndp-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024),
+        _ndp("ndp-tiny-links", 4, operand_buffer_words=1024, vector_buffer_words=1024, link_phits=1),
         _ndp("ndp-demo", 8),
+        _ndp("ndp-demo-links", 8, link_phits=1),
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
         _ndp("ndp-demo-fixed", 8, multiply_format=Q4_11),
         _ndp("ndp-bench", 16),

@@ -38,7 +38,7 @@ class Register(IntEnum):
     ERROR_CODE = 0x01C
     #: RO: word address of the descriptor that caused the error
     ERROR_TASK = 0x020
-    #: RO: engine number (bits 7:0), counter (15:8), other die (25:16)
+    #: RO: engine number (bits 7:0), counter (15:8), other die (25:16), port (31:26)
     ERROR_INFO = 0x024
     #: RW: cycles without progress before TIMEOUT; 0 switches the watchdog off; the largest number after reset
     WATCHDOG = 0x028
@@ -63,6 +63,8 @@ class Register(IntEnum):
     SUMS_AT_ENDS = 0x068
     #: RO: numbers that NARROW made an end of their format; dies of fixed-point operands only (64 bits)
     NARROWED_TO_ENDS = 0x070
+    #: RO: bit p: the link of port p is up; dies with a link layer only
+    LINKS_UP = 0x078
 
 
 class Control(IntFlag):
@@ -97,7 +99,13 @@ COUNTERS = 0x2000
 COUNTER_BASES = 0x2400
 #: RO: payload words sent on each link port (64 bits each).
 LINK_WORDS = 0x2800
-#: Registers are decoded in pages of so many bytes; ENGINES and LINK_WORDS have one each.
+#: RO: frames of each link port that came with a wrong check; dies with a link layer only (64 bits each).
+LINK_BAD_FRAMES = 0x2A00
+#: RO: how often each link port has sent flits again; dies with a link layer only (64 bits each).
+LINK_REPLAYS = 0x2C00
+#: RW: as LINK_RATE, of each port; a write to LINK_RATE is one to all; dies with a link layer only.
+LINK_RATES = 0x2E00
+#: Registers are decoded in pages of so many bytes; ENGINES and each array of ports have one each.
 PAGE_BYTES = 0x200
 
 
@@ -125,6 +133,9 @@ ARRAYS = {
     "COUNTERS": RegisterArray(COUNTERS, 4, (COUNTER_BASES - COUNTERS) // 4),
     "COUNTER_BASES": RegisterArray(COUNTER_BASES, 4, (LINK_WORDS - COUNTER_BASES) // 4),
     "LINK_WORDS": RegisterArray(LINK_WORDS, 8, PAGE_BYTES // 8),
+    "LINK_BAD_FRAMES": RegisterArray(LINK_BAD_FRAMES, 8, PAGE_BYTES // 8),
+    "LINK_REPLAYS": RegisterArray(LINK_REPLAYS, 8, PAGE_BYTES // 8),
+    "LINK_RATES": RegisterArray(LINK_RATES, 4, PAGE_BYTES // 8),
 }
 
 
@@ -137,7 +148,8 @@ class ErrorInfo(Struct):
     counter: unsigned(8)
     #: Other die.
     die: unsigned(10)
-    reserved: unsigned(6)
+    #: Port of the router.
+    port: unsigned(6)
 
 
 class LinkRate(Struct):

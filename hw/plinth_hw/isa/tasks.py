@@ -641,6 +641,9 @@ class ErrorCode(Code, bits=8):
     BAD_ROUTE = 11
     #: A packet came for a die to which no route leads on from here (ERROR_INFO: its number); it was thrown away.
     NO_ROUTE = 12
+    #: The link of a port (ERROR_INFO) went down though flits had gone over it: the other end began anew, or did not
+    #: acknowledge what was sent again and again.
+    LINK = 13
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),

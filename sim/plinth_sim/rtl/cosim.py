@@ -29,7 +29,7 @@ Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 #: Cycles between looks at pending signals (Ctrl-C).
 SLICE_CYCLES = 100_000
 _HARNESS = Path(__file__).with_name("harness.cpp")
-_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h")
+_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h", "wires.h")
 _CYCLES, _FINISHED, _ACCESSED = range(3)
 
 
@@ -52,12 +52,53 @@ class Waves:
             raise ValueError(f"waves need 0 <= start < stop, not start = {self.start}, stop = {self.stop}")
 
 
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong on the wires of links with a link layer, each time at random: on each link by its own draw from
+    ``seed``.
+
+    Raises
+    ------
+    ValueError
+        If a probability is not from 0 to 1, or a length not positive.
+    """
+
+    seed: int = 0
+    #: Probability that a bit is flipped.
+    flip: float = 0.0
+    #: Probabilities, in each cycle, that up to ``burst_bits`` neighbouring wires are at random; that what is on the
+    #: wires is lost; that what was there a cycle before comes again; that a wire is stuck for up to ``stuck_cycles``.
+    burst: float = 0.0
+    lose: float = 0.0
+    repeat: float = 0.0
+    stick: float = 0.0
+    burst_bits: int = 24
+    stuck_cycles: int = 100
+
+    def __post_init__(self) -> None:
+        for name in ("flip", "burst", "lose", "repeat", "stick"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a probability from 0 to 1, not {getattr(self, name)!r}")
+        for name in ("burst_bits", "stuck_cycles"):
+            if not 0 < getattr(self, name) < 1 << 32:
+                raise ValueError(f"{name} must be positive, not {getattr(self, name)!r}")
+
+
+class _Faults(ctypes.Structure):
+    """``Faults`` of wires.h."""
+
+    _fields_ = [("seed", ctypes.c_uint64),
+                *((name, ctypes.c_double) for name in ("flip", "burst", "lose", "repeat", "stick")),
+                ("burst_bits", ctypes.c_uint32), ("stuck_cycles", ctypes.c_uint32)]
+
+
 class _Config(ctypes.Structure):
     """``Config`` of harness.cpp."""
 
     _fields_ = [
         *((name, ctypes.c_uint32) for name in ("dies", "threads", "unrest", "epoch", "link_count")),
-        ("links", ctypes.c_void_p), ("memories", ctypes.c_void_p), ("memory_words", ctypes.c_uint64),
+        ("links", ctypes.c_void_p), ("faults", ctypes.c_void_p), ("memories", ctypes.c_void_p),
+        ("memory_words", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
                                                "rate_denominator", "outstanding", "status_register",
                                                "settle", "wave_die")),
@@ -98,7 +139,7 @@ def _load(path: Path) -> ctypes.CDLL:
             ("plinth_now", u64, [array]), ("plinth_finished_at", u64, [array, u32]),
             ("plinth_failed", ctypes.c_int, [array, u32]), ("plinth_fault", ctypes.c_char_p, [array]),
             ("plinth_moves", u64, [array]), ("plinth_asleep", ctypes.c_double, [array]),
-            ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
+            ("plinth_reset", None, [array, u32]), ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
             ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
             ("plinth_bare", ctypes.c_double, [ctypes.POINTER(_Config), u64])):
         function = getattr(library, name)
@@ -177,6 +218,8 @@ class CosimArray:
     link_latency : int
         Cycles from a die's pins to the other's, for flits and for credits, of links without a latency of their
         own.
+    faults : Faults or None
+        What goes wrong on the links.
     outstanding : int
         Bursts that each AXI4 port takes before the first is answered, reads and writes each.
     threads : int or None
@@ -195,12 +238,13 @@ class CosimArray:
     ToolError
         If the build fails, or ``PLINTH_THREADS`` is no number.
     ValueError
-        If a size or a link is impossible.
+        If a size or a link is impossible, or there are faults on links that have no link layer.
     """
 
     def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
                  links: Iterable[Link] | None = None, memory_latency: int = 50, write_latency: int = 20,
-                 memory_rate: Fraction | None = None, link_latency: int = 5, outstanding: int = 64,
+                 memory_rate: Fraction | None = None, link_latency: int = 5,
+                 faults: Faults | None = None, outstanding: int = 64,
                  threads: int | None = None, unrest: int = 0,
                  verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None):
         links = ring(dies) if links is None else list(links)
@@ -214,6 +258,9 @@ class CosimArray:
         _check_links(links, dies, parameters.ports)
         if waves and not waves.die < dies:
             raise ValueError(f"waves.die must be below dies = {dies}, not {waves.die}")
+        if faults and not parameters.link_phits:
+            raise ValueError(f"links of {parameters.name} have no link layer: a fault would be a wrong word; choose "
+                             "link_phits from 1 on")
         if verilog is None:
             verilog = die_verilog(parameters)
         library = build(verilog, top or module_name(parameters), trace=waves is not None)
@@ -226,17 +273,22 @@ class CosimArray:
         self._queued: list[list[int]] = [[] for _ in range(dies)]
         pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
         flat = (ctypes.c_uint32 * max(1, 5 * len(links)))(*(number for link in links for number in link))
+        noise = (_Faults * len(links))(*(
+            _Faults(number << 32 ^ faults.seed, faults.flip, faults.burst, faults.lose, faults.repeat, faults.stick,
+                    faults.burst_bits, faults.stuck_cycles)
+            for number in range(len(links)))) if faults else None
         # What dies send within an epoch arrives after it.
         epoch = min((link[-1] for link in links), default=link_latency)
         if waves:
             waves.path.parent.mkdir(parents=True, exist_ok=True)
         self._config = _Config(
-            dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat), ctypes.addressof(pointers),
+            dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat),
+            None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
             memory_words, memory_latency, write_latency, rate.numerator, rate.denominator, outstanding,
             Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
         # The structure holds plain addresses: keep what they point to.
-        self._pointees = (flat, pointers)
+        self._pointees = (flat, noise, pointers)
         self._handle = self._library.plinth_new(ctypes.byref(self._config))
         self._dies = [CosimDevice(self, die, memory) for die, memory in enumerate(self._memories)]
 
@@ -330,6 +382,11 @@ class CosimArray:
         for die in range(len(self._dies)):
             self._collect(die)
         return self.cycle - start
+
+    def reset_die(self, die: int) -> None:
+        """Reset one die alone, with its memory ports; its memory stays. Queued accesses to it are played first."""
+        self.read_registers(die, [Register.ID])
+        self._library.plinth_reset(self._open(), die)
 
     def finished_at(self, die: int) -> int:
         """Cycle in which a die's interrupt ended the last :meth:`wait`; 0 if it has not."""

@@ -4,9 +4,8 @@
 //   -------------- all have: stop? ---------------      E = least link latency: nothing that a die
 //   the next E cycles ...                               sends within them can arrive within them
 //
-// What a die puts on a link in cycle t is at the other die's pins in cycle t + its latency. A link is an array of
-// slots, one a cycle; sender and receiver never touch the same slot within an epoch, so that slots need
-// no locks and results do not depend on the number of threads.
+// What a die puts on a link in cycle t is at the other die's pins in cycle t + its latency (wires.h); sender and receiver
+// never touch the same slot within an epoch, so that slots need no locks and results do not depend on the number of threads.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -21,6 +20,7 @@
 #include "memory_model.h"
 #include "ports.h"
 #include "register_master.h"
+#include "wires.h"
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -36,6 +36,8 @@ struct Config {
     uint32_t dies, threads, unrest, epoch, link_count;
     // link_count times: die, port out, die, port in, latency
     const uint32_t* links;
+    // One for each link, or none.
+    const Faults* faults;
     // One array of words a die.
     uint32_t* const* memories;
     uint64_t memory_words;
@@ -50,35 +52,6 @@ struct Config {
 };
 
 enum Until : uint32_t { CYCLES = 0, FINISHED = 1, ACCESSED = 2 };
-
-using Flit = std::remove_reference_t<decltype(LinkOut<0>::flit(std::declval<Vmodel&>()))>;
-using Credit = std::remove_reference_t<decltype(LinkOut<0>::credit(std::declval<Vmodel&>()))>;
-
-// One link: flits one way, credits back.
-class Link {
-  public:
-    explicit Link(uint32_t latency) : latency_(latency) {
-        size_t size = 1;
-        while (size < 2 * size_t{latency}) size *= 2;
-        flits_.resize(size);
-        credits_.resize(size);
-        mask_ = size - 1;
-    }
-    struct FlitSlot {
-        bool valid = false;
-        Flit flit;
-    };
-    FlitSlot& flit_now(uint64_t now) { return flits_[now & mask_]; }
-    FlitSlot& flit_later(uint64_t now) { return flits_[(now + latency_) & mask_]; }
-    Credit& credit_now(uint64_t now) { return credits_[now & mask_]; }
-    Credit& credit_later(uint64_t now) { return credits_[(now + latency_) & mask_]; }
-
-  private:
-    uint32_t latency_;
-    uint64_t mask_;
-    std::vector<FlitSlot> flits_;
-    std::vector<Credit> credits_;
-};
 
 template <size_t... P>
 std::tuple<AxiPort<AxiPins<P>>...> make_ports(Vmodel& model, const MemoryConfig& memory, std::string& fault,
@@ -105,9 +78,7 @@ class Die {
             vcd_->open(config.wave_path);
         }
 #endif
-        model_.rst = 1;
-        for (uint64_t i = 0; i < RESET_CYCLES; i++) toggle();
-        model_.rst = 0;
+        reset();
     }
     ~Die() {
 #if VM_TRACE
@@ -116,6 +87,14 @@ class Die {
         model_.final();
     }
     Die(const Die&) = delete;
+
+    // The die and its memory ports, whatever they do; takes no time. Its memory stays.
+    void reset() {
+        std::apply([&](auto&... port) { (port.reset(), ...); }, ports_);
+        model_.rst = 1;
+        for (uint64_t i = 0; i < RESET_CYCLES; i++) toggle();
+        model_.rst = 0;
+    }
 
     void connect_out(uint32_t port, Link* link) { out_[port] = link; }
     void connect_in(uint32_t port, Link* link) { in_[port] = link; }
@@ -222,9 +201,9 @@ class Die {
     template <size_t P>
     void drive_link(uint64_t now) {
         if (Link* link = in_[P]) {
-            const Link::FlitSlot& slot = link->flit_now(now);
+            const Slot& slot = link->now(now);
             LinkIn<P>::valid(model_) = slot.valid;
-            if (slot.valid) LinkIn<P>::flit(model_) = slot.flit;
+            if (LINK_LAYER || slot.valid) LinkIn<P>::flit(model_) = slot.flit;
         }
         if (Link* link = out_[P]) LinkOut<P>::credit(model_) = link->credit_now(now);
     }
@@ -235,9 +214,10 @@ class Die {
     template <size_t P>
     void sample_link(uint64_t now) {
         if (Link* link = out_[P]) {
-            Link::FlitSlot& slot = link->flit_later(now);
+            Slot slot;
             slot.valid = LinkOut<P>::valid(model_);
-            if (slot.valid) slot.flit = LinkOut<P>::flit(model_);
+            if (LINK_LAYER || slot.valid) slot.flit = LinkOut<P>::flit(model_);
+            link->send(now, slot);
         }
         if (Link* link = in_[P]) link->credit_later(now) = LinkIn<P>::credit(model_);
     }
@@ -272,7 +252,7 @@ class Array {
         for (uint32_t i = 0; i < config.dies; i++) dies_.push_back(std::make_unique<Die>(config, i));
         for (uint32_t i = 0; i < config.link_count; i++) {
             const uint32_t* link = config.links + 5 * i;
-            links_.push_back(std::make_unique<Link>(link[4]));
+            links_.push_back(std::make_unique<Link>(link[4], config.faults ? config.faults + i : nullptr));
             dies_[link[0]]->connect_out(link[1], links_.back().get());
             dies_[link[2]]->connect_in(link[3], links_.back().get());
         }
@@ -354,6 +334,8 @@ int plinth_failed(Array* array, uint32_t die) { return array->die(die).failed();
 const char* plinth_fault(Array* array) { return array->fault().c_str(); }
 uint64_t plinth_moves(Array* array) { return array->crew().moves(); }
 double plinth_asleep(Array* array) { return array->crew().asleep(); }
+
+void plinth_reset(Array* array, uint32_t die) { array->die(die).reset(); }
 
 void plinth_access(Array* array, uint32_t die, int write, uint32_t address, uint32_t data) {
     array->die(die).registers().push({write != 0, address, data});

@@ -34,6 +34,7 @@ class Ring {
     bool empty() const { return head_ == tail_; }
     bool full() const { return tail_ - head_ >= limit_; }
     T& front() { return items_[head_ & (items_.size() - 1)]; }
+    void clear() { head_ = tail_; }
     T& push() { return items_[tail_++ & (items_.size() - 1)]; }
     void pop() { head_++; }
 
@@ -83,6 +84,17 @@ class AxiPort {
           writes_(memory.outstanding),
           answers_(memory.outstanding + 1),
           data_(32) {}
+
+    // Forget all that is under way.
+    void reset() {
+        reads_.clear();
+        writes_.clear();
+        answers_.clear();
+        data_.clear();
+        read_shown_ = answer_shown_ = ar_held_ = aw_held_ = w_held_ = false;
+        Pins::rvalid(model_) = 0;
+        Pins::bvalid(model_) = 0;
+    }
 
     // Present the responses that are due and the ready signals of this cycle.
     void drive(uint64_t now) {

@@ -6,6 +6,7 @@ pins that the protocol allows to leave out (``arid``, ``arburst`` ...) may be ab
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 
 #: Pins of an AXI4 port: those that must exist, then those that may be absent.
 _AXI_NEEDED = ("awaddr", "awlen", "awvalid", "awready", "wdata", "wlast", "wvalid", "wready", "bresp",
@@ -15,7 +16,9 @@ _AXI_OPTIONAL = ("awid", "awsize", "awburst", "wstrb", "bid", "arid", "arsize", 
 _LITE_NEEDED = ("awaddr", "awvalid", "awready", "wdata", "wvalid", "wready", "bresp", "bvalid", "bready",
                 "araddr", "arvalid", "arready", "rdata", "rresp", "rvalid", "rready")
 _LITE_OPTIONAL = ("wstrb",)
+#: Pins of a link; those of one with a link layer, which stand for them, with their names.
 _LINK = ("valid", "flit", "credit")
+_WIRES = {"valid": "start", "flit": "phit"}
 
 
 def module_ports(verilog: str, top: str) -> dict[str, tuple[str, int]]:
@@ -46,10 +49,10 @@ def member(port: str) -> str:
 
 
 def _struct(head: str, ports: Mapping[str, tuple[str, int]], prefix: str, pins: tuple[str, ...],
-            extra: str = "") -> str:
+            extra: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [f"{head} {{", extra] if extra else [f"{head} {{"]
     for pin in pins:
-        name = f"{prefix}__{pin}"
+        name = f"{prefix}__{names.get(pin, pin)}"
         target = f"model.{member(name)}" if name in ports else "absent"
         lines.append(f"    static auto& {pin}([[maybe_unused]] Vmodel& model) {{ return {target}; }}")
     return "\n".join([*lines, "};", ""])
@@ -64,17 +67,22 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
         If a port that the harness needs is missing.
     """
     axi_ports = len({name.split("__")[0] for name in ports if re.fullmatch(r"axi_\d+__arvalid", name)})
-    links = len({name.split("__")[0] for name in ports if re.fullmatch(r"link_out_\d+__valid", name)})
+    layer = "link_out_0__start" in ports
+    link_names = _WIRES if layer else {pin: pin for pin in _LINK}
+    links = len({name.split("__")[0] for name in ports if re.fullmatch(rf"link_out_\d+__{link_names['valid']}", name)})
     needed = ["clk", "rst", "irq", *(f"axil__{pin}" for pin in _LITE_NEEDED),
               *(f"axi_{p}__{pin}" for p in range(max(1, axi_ports)) for pin in _AXI_NEEDED),
-              *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links) for pin in _LINK)]
+              *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links)
+                for pin in link_names.values())]
     missing = [name for name in needed if name not in ports]
     if missing:
         raise ValueError(f"the die has no port {missing[0]}" +
                          (f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 else ""))
+    link_bits = ports[f"link_out_0__{link_names['flit']}"][1] if links else 0
     parts = ["// Made from the port list of the die.", "#pragma once", '#include "pins.h"', "",
              "inline Absent absent;", f"constexpr size_t AXI_PORTS = {axi_ports};",
-             f"constexpr size_t LINKS = {links};", "",
+             f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
+             f"constexpr size_t LINK_BITS = {link_bits};", "",
              _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
              "template <size_t P> struct AxiPins;", "template <size_t P> struct LinkOut;",
              "template <size_t P> struct LinkIn;"]
@@ -84,6 +92,6 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
                              (*_AXI_NEEDED, *_AXI_OPTIONAL),
                              f"    static constexpr size_t DATA_BITS = {bits};"))
     for q in range(max(1, links)):
-        parts.append(_struct(f"template <> struct LinkOut<{q}>", ports, f"link_out_{q}", _LINK))
-        parts.append(_struct(f"template <> struct LinkIn<{q}>", ports, f"link_in_{q}", _LINK))
+        parts.append(_struct(f"template <> struct LinkOut<{q}>", ports, f"link_out_{q}", _LINK, names=link_names))
+        parts.append(_struct(f"template <> struct LinkIn<{q}>", ports, f"link_in_{q}", _LINK, names=link_names))
     return "\n".join(parts)

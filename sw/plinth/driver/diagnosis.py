@@ -39,7 +39,11 @@ class Diagnosis:
                 text = f"die {number}: {name} stopped with {code.name}"
                 if code is ErrorCode.BAD_PACKET:
                     text = self._packet(number)
-                other = layout.unpack(ErrorInfo, [die.read_register(Register.ERROR_INFO)]).die
+                info = layout.unpack(ErrorInfo, [die.read_register(Register.ERROR_INFO)])
+                other = info.die
+                if code is ErrorCode.LINK:
+                    text = f"die {number} stopped with {code.name}: the link of its port {info.port} went down while " \
+                           "it was in use; the die there was reset, or its wires are cut"
                 if code is ErrorCode.NO_ROUTE:
                     text = f"die {number} stopped with {code.name}: a packet came for die {other}, to which no route " \
                            "leads"

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from tests.support.amaranth_sim import simulate
@@ -54,8 +54,8 @@ class RouterArray(wiring.Component):
             for c in range(CLASSES):
                 connect(m, getattr(router, f"eject_{c}"), flipped(getattr(self, f"eject_{i}_{c}")))
             m.d.comb += [
-                router.die.eq(i), router.rate_numerator.eq(self.numerator),
-                router.rate_denominator.eq(self.denominator),
+                router.die.eq(i),
+                *(rate.eq(Cat(self.numerator, self.denominator)) for rate in router.rates),
                 router.route_write.eq(getattr(self, f"route_{i}")),
                 *(getattr(self, f"{name}_{i}").eq(getattr(router, name))
                   for name in ("injected_words", "transit_words", "port_words", "lost")),

@@ -16,7 +16,7 @@ NO_CAUSE = Cause.const({"code": ErrorCode.NONE})
 def random_cause(rng: np.random.Generator) -> dict[str, Any]:
     return {"valid": 1, "code": ErrorCode(int(rng.integers(1, len(ErrorCode)))),
             "engine": int(rng.integers(256)), "counter": int(rng.integers(256)),
-            "die": int(rng.integers(1024)), "lookup": int(rng.integers(2)),
+            "die": int(rng.integers(1024)), "port": int(rng.integers(64)), "lookup": int(rng.integers(2)),
             "task": int(rng.integers(1 << 32))}
 
 
@@ -60,8 +60,8 @@ def test_first_cause_wins(seed: int) -> None:
             assert ctx.get(dut.error) and ctx.get(dut.halted) and not ctx.get(dut.lookup_valid)
             info = ctx.get(dut.info)
             assert (ctx.get(dut.code), ctx.get(dut.task)) == (first["code"], task)
-            assert (info.engine, info.counter, info.die, info.reserved) == (
-                first["engine"], counter, first["die"], 0)
+            assert (info.engine, info.counter, info.die, info.port) == (
+                first["engine"], counter, first["die"], first["port"])
             ctx.set(dut.clear, 1)
             assert not await cycle(ctx, [None] * CAUSES)
             ctx.set(dut.clear, 0)

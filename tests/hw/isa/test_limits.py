@@ -39,7 +39,7 @@ SIZES = {
     "die_bits": ("ndp-tiny", lambda most: {"die_bits": most}, "TaskHeader.remote_die of 10 bits", 10, 11),
     "counters": ("ndp-tiny", lambda most: {"counters": most}, "TaskHeader.advance of 8 bits", 256, 512),
     "address_bits": ("ndp-tiny", lambda most: {"address_bits": most}, "TASK_BASE of 32 bits", 32, 33),
-    "ports": ("ndp-tiny", lambda most: {"ports": most}, "LINK_WORDS of 6 bits", 64, 65),
+    "ports": ("ndp-tiny", lambda most: {"ports": most}, "LINKS_UP of 5 bits", 32, 33),
     "reduce_blocks": ("ndp-tiny", lambda most: {"reduce_blocks": most}, "CollectiveBody.message of 8 bits", 256, 512),
     "log2 of interleave": (
         "ndp-tiny", lambda most: {"interleave": 1 << most, "output_buffer_words": 16 << most},
