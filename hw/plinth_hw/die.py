@@ -114,7 +114,8 @@ class Die(wiring.Component):
             self.irq.eq(control.irq),
             crossbar.limit.eq(control.limit), crossbar.drain.eq(control.drain), control.drained.eq(crossbar.drained),
             control.read_fault.eq(crossbar.read_fault), control.write_fault.eq(crossbar.write_fault),
-            control.memory_fault.eq(axi.fault),
+            crossbar.read_error.eq(axi.read_error), crossbar.write_error.eq(axi.write_error),
+            control.read_failed.eq(crossbar.read_failed), control.write_failed.eq(crossbar.write_failed),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
         if isinstance(parameters.multiply_format, Fixed):

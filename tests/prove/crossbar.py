@@ -17,12 +17,15 @@ OUTSTANDING = 2
 
 
 class Ledger:
-    """Requests that the memory has taken, the oldest first: whose, and how many beats of it are still to come."""
+    """Requests that the memory has taken, the oldest first: whose and of which task, and how many beats of it are still
+    to come."""
 
-    def __init__(self, harness: Harness, put: Value, who: Value, beats: Value, get: Value, name: str) -> None:
+    def __init__(self, harness: Harness, put: Value, who: Value, task: Value, beats: Value | int, get: Value,
+                 name: str) -> None:
         m, places = harness.m, range(OUTSTANDING)
         self.count = Signal(range(OUTSTANDING + 1), name=f"{name}_count")
         self.who = [Signal(len(who), name=f"{name}_who_{place}") for place in places]
+        self.task = [Signal(len(task), name=f"{name}_task_{place}") for place in places]
         self.left = [Signal(7, name=f"{name}_left_{place}") for place in places]
         goes, last = Signal(name=f"{name}_goes"), Signal.like(self.count, name=f"{name}_last")
         m.d.comb += [goes.eq(get & (self.left[0] == 1)), last.eq(self.count - goes)]
@@ -31,9 +34,10 @@ class Ledger:
             after = min(place + 1, OUTSTANDING - 1)
             left = self.left[place] - get if place == 0 else self.left[place]
             with m.If(put & (last == place)):
-                m.d.sync += [self.who[place].eq(who), self.left[place].eq(beats)]
+                m.d.sync += [self.who[place].eq(who), self.task[place].eq(task), self.left[place].eq(beats)]
             with m.Else():
                 m.d.sync += [self.who[place].eq(Mux(goes, self.who[after], self.who[place])),
+                             self.task[place].eq(Mux(goes, self.task[after], self.task[place])),
                              self.left[place].eq(Mux(goes, self.left[after], left))]
 
     def oldest(self, number: int) -> Value:
@@ -94,7 +98,8 @@ class Side:
             & (~self.memory.request.valid | (request.as_value() == self.request)))
         claim("a request beyond the memory goes nowhere, and is a fault of who asked", (
             self.fault.valid == harness.past(beyond))
-            & (~self.fault.valid | (self.fault.index == harness.past(self.who))))
+            & (~self.fault.valid | ((self.fault.index == harness.past(self.who))
+                                    & (self.fault.task == harness.past(layout.task)))))
         claim("who was at fault is not taken again", ~(taken & self.blocked).any() & ~(taken.any() & blocked))
 
         # Some client, and some other one.
@@ -124,15 +129,15 @@ class Side:
 
     def follow(self, harness: Harness, step: Value) -> Ledger:
         """Requests whose data are to come; a beat comes with ``step``."""
-        beats = self.memory.request.payload.beats
-        ledger = Ledger(harness, self.asks, self.who, beats, step, f"{self.name}_data")
-        queue, taken, bits = self.state["queue"], self.state["taken"], len(self.who)
+        request = self.memory.request.payload
+        ledger = Ledger(harness, self.asks, self.who, request.task, request.beats, step, f"{self.name}_data")
+        queue, taken, bits = self.state["queue"], self.state["taken"], len(request.beats)
         harness.invariant(queue.count == ledger.count)
         for place in range(OUTSTANDING):
             held, left = queue.places[place], ledger.left[place] + (taken if place == 0 else 0)
             harness.invariant((ledger.count <= place) | (
-                (held[:-bits] == left) & (held[-bits:] == ledger.who[place]) & (ledger.left[place] != 0)
-                & (held[:-bits] <= MAX_BEATS)))
+                (held[:bits] == left) & (held[bits:] == Cat(ledger.task[place], ledger.who[place]))
+                & (ledger.left[place] != 0) & (held[:bits] <= MAX_BEATS)))
         harness.invariant((ledger.count != 0) | (taken == 0))
         return ledger
 
@@ -172,7 +177,8 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
         with m.If(taken[number]):
             m.d.sync += held_beat.eq(client.data.payload)
     wanted = write.follow(harness, taken.any())
-    unanswered = Ledger(harness, write.asks, write.who, 1, response, "write_answers")
+    unanswered = Ledger(harness, write.asks, write.who, block.memory_write.request.payload.task, 1, response,
+                        "write_answers")
     harness.assume(~response | (unanswered.count != 0))
     write.requests(harness, block.limit, (wanted.count != OUTSTANDING) & (unanswered.count != OUTSTANDING))
     harness.claim("write: beats are taken of who asked, as many, and of no other", Cat(
@@ -187,7 +193,13 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
     harness.invariant(state["full"] == held)
     for place in range(OUTSTANDING):
         harness.invariant((unanswered.count <= place) | (
-            (queue.places[place] == unanswered.who[place]) & (unanswered.left[place] == 1)))
+            (unanswered.left[place] == 1)
+            & (queue.places[place] == Cat(unanswered.who[place], unanswered.task[place]))))
+    for side, error, told, ledger in (("read", block.read_error, block.read_failed, given),
+                                      ("write", block.write_error, block.write_failed, unanswered)):
+        harness.claim(f"{side}: an error is told of who asked, and of the task",
+                      (told.valid == harness.past(error)) & (~harness.past(error & (ledger.count != 0)) | (
+                          Cat(told.index, told.task) == harness.past(Cat(ledger.who[0], ledger.task[0])))))
 
 
 PROOFS = (
@@ -213,7 +225,11 @@ PROOFS = (
              "(taken == head_beats)"),
         Twin("write: a beat goes to the memory as it was given, once, in its turn",
              "self.memory_write.data.valid.eq(full)", "self.memory_write.data.valid.eq(write.data_valid)"),
-        Twin("write: an answer goes to who asked, and to no other", "(unanswered.o.payload == index)",
+        Twin("write: an answer goes to who asked, and to no other", "(oldest.index == index)",
              "(write.data_index == index)"),
+        Twin("read: an error is told of who asked, and of the task", "self.read_failed.task.eq(read.data_task)",
+             "self.read_failed.task.eq(read.request.payload.task)"),
+        Twin("write: an error is told of who asked, and of the task", "self.write_failed.index.eq(oldest.index)",
+             "self.write_failed.index.eq(write.data_index)"),
     ), queues=True),
 )

@@ -106,9 +106,9 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
     harness.claim("b: a request is answered once all its bursts are",
                   write.response == (answered & (requests.count > 0) & (all_beats == requests.oldest)))
     _answers_in_order(harness, state, requests, bursts, beats)
-    harness.claim("an answer that is an error is a fault", axi.fault == (
-        harness.past(step & Cat(port.rresp[1] for port in ports).any())
-        | harness.past(answered & Cat(port.bresp[1] for port in ports).any())))
+    harness.claim("an answer that is an error is told with it", (
+        axi.read_error == harness.past(step & Cat(port.rresp[1] for port in ports).any()))
+        & (axi.write_error == (answered & Cat(port.bresp[1] for port in ports).any())))
 
 
 def _beats_in_order(harness: Harness, state: dict[str, Any], writes: list[Writes], owed: Value) -> None:
@@ -193,6 +193,6 @@ PROOFS = (
              "Cat(port.bvalid for port in ports).any()"),
         Twin("b: a request is answered once all its bursts are", "self.write.response.eq(answered & lasts.o.payload)",
              "self.write.response.eq(answered)"),
-        Twin("an answer that is an error is a fault", "port.rresp[1]", "port.rresp[0]"),
+        Twin("an answer that is an error is told with it", "port.rresp[1]", "port.rresp[0]"),
     ), queues=True),
 )

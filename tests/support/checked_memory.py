@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.port import MAX_BEATS, request_layout
+from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, request_layout
 
 _HEADER = Path(__file__).with_name("checked_memory.h")
 _READ = ("request__valid", "request__ready", "request__payload", "data__valid", "data__ready",
@@ -37,7 +37,8 @@ def headers(parameters: DieParameters, reads: Sequence[str], writes: Sequence[st
     which has taken their request, takes them.
     """
     ports = "\n".join([
-        f"constexpr int BEAT_WORDS = {parameters.beat_words}, REQUEST_BITS = {request_layout(parameters).size};",
+        f"constexpr int BEAT_WORDS = {parameters.beat_words};",
+        f"constexpr int REQUEST_BITS = {request_layout(parameters).size - TASK_BITS};",
         f"constexpr int READ_PORTS = {len(reads)}, WRITE_PORTS = {len(writes)}, MAX_BEATS = {MAX_BEATS};",
         f"constexpr bool PROMPT_WRITES = {str(prompt_writes).lower()};",
         references("READ", reads, _READ), references("WRITE", writes, _WRITE)])

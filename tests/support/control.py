@@ -2,10 +2,12 @@
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
+from plinth_hw.control.task_slots import SLOTS
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode, Record, TaskHeader
 
@@ -97,21 +99,23 @@ class StandIn:
 
     async def bench(self, ctx: Any) -> None:
         """Background test bench."""
-        port, cycle = self.port, 0
+        port, now = self.port, 0
         body: list[int] = []
         staged = False
         running: deque[int] = deque()  # cycle from which the task may end
+        numbers = cycle(range(SLOTS, 2 * SLOTS))  # slots in turn, with a bit that is set
         while True:
             taking = not staged and self.rng.random() < 0.8
             starting = staged and len(running) < self.depth and self.rng.random() < 0.7
-            ending = bool(running) and running[0] <= cycle
+            ending = bool(running) and running[0] <= now
             ctx.set(port.body.ready, taking)
             ctx.set(port.start.ready, starting)
             if ending:
-                ctx.set(port.done.payload, self.on_end(cycle))
+                ctx.set(port.done.payload, self.on_end(now))
             ctx.set(port.done.valid, ending)
-            _, _, body_valid, payload, start_valid, operation, done_ready = await ctx.tick().sample(
-                port.body.valid, port.body.payload, port.start.valid, port.operation, port.done.ready)
+            _, _, body_valid, payload, start_valid, number, operation, done_ready = await ctx.tick().sample(
+                port.body.valid, port.body.payload, port.start.valid, port.start.payload, port.operation,
+                port.done.ready)
             if taking and body_valid:
                 assert payload.index == len(body)
                 assert payload.last == (len(body) == self.words - 1)
@@ -119,15 +123,16 @@ class StandIn:
                 if payload.last:
                     staged = True
             if starting and start_valid:
-                self.on_start(body, operation, cycle)
+                assert number == next(numbers)
+                self.on_start(body, operation, now)
                 body, staged = [], False
-                running.append(cycle + int(self.rng.integers(1, self.longest)))
+                running.append(now + int(self.rng.integers(1, self.longest)))
             elif start_valid:
                 assert staged, "start is offered before the body is complete"
             if ending and done_ready:
                 running.popleft()
                 self.on_end(None)
-            cycle += 1
+            now += 1
 
 
 def no_error(figures: tuple[int, int, int]) -> dict[str, Any]:

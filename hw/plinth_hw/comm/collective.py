@@ -181,6 +181,7 @@ class CollectiveEngine(wiring.Component):
             message.last_words.eq(last_word[:chunk_log2]),
             message.members.eq(row.members), message.index.eq(row.index),
             message.next_die.eq(row.next_die),
+            message.task.eq(engine.start.payload),
             message.group.eq(body.group), message.message.eq(body.message), message.rate.eq(body.rate),
             # Alone and without an update there is nothing to add: the words are copied, or left where they are.
             alone.eq(row.members == 1),

@@ -39,7 +39,7 @@ from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
@@ -82,6 +82,8 @@ class Landing(wiring.Component):
         Memory size in beats. A packet that passes it is taken and thrown away.
     fault : Out(LandingFault)
         Pulse: one did.
+    task : In
+        Of what comes from this die, as of requests; what comes from the network is of none.
     read : Out(ReadPort), write : Out(WritePort)
     advance : Out stream of counter number
     stored : Out(1)
@@ -94,7 +96,7 @@ class Landing(wiring.Component):
             "arrive": In(stream.Signature(flit_layout(parameters))),
             "own": In(stream.Signature(arrival_layout(parameters))),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
-            "fault": Out(LandingFault),
+            "fault": Out(LandingFault), "task": In(TASK_BITS),
             "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
             "advance": Out(stream.Signature(range(parameters.counters))),
             "stored": Out(1),
@@ -170,7 +172,7 @@ class Landing(wiring.Component):
             found.addr.eq(block), age.eq(number - 1 - found.data.number), open_writes.eq(age < unanswered),
             waits.eq(open_writes & (begin < found.data.end) & (found.data.begin < end)),
             reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
-            reader.command.payload.eq(packet.run),
+            reader.command.payload.eq(packet.run), reader.task.eq(Mux(packet.own, self.task, 0)),
             issues.eq(packets.o.valid & issued.i.ready & (~adds | (reader.command.ready & ~waits))),
             packets.o.ready.eq(issues), issued.i.valid.eq(issues),
             result.eq(packet), result.dropped.eq(beyond),
@@ -269,7 +271,7 @@ class Landing(wiring.Component):
         m.d.comb += [
             request.valid.eq(writes.o.valid & ~advances & (full >= beats) & requested.i.ready & unanswered.i.ready),
             request.payload.address.eq(first), request.payload.beats.eq(beats),
-            requests.eq(request.valid & request.ready),
+            request.payload.task.eq(Mux(packet.own, self.task, 0)), requests.eq(request.valid & request.ready),
             finishes.eq(Mux(advances, writes.o.valid & unanswered.i.ready, requests)),
             writes.o.ready.eq(finishes), unanswered.i.valid.eq(finishes),
             unanswered.i.payload.advances.eq(advances), unanswered.i.payload.last.eq(packet.last),

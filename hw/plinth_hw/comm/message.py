@@ -27,6 +27,7 @@ from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody
+from plinth_hw.memory.port import TASK_BITS
 
 #: Bits of ``members`` and ``index`` in the group table.
 MEMBER_BITS = field_bits(CollectiveBody, "members")
@@ -64,6 +65,8 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
         "next_die": unsigned(parameters.die_bits),
         #: names of the message in flits
         "group": unsigned(4), "message": unsigned(8),
+        #: of the task, as of requests to memory
+        "task": unsigned(TASK_BITS),
         #: learning rate
         "rate": unsigned(32),
         #: no sums: begin with the owners' chunks

@@ -25,7 +25,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
-from plinth_hw.memory.port import MAX_BEATS, ReadPort, beat_layout, request_layout
+from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, beat_layout, request_layout
 
 #: Cycles from a request to its data that a lane bridges at a flit a cycle, and its least number of beats.
 LATENCY_CYCLES = 64
@@ -176,6 +176,8 @@ class Prefetch(wiring.Component):
     -------
     i : In stream of :func:`read_layout`
         What to read, in the order of use.
+    task : In
+        Of requests.
     last_words : In
         Words of a short chunk minus one.
     read : Out(ReadPort)
@@ -193,7 +195,7 @@ class Prefetch(wiring.Component):
         local = stream.Signature(local_layout(parameters))
         super().__init__({
             "i": In(stream.Signature(read_layout(parameters))),
-            "last_words": In(exact_log2(parameters.chunk_words)),
+            "last_words": In(exact_log2(parameters.chunk_words)), "task": In(TASK_BITS),
             "read": Out(ReadPort(parameters)),
             "o_start": Out(local), "o_add": Out(local),
         })
@@ -214,7 +216,7 @@ class Prefetch(wiring.Component):
             room.eq(Array((start.chunk.ready, add.chunk.ready, 1, 1))[wanted.lane.as_value()]),
             request.valid.eq(self.i.valid & room), self.i.ready.eq(request.ready & room),
             request.payload.address.eq(wanted.address), request.payload.beats.eq(last_beat + 1),
-            gone.eq(request.valid & request.ready),
+            request.payload.task.eq(self.task), gone.eq(request.valid & request.ready),
             order.i.valid.eq(gone),
             order.i.payload.lane.eq(wanted.lane), order.i.payload.last.eq(last_beat),
         ]

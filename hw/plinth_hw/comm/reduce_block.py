@@ -127,6 +127,7 @@ class ReduceBlock(wiring.Component):
         wiring.connect(m, write_back.write, wiring.flipped(self.write))
         m.d.comb += [
             schedule.message.eq(message), prefetch.last_words.eq(message.last_words),
+            prefetch.task.eq(message.task), write_back.task.eq(message.task),
             write_back.address.eq(writing.payload.address), self.rate.eq(message.rate),
         ]
         self._plan(m, platform, message, schedule, prefetch, arrivals, departures, writes)

@@ -20,7 +20,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
-from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.port import TASK_BITS, ReadPort
 
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32
@@ -62,6 +62,8 @@ class SlotReader(wiring.Component):
         Taken when there is room for all its beats.
     kept : In(1)
         The first of them has been read by the command before, which did not let it go.
+    task : In
+        Of the command, as of requests.
     port : Out(ReadPort)
     slot : In
         Which slot of the oldest beat is looked at.
@@ -78,7 +80,7 @@ class SlotReader(wiring.Component):
         self._beats = beats
         super().__init__({
             "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
-            "port": Out(ReadPort(parameters)),
+            "task": In(TASK_BITS), "port": Out(ReadPort(parameters)),
             "slot": In(index_bits(parameters.beat_words // parameters.flit_words)),
             "o": Out(data.ArrayLayout(unsigned(32), parameters.flit_words)), "valid": Out(1), "pop": In(1),
         })
@@ -101,7 +103,7 @@ class SlotReader(wiring.Component):
             beats.eq(end[bits:]), fits.eq(room >= beats),
             request.valid.eq(self.command.valid & fits & beats.any()),
             request.payload.address.eq(run.address[bits:] + self.kept), request.payload.beats.eq(beats),
-            self.command.ready.eq(fits & (request.ready | ~beats.any())),
+            request.payload.task.eq(self.task), self.command.ready.eq(fits & (request.ready | ~beats.any())),
             takes.eq(self.command.valid & self.command.ready),
             queue.i.payload.eq(self.port.data.payload), queue.i.valid.eq(self.port.data.valid),
             self.port.data.ready.eq(1),

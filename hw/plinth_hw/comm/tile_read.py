@@ -25,7 +25,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.rotator import rotate
-from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.port import TASK_BITS, ReadPort
 
 #: Pieces, and beats at least, asked for but not yet given: more than cycles of a memory's latency, as a piece may be a
 #: word.
@@ -72,6 +72,8 @@ class TileRead(wiring.Component):
     Members
     -------
     piece : In stream of :func:`tile_piece_layout`
+    task : In
+        Of the pieces, as of requests.
     read : Out(ReadPort)
     o : Out stream of :func:`slot_flit_layout`
     idle : Out(1)
@@ -82,7 +84,7 @@ class TileRead(wiring.Component):
         self._parameters = parameters
         super().__init__({
             "piece": In(stream.Signature(tile_piece_layout(parameters))),
-            "read": Out(ReadPort(parameters)),
+            "task": In(TASK_BITS), "read": Out(ReadPort(parameters)),
             "o": Out(stream.Signature(slot_flit_layout(parameters))),
             "idle": Out(1),
         })
@@ -105,7 +107,7 @@ class TileRead(wiring.Component):
             has_words.eq(piece.use != PieceUse.ARRIVAL),
             reader.command.valid.eq(self.piece.valid & has_words & pieces.i.ready),
             reader.command.payload.address.eq(piece.source), reader.command.payload.words.eq(piece.run.words),
-            reader.kept.eq(kept),
+            reader.kept.eq(kept), reader.task.eq(self.task),
             self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~has_words)),
             pieces.i.valid.eq(self.piece.valid & self.piece.ready),
             given.place.eq(piece.source[:beat_bits]),

@@ -41,7 +41,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, TransferBody, TransferOperation
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 from plinth_hw.shapes import shape_of
 
 #: Row numbers that are read in one piece, and pieces of them that may be under way.
@@ -124,7 +124,7 @@ class TransferEngine(wiring.Component):
         words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
         staged, moved, stored = Signal(), Signal(), Signal()
         done = Signal.like(engine.done.payload)
-        running = Signal()
+        running, number = Signal(), Signal(TASK_BITS)
         m.submodules.addresses = addresses = BodyAddresses(self.parameters, [
             TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")])
         word, came = engine.body.payload, Signal()
@@ -132,7 +132,7 @@ class TransferEngine(wiring.Component):
         assert len(words) < BODY_WORDS
         m.d.comb += [
             engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
-            came.eq(engine.body.valid & engine.body.ready),
+            came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), landing.task.eq(number),
             addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
         ]
         with m.If(addresses.o_valid), m.Switch(addresses.o.index):
@@ -147,7 +147,8 @@ class TransferEngine(wiring.Component):
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
-                    m.d.sync += [done.eq(0), stored.eq(0), staged.eq(0), target.remote.eq(remote),
+                    m.d.sync += [number.eq(engine.start.payload), done.eq(0), stored.eq(0), staged.eq(0),
+                                 target.remote.eq(remote),
                                  target.die.eq(body.destination_die),
                                  target.adds.eq(engine.operation == TransferOperation.ADD.value)]
                     m.next = "REPORT"

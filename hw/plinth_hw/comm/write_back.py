@@ -21,7 +21,7 @@ from plinth_hw.comm.prefetch import buffer_beats, chunk_beats, flit_number, flit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
-from plinth_hw.memory.port import WritePort, request_layout
+from plinth_hw.memory.port import TASK_BITS, WritePort, request_layout
 
 #: Bits of the count of requests without a response.
 UNANSWERED_BITS = 8
@@ -40,6 +40,8 @@ class WriteBack(wiring.Component):
         Beat address of the chunk to which the piece on ``i`` belongs.
     i : In stream of :func:`piece_layout`
         A chunk's pieces in order; ``ready`` does not depend on ``valid``.
+    task : In
+        Of requests; constant while not ``idle``.
     idle : Out(1)
         Memory holds all chunks that were taken.
     write : Out(WritePort)
@@ -51,7 +53,7 @@ class WriteBack(wiring.Component):
         super().__init__({
             "address": In(request_layout(parameters)["address"].shape),
             "i": In(stream.Signature(piece_layout(parameters))),
-            "idle": Out(1),
+            "task": In(TASK_BITS), "idle": Out(1),
             "write": Out(WritePort(parameters)),
         })
 
@@ -75,6 +77,7 @@ class WriteBack(wiring.Component):
             ends.eq(step & piece.tail),
             requests.i.valid.eq(ends),
             requests.i.payload.address.eq(self.address), requests.i.payload.beats.eq(number + 1),
+            requests.i.payload.task.eq(self.task),
             self.write.request.payload.eq(requests.o.payload),
             self.write.request.valid.eq(requests.o.valid),
             requests.o.ready.eq(self.write.request.ready),

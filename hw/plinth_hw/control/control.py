@@ -75,7 +75,9 @@ class Control(wiring.Component):
     limit : Out
         Memory size in beats.
     read_fault, write_fault : In
-        From the crossbar; ``memory_fault`` In(1): from the AXI4 adaptor.
+        From the crossbar: a request beyond the memory.
+    read_failed, write_failed : In
+        From the crossbar: a request that memory could not serve.
     landing_fault : In(LandingFault)
         A tile's packet named an address beyond the memory.
     drained : In(1)
@@ -119,7 +121,8 @@ class Control(wiring.Component):
             "limit": Out(parameters.address_bits - words + 2),
             "read_fault": In(fault_layout(len(self.readers))),
             "write_fault": In(fault_layout(len(self.writers))),
-            "memory_fault": In(1),
+            "read_failed": In(fault_layout(len(self.readers))),
+            "write_failed": In(fault_layout(len(self.writers))),
             "landing_fault": In(LandingFault),
             "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
@@ -206,22 +209,10 @@ class Control(wiring.Component):
                 watchdog: Watchdog) -> None:
         """What stops the die, the most telling first."""
         m.d.comb += [errors.cause_0.eq(scheduler.fetch_cause), errors.cause_1.eq(scheduler.task_cause)]
-        # An access of the scheduler is to blame on the descriptor it asked for last, one of an engine on the
-        # engine's oldest task.
-        faulty, lookup, engine = Signal(), Signal(), Signal(8)
-        for fault, owners in ((self.write_fault, self.writers), (self.read_fault, self.readers)):
-            with m.If(fault.valid):
-                m.d.comb += faulty.eq(1)
-                for index, owner in enumerate(owners):
-                    with m.If(fault.index == index):
-                        m.d.comb += [lookup.eq(owner is not None),
-                                     engine.eq(SCHEDULER if owner is None else owner.value)]
+        # The first of the causes comes last: what it asks the scheduler counts.
+        self._blame(m, errors.cause_3, ErrorCode.MEMORY, self.read_failed, self.write_failed, scheduler)
+        self._blame(m, errors.cause_2, ErrorCode.BAD_ADDRESS, self.read_fault, self.write_fault, scheduler)
         m.d.comb += [
-            errors.cause_2.valid.eq(faulty), errors.cause_2.code.eq(ErrorCode.BAD_ADDRESS),
-            errors.cause_2.lookup.eq(lookup), errors.cause_2.engine.eq(engine),
-            errors.cause_2.task.eq(scheduler.fetch_address),
-            errors.cause_3.valid.eq(self.memory_fault), errors.cause_3.code.eq(ErrorCode.MEMORY),
-            errors.cause_3.engine.eq(SCHEDULER),
             errors.cause_5.valid.eq(self.error_in.valid), errors.cause_5.code.eq(ErrorCode.REMOTE),
             errors.cause_5.engine.eq(SCHEDULER), errors.cause_5.die.eq(self.error_in.payload),
             self.error_in.ready.eq(1),
@@ -255,6 +246,23 @@ class Control(wiring.Component):
             errors.cause_4.lookup.eq(found),
         ]
 
+    def _blame(self, m: Module, cause: data.View, code: ErrorCode, read: data.View, written: data.View,
+               scheduler: Scheduler) -> None:
+        """An access to memory is of the task that asked for it; if it was for a tile of another die, of none."""
+        # What a die that is stopped still gets of memory is nobody's any more.
+        m.d.comb += [cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.code.eq(code)]
+        for fault, owners, own in ((written, self.writers, scheduler.recorded),
+                                   (read, self.readers, scheduler.fetched)):
+            with m.If(fault.valid):
+                m.d.comb += [cause.number.eq(fault.task), scheduler.asked_number.eq(fault.task)]
+                for index, owner in enumerate(owners):
+                    with m.If(fault.index == index):
+                        m.d.comb += [
+                            cause.engine.eq(SCHEDULER if owner is None else owner.value),
+                            cause.lookup.eq(fault.task.any() if owner is not None else 0),
+                            cause.task.eq(own if owner is None else 0),
+                        ]
+
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
         """The scheduler's header store answers the errors first, then the host."""
         position = Signal.like(scheduler.inspect_engine)
@@ -267,6 +275,7 @@ class Control(wiring.Component):
             serve_errors.eq(errors.lookup_valid & ~busy),
             scheduler.inspect_valid.eq(serve_errors | registers.inspect_valid),
             scheduler.inspect_engine.eq(Mux(serve_errors, position, registers.inspect_engine)),
+            scheduler.inspect_number.eq(Mux(serve_errors, errors.lookup_number, 0)),
             scheduler.inspect_kind.eq(Mux(serve_errors, InspectKind.OLDEST, registers.inspect_kind)),
             errors.lookup_done.eq(serve_errors & scheduler.inspect_ready),
             errors.lookup_task.eq(scheduler.inspect_data), errors.lookup_counter.eq(scheduler.inspect_counter),

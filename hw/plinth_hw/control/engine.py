@@ -2,7 +2,8 @@
 
 The scheduler streams the body of the next task, as many words as the engine uses, into its staging registers
 while the previous one still runs; when the task's waits are met it offers ``start``. The engine takes
-``start`` (staging becomes active) as soon as it can begin, may then already accept the following
+``start`` (staging becomes active) as soon as it can begin, names the task by the number in its payload in all
+requests to memory that it makes for it, may then already accept the following
 body, and may have several started tasks in flight; it finishes them in order with ``done``, after the
 last write response of the task.
 """
@@ -17,6 +18,7 @@ from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import CounterSteps
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 
@@ -62,7 +64,7 @@ class EngineSignature(wiring.Signature):
     """Seen from the engine.
 
     Members: ``body`` In stream of :class:`BodyWord`; ``operation`` In(4), valid with ``start``;
-    ``start`` In stream without meaning in its payload; ``bases`` In, the 16 base registers;
+    ``start`` In stream of the task's number, never 0; ``bases`` In, the 16 base registers;
     ``done`` Out stream of :class:`Done`; ``strobes`` Out :class:`CounterStrobes`.
     """
 
@@ -70,7 +72,7 @@ class EngineSignature(wiring.Signature):
         super().__init__({
             "body": In(stream.Signature(BodyWord)),
             "operation": In(4),
-            "start": In(stream.Signature(unsigned(1))),
+            "start": In(stream.Signature(unsigned(TASK_BITS))),
             "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "done": Out(stream.Signature(Done)),
             "strobes": Out(CounterStrobes),

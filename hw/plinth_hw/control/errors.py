@@ -15,6 +15,7 @@ from plinth_hw.isa.registers import ErrorInfo
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import one_of
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 #: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
@@ -30,8 +31,10 @@ class Cause(data.Struct):
     counter: field_bits(ErrorInfo, "counter")
     die: field_bits(ErrorInfo, "die")
     port: field_bits(ErrorInfo, "port")
-    #: The task is the oldest unfinished one of ``engine``; otherwise it lies at ``task``.
+    #: The task is that with ``number`` of ``engine``, or with number 0 the oldest unfinished one; otherwise it lies at
+    #: ``task``.
     lookup: unsigned(1)
+    number: unsigned(TASK_BITS)
     task: unsigned(32)
 
 
@@ -56,8 +59,8 @@ class Errors(wiring.Component):
     error : Out(1)
         As ``halted``, once ``task`` is known.
     lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32), lookup_counter : In(8)
-        Request for the address of the oldest unfinished task of engine ``info.engine``, and for the counter that its
-        next task waits for, which is kept after a TIMEOUT.
+        Request for the address of a task of engine ``info.engine``, ``lookup_number`` Out, as of :class:`Cause`, and
+        for the counter that its next task waits for, which is kept after a TIMEOUT.
     raised : Out(1)
         Pulse when ``halted`` has risen: the other dies are to be told.
     """
@@ -73,6 +76,7 @@ class Errors(wiring.Component):
             "halted": Out(1),
             "error": Out(1),
             "lookup_valid": Out(1),
+            "lookup_number": Out(TASK_BITS),
             "lookup_done": In(1),
             "lookup_task": In(32),
             "lookup_counter": In(8),
@@ -94,6 +98,7 @@ class Errors(wiring.Component):
                 self.halted.eq(1),
                 self.error.eq(~chosen.lookup),
                 self.lookup_valid.eq(chosen.lookup),
+                self.lookup_number.eq(chosen.number),
                 self.code.eq(chosen.code),
                 self.info.engine.eq(chosen.engine),
                 self.info.counter.eq(chosen.counter),
@@ -107,7 +112,7 @@ class Errors(wiring.Component):
         with m.If(taken | found):
             m.d.sync += self.task.eq(Mux(found, self.lookup_task, chosen.task))
         with m.If(self.clear):
-            m.d.sync += [self.halted.eq(0), self.error.eq(0), self.code.eq(ErrorCode.NONE),
+            m.d.sync += [self.halted.eq(0), self.error.eq(0), self.lookup_valid.eq(0), self.code.eq(ErrorCode.NONE),
                          self.task.eq(0), self.info.eq(0)]
         return m
 

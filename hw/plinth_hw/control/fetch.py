@@ -22,7 +22,7 @@ from amaranth.utils import ceil_log2, exact_log2
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.lib.choice import one_registered
-from plinth_hw.memory.port import ReadPort
+from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
 _DESCRIPTOR_LOG2 = exact_log2(DESCRIPTOR_WORDS)
@@ -67,6 +67,8 @@ class DescriptorFetch(wiring.Component):
         Word address of the descriptor that ``o`` presents.
     requested : Out(address_bits)
         Word address of the descriptor that was requested last.
+    asked_number : In, asked : Out(address_bits)
+        Word address of the descriptor whose request has this ``task``, if its data are not all there.
     active : Out(1)
         From ``start`` until word 63 of the last descriptor has been taken.
     """
@@ -81,6 +83,7 @@ class DescriptorFetch(wiring.Component):
             "o": Out(stream.Signature(DescriptorWord)),
             "address": Out(parameters.address_bits),
             "requested": Out(parameters.address_bits),
+            "asked_number": In(TASK_BITS), "asked": Out(parameters.address_bits),
             "active": Out(1),
         })
 
@@ -111,6 +114,9 @@ class DescriptorFetch(wiring.Component):
             m.d.comb += request.payload.address.eq(wanted << (_DESCRIPTOR_LOG2 - row_log2))
         m.d.comb += [
             request.payload.beats.eq(rows),
+            # Of the last two there is one with each.
+            request.payload.task.eq(wanted[0]),
+            self.asked.eq((wanted - (wanted[0] != self.asked_number[0])) << _DESCRIPTOR_LOG2),
             self.requested.eq(wanted << _DESCRIPTOR_LOG2),
             self.address.eq((wanted - ahead) << _DESCRIPTOR_LOG2),
             beat.ready.eq(1),

@@ -9,6 +9,7 @@ from plinth_hw.control.header_store import STORED_BITS
 from plinth_hw.control.task_slots import SLOT_BITS
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS
 from plinth_hw.lib.choice import select
+from plinth_hw.memory.port import TASK_BITS
 
 
 class InspectKind(enum.Enum, shape=unsigned(2)):
@@ -18,7 +19,7 @@ class InspectKind(enum.Enum, shape=unsigned(2)):
     TASK = 0
     #: Counter value that the next task waits for.
     WAIT = 1
-    #: Address of the oldest unfinished task, or 0.
+    #: Address of the task with ``number``; without, of the oldest unfinished one, or 0.
     OLDEST = 2
     #: Counter that the next task waits for, with bit 31, or 0.
     COUNTER = 3
@@ -35,6 +36,8 @@ class Inspection(wiring.Component):
     -------
     engine, kind : In, In(InspectKind)
         What is asked, of which engine.
+    number : In
+        With OLDEST: number of the task that is meant, or 0.
     loaded, pending, tail, head, old : In, arrays
         By engine, as of :class:`~plinth_hw.control.task_slots.TaskSlots`.
     slot, index : Out
@@ -51,7 +54,7 @@ class Inspection(wiring.Component):
         self.engines = engines
         pointer = data.ArrayLayout(unsigned(SLOT_BITS + 1), engines)
         super().__init__({
-            "engine": In(range(max(2, engines))), "kind": In(InspectKind),
+            "engine": In(range(max(2, engines))), "kind": In(InspectKind), "number": In(TASK_BITS),
             "loaded": In(engines), "pending": In(data.ArrayLayout(unsigned(WAITS), engines)),
             "tail": In(pointer), "head": In(pointer), "old": In(pointer),
             "slot": Out(SLOT_BITS), "index": Out(STORED_BITS),
@@ -62,14 +65,15 @@ class Inspection(wiring.Component):
         m = Module()
         loaded, pending, tail, head, old = (select(list(one), self.engine) for one in (
             self.loaded, self.pending, self.tail, self.head, self.old))
+        named = self.number.any()
         for index in reversed(range(WAITS)):
             with m.If(pending[index]):
                 m.d.comb += self.wait.eq(index)
         m.d.comb += [
-            self.slot.eq(Mux(loaded & (self.kind != InspectKind.OLDEST), head, old)),
+            self.slot.eq(Mux(named, self.number, Mux(loaded & (self.kind != InspectKind.OLDEST), head, old))),
             self.index.eq(Mux(self.adds_base, HEADER_WORDS - WAITS + self.wait, ADDRESS_WORD)),
             self.waits.eq(loaded & pending.any()),
             self.adds_base.eq(self.kind == InspectKind.WAIT),
-            self.none.eq((old == tail) | (self.adds_base & ~self.waits)),
+            self.none.eq(((old == tail) & ~named) | (self.adds_base & ~self.waits)),
         ]
         return m

@@ -10,12 +10,13 @@ A record takes 8 cycles to collect and at least two to hand over. Several may aw
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import RECORD_WORDS
-from plinth_hw.memory.port import WritePort
+from plinth_hw.memory.port import TASK_BITS, WritePort
 
 _RECORD_LOG2 = exact_log2(RECORD_WORDS)
 #: Records whose write responses may be outstanding.
@@ -46,6 +47,8 @@ class RecordWriter(wiring.Component):
         The next of the 8 words of a record, word 0 first, begun while ``ready``.
     memory : Out(WritePort)
         Where records go.
+    asked_number : In, asked : Out(32)
+        Address of the task whose record's request has this ``task``, if that is not answered.
     """
 
     def __init__(self, parameters: DieParameters) -> None:
@@ -60,6 +63,7 @@ class RecordWriter(wiring.Component):
             "word_valid": In(1),
             "word": In(32),
             "memory": Out(WritePort(parameters)),
+            "asked_number": In(TASK_BITS), "asked": Out(32),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -74,12 +78,18 @@ class RecordWriter(wiring.Component):
         beats = max(1, RECORD_WORDS // beat_words)
         beat = Signal(range(max(2, beats)))
         request, beat_data = self.memory.request, self.memory.data
+        # The tasks of the records under way.
+        m.submodules.tasks = tasks = Memory(shape=32, depth=OUTSTANDING, init=[])
+        keep, recall = tasks.write_port(), tasks.read_port(domain="comb")
+        number = Signal(exact_log2(OUTSTANDING))
 
         m.d.comb += [
             self.idle.eq((collected == 0) & ~request_valid & ~data_valid & (outstanding == 0)),
             self.ready.eq(~request_valid & ~data_valid & (outstanding != OUTSTANDING)),
             request.valid.eq(request_valid),
-            request.payload.beats.eq(beats),
+            request.payload.beats.eq(beats), request.payload.task.eq(number),
+            keep.addr.eq(number), keep.data.eq(words[0]), keep.en.eq(request.valid),
+            recall.addr.eq(self.asked_number), self.asked.eq(recall.data),
             beat_data.valid.eq(data_valid),
         ]
         position = record_number
@@ -112,7 +122,7 @@ class RecordWriter(wiring.Component):
         issued = Signal()
         m.d.comb += issued.eq(request.valid & request.ready)
         with m.If(issued):
-            m.d.sync += request_valid.eq(0)
+            m.d.sync += [request_valid.eq(0), number.eq(number + 1)]
         with m.If(beat_data.valid & beat_data.ready):
             if beats == 1:
                 m.d.sync += data_valid.eq(0)

@@ -29,7 +29,7 @@ from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Remote advances that may wait for the network.
 REMOTE_QUEUE = 4
@@ -80,6 +80,9 @@ class Scheduler(wiring.Component):
         A bad descriptor; a task that its engine rejected.
     fetch_address : Out
         Descriptor that was requested last.
+    asked_number : In, fetched, recorded : Out
+        Of a request of ``fetch_memory`` or of ``record_memory`` with this ``task``: address of the descriptor, or of
+        the task whose record it is.
     """
 
     def __init__(self, parameters: DieParameters, queue_depth: int = 4) -> None:
@@ -120,12 +123,14 @@ class Scheduler(wiring.Component):
             "inspect_valid": In(1),
             "inspect_engine": In(range(max(2, self.count))),
             "inspect_kind": In(2),
+            "inspect_number": In(TASK_BITS),
             "inspect_ready": Out(1),
             "inspect_data": Out(32),
             "inspect_counter": Out(8),
             "fetch_cause": Out(Cause),
             "task_cause": Out(Cause),
             "fetch_address": Out(bits),
+            "asked_number": In(TASK_BITS), "fetched": Out(bits), "recorded": Out(32),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -151,6 +156,8 @@ class Scheduler(wiring.Component):
             fetch.base.eq(self.base),
             fetch.stop.eq(self.halted),
             self.fetch_address.eq(fetch.requested),
+            fetch.asked_number.eq(self.asked_number), self.fetched.eq(fetch.asked),
+            writer.asked_number.eq(self.asked_number), self.recorded.eq(writer.asked),
 
             dispatch.address.eq(fetch.address),
             dispatch.halted.eq(self.halted), dispatch.dies.eq(self.dies),
@@ -173,6 +180,7 @@ class Scheduler(wiring.Component):
             sequencer.inspect_valid.eq(self.inspect_valid),
             sequencer.inspect_engine.eq(self.inspect_engine),
             sequencer.inspect_kind.eq(self.inspect_kind),
+            sequencer.inspect_number.eq(self.inspect_number),
             self.inspect_ready.eq(sequencer.inspect_ready),
             self.inspect_data.eq(sequencer.inspect_data),
             self.inspect_counter.eq(sequencer.inspect_counter),

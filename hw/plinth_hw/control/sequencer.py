@@ -24,7 +24,7 @@ plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``d
 
 from typing import NamedTuple
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -42,6 +42,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, TaskHeader
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import select
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 
@@ -78,7 +79,8 @@ class TaskSequencer(wiring.Component):
     delivered : In(engines)
         Pulse: the engine has taken a whole body.
     start_0, operation_0, done_0 ... : Out(stream), Out(4), In(stream of Done)
-        The seams of the engines; ``operation`` is valid with ``start``.
+        The seams of the engines; ``operation`` is valid with ``start``, whose payload is the task's number: its slot,
+        and a bit that is set.
     status_0 ... : Out(EngineStatus)
         State of each engine.
     halted : In(1)
@@ -101,6 +103,8 @@ class TaskSequencer(wiring.Component):
         To :class:`RecordWriter`.
     inspect_valid, inspect_engine, inspect_kind, inspect_ready, inspect_data
         An :class:`~plinth_hw.control.inspection.InspectKind` of question, held until ready.
+    inspect_number : In
+        With OLDEST: number of the task that is meant, or else 0.
     inspect_counter : Out(8)
         Counter that the next task of ``inspect_engine`` waits for, or else 0; valid with ``inspect_ready``.
     cause : Out(Cause)
@@ -116,7 +120,7 @@ class TaskSequencer(wiring.Component):
         members: dict[str, wiring.Member] = {}
         for e in range(self.count):
             members |= {
-                f"start_{e}": Out(stream.Signature(1)),
+                f"start_{e}": Out(stream.Signature(unsigned(TASK_BITS))),
                 f"operation_{e}": Out(4),
                 f"done_{e}": In(stream.Signature(Done)),
                 f"status_{e}": Out(EngineStatus),
@@ -149,6 +153,7 @@ class TaskSequencer(wiring.Component):
             "inspect_valid": In(1),
             "inspect_engine": In(position),
             "inspect_kind": In(2),
+            "inspect_number": In(TASK_BITS),
             "inspect_ready": Out(1),
             "inspect_data": Out(32),
             "inspect_counter": Out(8),
@@ -201,6 +206,7 @@ class TaskSequencer(wiring.Component):
             ]
         m.d.comb += [
             inspection.engine.eq(self.inspect_engine), inspection.kind.eq(self.inspect_kind),
+            inspection.number.eq(self.inspect_number),
             poll.look.eq(self.inspect_valid), poll.look_engine.eq(self.inspect_engine),
             poll.look_wait.eq(inspection.wait),
             self.poll_index.eq(poll.counter), poll.slack.eq(self.slack), poll.awaited.eq(parts.store.read_word),

@@ -9,17 +9,19 @@
 Tasks from ``old`` to ``head`` are started, from ``head`` to ``tail`` they wait. A pointer's highest bit counts laps.
 """
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.isa.tasks import WAITS
+from plinth_hw.memory.port import TASK_BITS
 
 #: Tasks of one engine between fetch and completion.
 SLOTS = 8
 #: Bits of a slot's number.
 SLOT_BITS = exact_log2(SLOTS)
+assert SLOT_BITS < TASK_BITS
 
 
 class EngineStatus(data.Struct):
@@ -60,7 +62,7 @@ class TaskSlots(wiring.Component):
         The task at ``head`` is to be loaded.
     loaded, pending : Out(1), Out(WAITS)
         It is, and these waits of it are not met yet.
-    start, operation : Out(stream), Out(4)
+    start, operation : Out(stream of the task's number: its slot, and a bit that is set), Out(4)
         Offered, two cycles after the last wait is met, once the body is delivered as well.
     started : Out(1)
         Pulse: the engine takes ``start``.
@@ -87,7 +89,7 @@ class TaskSlots(wiring.Component):
     loads: Out(1)
     loaded: Out(1)
     pending: Out(WAITS)
-    start: Out(stream.Signature(1))
+    start: Out(stream.Signature(TASK_BITS))
     operation: Out(4)
     started: Out(1)
     stamp: Out(1)
@@ -102,6 +104,7 @@ class TaskSlots(wiring.Component):
             self.room.eq((self.tail - self.old)[:SLOT_BITS + 1] != SLOTS),
             self.loads.eq((self.head != self.tail) & ~self.loaded & ~self.halted),
             self.started.eq(self.start.valid & self.start.ready),
+            self.start.payload.eq(Cat(self.head[:SLOT_BITS], 1)),
             self.status.runs.eq(self.old != self.head),
             self.status.waits.eq(self.loaded & self.pending.any()),
         ]

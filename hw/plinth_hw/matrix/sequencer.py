@@ -26,6 +26,7 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import Start
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
@@ -60,7 +61,7 @@ class SystolicSequencer(wiring.Component):
         super().__init__({
             "body": In(stream.Signature(BodyWord)),
             "operation": In(4),
-            "start": In(stream.Signature(unsigned(1))),
+            "start": In(stream.Signature(unsigned(TASK_BITS))),
             "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "a_load": Out(stream.Signature(geometry.load_job(geometry.a_bits, True))),
             "b_load": Out(stream.Signature(geometry.load_job(geometry.b_bits, False))),
@@ -82,7 +83,7 @@ class SystolicSequencer(wiring.Component):
                 "k": lookup(m, "panel_k", option, geometry.panel_k)}
         address_bits = geometry.parameters.address_bits
 
-        convolution, bad_view = Signal(), Signal()
+        convolution, bad_view, number = Signal(), Signal(), Signal(TASK_BITS)
         origin = {name: Signal(address_bits, name=f"{name}_first") for name in "abc"}
         c_column = Signal(address_bits)
         left = {name: Signal(32, name=f"{name}_left") for name in "mnk"}
@@ -91,7 +92,7 @@ class SystolicSequencer(wiring.Component):
         size = {name: Signal(len(span[name]), name=f"{name}_size") for name in "mnk"}
         error = Signal(shape_of(ErrorCode))
         emit, emitted = Signal(), Signal()
-        self._views(m, task, convolution, origin)
+        self._views(m, task, number, convolution, origin)
         self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
         m.submodules.addresses = addresses = BodyAddresses(geometry.parameters, POINTERS)
         m.d.comb += [
@@ -127,6 +128,7 @@ class SystolicSequencer(wiring.Component):
                 m.d.comb += [self.running.eq(0), self.start.ready.eq(1), self.began.eq(self.start.valid)]
                 with m.If(self.start.valid):
                     m.next = "BASES"
+                    m.d.sync += number.eq(self.start.payload)
                     m.d.sync += convolution.eq(self.operation == MatrixOperation.CONVOLUTION.value)
                     with m.If((self.operation != MatrixOperation.GEMM.value)
                               & (self.operation != MatrixOperation.CONVOLUTION.value)):
@@ -167,13 +169,14 @@ class SystolicSequencer(wiring.Component):
                             m.next = "BODY"
         return m
 
-    def _views(self, m: Module, task: data.View, convolution: Signal, origin: dict[str, Signal]) -> None:
+    def _views(self, m: Module, task: data.View, number: Signal, convolution: Signal,
+               origin: dict[str, Signal]) -> None:
         """How the task's operands and C lie in memory."""
         scale = self.geometry.element_log2
         a, b = self.a_load.payload.view, self.b_load.payload.view
         for view, plain, fields in (
                 (a.grid, ~convolution, {
-                    "origin": origin["a"] << scale, "step": task.a_stride << scale,
+                    "task": number, "origin": origin["a"] << scale, "step": task.a_stride << scale,
                     "row_step": task.a_row_step << scale, "image_step": task.a_image_step << scale,
                     "columns": task.grid_columns, "rows": task.grid_rows,
                     **{name: task[name] for name in ("window_row", "window_row_step", "map_rows", "window_column",
@@ -181,12 +184,12 @@ class SystolicSequencer(wiring.Component):
                 (a.runs, ~convolution, {
                     "run": task.a_run, "runs": task.a_runs, "step": task.a_run_step << scale,
                     "kernel_step": task.a_kernel_step << scale}),
-                (b.grid, Const(1), {"origin": origin["b"] << scale, "step": task.b_stride << scale}),
+                (b.grid, Const(1), {"task": number, "origin": origin["b"] << scale, "step": task.b_stride << scale}),
                 (b.runs, ~convolution | (task.b_run == 0), {
                     "run": task.b_run, "runs": task.b_runs, "step": task.b_run_step << scale,
                     "kernel_step": task.b_kernel_step << scale}),
                 *((port.payload.grid, ~convolution | task.transpose_a, {
-                    "origin": origin["c"], "step": task.c_stride, "row_step": task.c_row_step,
+                    "task": number, "origin": origin["c"], "step": task.c_stride, "row_step": task.c_row_step,
                     "image_step": task.c_image_step, "columns": task.grid_columns, "rows": task.grid_rows})
                   for port in (self.preload, self.store))):
             m.d.comb += [view.plain.eq(plain), *(view[name].eq(value) for name, value in fields.items())]

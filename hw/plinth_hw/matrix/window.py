@@ -17,6 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.channel import span_layout
+from plinth_hw.memory.port import TASK_BITS
 
 #: Widths of fields of a convolution task; of a row of the map as the walk adds it up, and of an element of it.
 COUNT_BITS, ELEMENT_BITS = 16, 24
@@ -36,8 +37,8 @@ class Start(enum.Enum, shape=unsigned(2)):
 
 def grid_layout(address_bits: int, clipped: bool) -> data.StructLayout:
     """Rows of an operand: address of the first one, steps to the next position, grid row and image; positions of a
-    grid row, rows of an image. ``plain``: there is one endless grid row, and nothing is clipped. If clipped also
-    where windows begin in the map, how they advance, and its size."""
+    grid row, rows of an image. ``plain``: there is one endless grid row, and nothing is clipped. ``task`` as of
+    requests. If clipped also where windows begin in the map, how they advance, and its size."""
     address = unsigned(address_bits)
     clip = {"window_row": signed(COUNT_BITS), "window_row_step": unsigned(COUNT_BITS),
             "map_rows": unsigned(COUNT_BITS), "window_column": signed(ELEMENT_BITS),
@@ -45,7 +46,7 @@ def grid_layout(address_bits: int, clipped: bool) -> data.StructLayout:
     return data.StructLayout({
         "origin": address, "step": address, "row_step": address, "image_step": address,
         "columns": unsigned(COUNT_BITS), "rows": unsigned(COUNT_BITS), "plain": unsigned(1),
-        **(clip if clipped else {}),
+        "task": unsigned(TASK_BITS), **(clip if clipped else {}),
     })
 
 
@@ -143,18 +144,19 @@ class GridRows(wiring.Component):
             m.d.comb += [
                 self.o.valid.eq(active & ~fresh), step.eq(self.o.valid & self.o.ready), self.busy.eq(active),
                 o.address.eq(first), o.columns.eq(command.columns), o.last.eq(command.rows == 1),
+                o.task.eq(grid.task),
             ]
             return m
 
         # The row under way.
         row = Signal(data.StructLayout({
-            "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1), "row": ROW_SHAPE,
-            "column": COLUMN_SHAPE}))
+            "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1),
+            "task": unsigned(TASK_BITS), "row": ROW_SHAPE, "column": COLUMN_SHAPE}))
         there, taken = Signal(), Signal()
         m.d.comb += [step.eq(active & ~fresh & (~there | taken)), self.busy.eq(active | there)]
         with m.If(step):
             m.d.sync += [row.address.eq(first), row.columns.eq(command.columns), row.last.eq(command.rows == 1),
-                         row.row.eq(current.row + command.kernel_row),
+                         row.task.eq(grid.task), row.row.eq(current.row + command.kernel_row),
                          row.column.eq(current.column + command.place)]
         with m.If(~there | taken):
             m.d.sync += there.eq(step)
@@ -171,7 +173,7 @@ class GridRows(wiring.Component):
         with m.If(taken):
             m.d.sync += [
                 valid.eq(there), clipped.address.eq(row.address), clipped.columns.eq(row.columns),
-                clipped.last.eq(row.last), clipped.any.eq(grid.plain | inside),
+                clipped.last.eq(row.last), clipped.task.eq(row.task), clipped.any.eq(grid.plain | inside),
                 clipped.low.eq(Mux(before & ~grid.plain, skip, 0)),
                 clipped.high.eq(Mux(grid.plain | (left >= row.columns), row.columns, left) - 1),
             ]

@@ -83,8 +83,12 @@ class AXIAdaptor(wiring.Component):
     read : In(ReadPort)
     write : In(WritePort)
     axi_0, axi_1, ... : Out :class:`AXI4Signature`
-    fault : Out(1)
-        Pulse: a response was SLVERR or DECERR. Its data or response passes on all the same.
+    read_error : Out(1)
+        In the first cycle of a beat on ``read.data``: a slice of it came with SLVERR or DECERR.
+    write_error : Out(1)
+        A burst of the oldest request of ``write`` that is not answered was, in this cycle, answered SLVERR or DECERR.
+
+    Data and responses pass on, errors or not.
     """
 
     def __init__(self, parameters: DieParameters, outstanding: int = 32):
@@ -92,7 +96,7 @@ class AXIAdaptor(wiring.Component):
         self.outstanding = outstanding
         super().__init__({
             "read": In(ReadPort(parameters)), "write": In(WritePort(parameters)),
-            "fault": Out(1),
+            "read_error": Out(1), "write_error": Out(1),
             **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
         })
 
@@ -101,9 +105,6 @@ class AXIAdaptor(wiring.Component):
         ports = [getattr(self, f"axi_{port}") for port in range(self.parameters.axi_ports)]
         slice_bits = len(ports[0].wdata)
         slice_log2 = ceil_log2(slice_bits // 8)
-        read_error = Signal()
-        write_error = Signal()
-        m.d.sync += self.fault.eq(read_error | write_error)
 
         for channel, client in (("ar", self.read), ("aw", self.write)):
             m.submodules[f"{channel}_split"] = split = _PageSplit(self.parameters, len(ports))
@@ -119,21 +120,21 @@ class AXIAdaptor(wiring.Component):
                     split.ready[index].eq(getattr(port, f"{channel}ready")),
                 ]
             if channel == "aw":
-                self._write(m, ports, split, write_error)
+                self._write(m, ports, split)
             else:
                 m.d.comb += split.permit.eq(1)
-                self._read(m, ports, read_error)
+                self._read(m, ports)
         return m
 
-    def _read(self, m: Module, ports: list, error: Signal) -> None:
+    def _read(self, m: Module, ports: list) -> None:
         """All ports' R to one beat, through a register."""
         arrived = Signal()
         step = Signal()
         m.d.comb += [
             arrived.eq(Cat(port.rvalid for port in ports).all()),
             step.eq(arrived & (~self.read.data.valid | self.read.data.ready)),
-            error.eq(step & Cat(port.rresp[1] for port in ports).any()),
         ]
+        m.d.sync += self.read_error.eq(step & Cat(port.rresp[1] for port in ports).any())
         for port in ports:
             m.d.comb += port.rready.eq(step)
         beat = Signal.like(self.read.data.payload.as_value())
@@ -144,7 +145,7 @@ class AXIAdaptor(wiring.Component):
         with m.Elif(self.read.data.ready):
             m.d.sync += valid.eq(0)
 
-    def _write(self, m: Module, ports: list, split: "_PageSplit", error: Signal) -> None:
+    def _write(self, m: Module, ports: list, split: "_PageSplit") -> None:
         """Beats to W of each port, and B of all ports to responses."""
         count = len(ports)
         m.submodules.lengths = lengths = FIFO(split.beats.shape(), self.outstanding)
@@ -187,7 +188,7 @@ class AXIAdaptor(wiring.Component):
             answered.eq(Cat(port.bvalid for port in ports).all()),
             lasts.o.ready.eq(answered),
             self.write.response.eq(answered & lasts.o.payload),
-            error.eq(answered & Cat(port.bresp[1] for port in ports).any()),
+            self.write_error.eq(answered & Cat(port.bresp[1] for port in ports).any()),
         ]
         for port in ports:
             m.d.comb += port.bready.eq(answered)

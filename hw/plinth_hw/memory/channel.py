@@ -29,25 +29,25 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, beat_layout, request_layout
+from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
 
 
 def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
     """A region in memory: ``rows`` x ``columns`` words (both at least 1), ``stride`` words between the
-    starts of rows."""
+    starts of rows; ``task`` as of requests."""
     return data.StructLayout({
         "address": unsigned(parameters.address_bits), "stride": unsigned(parameters.address_bits),
-        "rows": unsigned(row_bits), "columns": unsigned(column_bits),
+        "rows": unsigned(row_bits), "columns": unsigned(column_bits), "task": unsigned(TASK_BITS),
     })
 
 
 def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:
-    """A row: ``columns`` words (at least 1) from ``address``; ``last``: of its command. If clipped, words ``low``
-    to ``high`` are read if ``any``, and the rest is padding."""
+    """A row: ``columns`` words (at least 1) from ``address``; ``last``: of its command; ``task`` as of requests. If
+    clipped, words ``low`` to ``high`` are read if ``any``, and the rest is padding."""
     clip = {"low": unsigned(column_bits), "high": unsigned(column_bits), "any": unsigned(1)}
     return data.StructLayout({
         "address": unsigned(parameters.address_bits), "columns": unsigned(column_bits), "last": unsigned(1),
-        **(clip if clipped else {}),
+        "task": unsigned(TASK_BITS), **(clip if clipped else {}),
     })
 
 
@@ -120,7 +120,7 @@ class StridedRows(wiring.Component):
         step = Signal()
         m.d.comb += [
             self.o.payload.address.eq(current.address), self.o.payload.columns.eq(current.columns),
-            self.o.payload.last.eq(current.rows == 1),
+            self.o.payload.last.eq(current.rows == 1), self.o.payload.task.eq(current.task),
             step.eq(self.o.valid & self.o.ready),
             self.command.ready.eq(~self.o.valid | (step & self.o.payload.last)),
         ]
@@ -129,7 +129,7 @@ class StridedRows(wiring.Component):
         loads, command = self.command.ready, self.command.payload
         with m.If(loads):
             m.d.sync += [current.stride.eq(command.stride), current.columns.eq(command.columns),
-                         active.eq(self.command.valid)]
+                         current.task.eq(command.task), active.eq(self.command.valid)]
         with m.If(loads | step):
             m.d.sync += [
                 current.address.eq(loaded_sum(m, platform, "next_address", loads, command.address, current.address,
@@ -187,7 +187,7 @@ class RowCut(wiring.Component):
             wanted = span.any
 
         split_address = Signal(self.parameters.address_bits - lane_bits)
-        split_more = Signal(beats_bits)
+        split_more, split_task = Signal(beats_bits), Signal(TASK_BITS)
         split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             self.row.valid.eq(self.i.valid & split_free),
@@ -195,12 +195,13 @@ class RowCut(wiring.Component):
             split_final.eq(split_more < self.max_beats),
             split_free.eq(~split_active | (self.request.ready & split_final)),
             self.request.valid.eq(split_active),
-            self.request.payload.address.eq(split_address),
+            self.request.payload.address.eq(split_address), self.request.payload.task.eq(split_task),
             self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
             self.request_last.eq(split_final & split_last),
         ]
         with m.If(split_free):
-            m.d.sync += [split_last.eq(span.last), split_active.eq(self.row.valid & self.row.ready & wanted)]
+            m.d.sync += [split_last.eq(span.last), split_task.eq(span.task),
+                         split_active.eq(self.row.valid & self.row.ready & wanted)]
         with m.If(split_free | self.request.ready):
             m.d.sync += [
                 split_address.eq(loaded_sum(m, platform, "next_split_address", split_free, address, split_address,

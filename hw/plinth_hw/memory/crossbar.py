@@ -38,12 +38,13 @@ from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_registered
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.memory.port import ReadPort, WritePort, request_layout
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, request_layout
 
 
 def fault_layout(clients: int) -> data.StructLayout:
-    """``valid``, and the index of the client whose request lay outside the memory."""
-    return data.StructLayout({"valid": unsigned(1), "index": unsigned(index_bits(clients))})
+    """``valid``, the index of the client whose request failed, and the request's ``task``."""
+    return data.StructLayout({"valid": unsigned(1), "index": unsigned(index_bits(clients)),
+                              "task": unsigned(TASK_BITS)})
 
 
 class MemoryCrossbar(wiring.Component):
@@ -73,6 +74,11 @@ class MemoryCrossbar(wiring.Component):
         thrown away, those that they were to write are written with no strobe set.
     drained : Out(1)
         Nothing that was granted is under way.
+    read_error, write_error : In(1)
+        In the first cycle of a beat on ``memory_read``: it could not be read. While the oldest request of
+        ``memory_write`` is unanswered: it could not be written.
+    read_failed, write_failed : Out :func:`fault_layout`
+        ``valid`` pulses in the next cycle.
     words_read, words_written : Out
         Words that crossed in this cycle: all words of a read beat, the strobed words of a written one.
 
@@ -105,6 +111,9 @@ class MemoryCrossbar(wiring.Component):
             "read_fault": Out(fault_layout(len(readers))),
             "write_fault": Out(fault_layout(len(writers))),
             "drain": In(1), "drained": Out(1),
+            "read_error": In(1), "write_error": In(1),
+            "read_failed": Out(fault_layout(len(readers))),
+            "write_failed": Out(fault_layout(len(writers))),
             "words_read": Out(words),
             "words_written": Out(words),
         })
@@ -146,12 +155,20 @@ class MemoryCrossbar(wiring.Component):
                                      & (read.data_index == index)),
             ]
 
+        m.d.sync += [
+            self.read_failed.valid.eq(self.read_error), self.read_failed.index.eq(read.data_index),
+            self.read_failed.task.eq(read.data_task),
+        ]
+
         # The register has a beat; it can take the next one.
         full, given = Signal(), Signal()
-        m.submodules.unanswered = unanswered = FIFO(len(write.data_index), self.outstanding)
+        m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
+            "index": unsigned(len(write.data_index)), "task": unsigned(TASK_BITS)}), self.outstanding)
+        oldest = unanswered.o.payload
         m.d.comb += [
             write.permit.eq(unanswered.i.ready),
-            unanswered.i.payload.eq(write.request_index),
+            unanswered.i.payload.index.eq(write.request_index),
+            unanswered.i.payload.task.eq(write.request.payload.task),
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq((Array(client.data.valid for client in writers)[write.data_index] | self.drain) & given),
@@ -164,6 +181,10 @@ class MemoryCrossbar(wiring.Component):
             self.words_written.eq(Mux(full & self.memory_write.data.ready,
                                       sum(self.memory_write.data.payload.strobe), 0)),
         ]
+        m.d.sync += [
+            self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(oldest.index),
+            self.write_failed.task.eq(oldest.task),
+        ]
         with m.If(write.data_step):
             m.d.sync += full.eq(1)
         with m.Elif(self.memory_write.data.ready):
@@ -171,7 +192,7 @@ class MemoryCrossbar(wiring.Component):
         for index, client in enumerate(writers):
             m.d.comb += [
                 client.data.ready.eq(given & (write.data_index == index)),
-                client.response.eq(self.memory_write.response & (unanswered.o.payload == index)),
+                client.response.eq(self.memory_write.response & (oldest.index == index)),
             ]
         return m
 
@@ -192,7 +213,7 @@ class _Grant(wiring.Component):
             "request": Out(stream.Signature(self.layout)), "request_index": Out(index_width),
             "permit": In(1), "drain": In(1), "busy": Out(1),
             "fault": Out(fault_layout(clients)),
-            "data_valid": Out(1), "data_index": Out(index_width), "data_step": In(1),
+            "data_valid": Out(1), "data_index": Out(index_width), "data_task": Out(TASK_BITS), "data_step": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -205,7 +226,7 @@ class _Grant(wiring.Component):
         free = Signal()
         takes = Signal()
         inside = Signal()
-        queue_width = len(held_index) + self.layout["beats"].width
+        queue_width = len(held_index) + self.layout["beats"].width + TASK_BITS
         m.submodules.queue = queue = FIFO(queue_width, self.outstanding)
 
         m.submodules.turn = turn = RoundRobin(self.clients)
@@ -222,7 +243,7 @@ class _Grant(wiring.Component):
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
             self.request.valid.eq(held_valid & inside & queue.i.ready),
-            queue.i.payload.eq(Cat(held.beats, held_index)),
+            queue.i.payload.eq(Cat(held.beats, held.task, held_index)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
             free.eq((~held_valid | queue.i.valid) & ~self.drain), self.busy.eq(held_valid | queue.o.valid),
         ]
@@ -231,14 +252,14 @@ class _Grant(wiring.Component):
             m.d.sync += held_valid.eq(0)
         with m.If(held_valid & ~inside):
             m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
-                         blocked.eq(blocked | turn.last)]
+                         self.fault.task.eq(held.task), blocked.eq(blocked | turn.last)]
         with m.If(takes):
             m.d.sync += held_valid.eq(1)
 
         head_beats = Signal(self.layout["beats"].width)
         taken = Signal.like(head_beats)
         m.d.comb += [
-            Cat(head_beats, self.data_index).eq(queue.o.payload),
+            Cat(head_beats, self.data_task, self.data_index).eq(queue.o.payload),
             self.data_valid.eq(queue.o.valid),
             queue.o.ready.eq(self.data_step & (taken + 1 == head_beats)),
         ]

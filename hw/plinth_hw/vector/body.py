@@ -40,6 +40,7 @@ from plinth_hw.isa.tasks import (
     VectorRegion,
 )
 from plinth_hw.lib.ram import UNCHECKED
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 #: Stages that read bodies: load, compute, store.
@@ -132,7 +133,7 @@ class BodyStore(wiring.Component):
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
             "bases": In(data.ArrayLayout(unsigned(self.parameters.address_bits), 16)),
-            "start": In(stream.Signature(unsigned(1))),
+            "start": In(stream.Signature(unsigned(TASK_BITS))),
             "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
             "read": In(BodyReadPort()).array(READERS),
         })

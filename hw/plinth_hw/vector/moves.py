@@ -21,6 +21,7 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.line_tracker import LineTracker
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
 
@@ -32,6 +33,8 @@ class Task(data.Struct):
     """A task on its way through the stages."""
 
     summary: Summary
+    #: Its number in requests to memory.
+    number: unsigned(TASK_BITS)
     #: Place of its body.
     slot: unsigned(SLOT_BITS)
     #: Half of the scratchpad that it works in.
@@ -112,7 +115,7 @@ class MoveFetch(wiring.Component):
 
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += [index.eq(self.base), left.eq(self.count)]
+                m.d.sync += [index.eq(self.base), left.eq(self.count), command.task.eq(self.task.number)]
                 with m.If(self.start & (self.count != 0)):
                     m.next = "ADDRESS"
             read_word(m, self.read, "ADDRESS", index, [index.eq(index + 1), command.address.eq(word)], "STRIDE")

@@ -171,6 +171,8 @@ def waiting(engine: Engine, counter: int) -> list[int]:
     return task(engine, wait_enable=2, wait_counter=[0, counter, 0, 0], wait_value=[0, 9, 0, 0], last=1)
 
 
+#: How memory refuses: index of the client, and the number in its request.
+SIDES = ("read_fault", "write_fault", "read_failed", "write_failed")
 GOOD = task(Engine.MATRIX)
 BAD_ENGINE = [*GOOD]
 BAD_ENGINE[0] = 0xE
@@ -185,13 +187,25 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
                               {"error": ErrorCode.BAD_OPERAND}, ErrorCode.BAD_OPERAND, TASKS,
                               Engine.VECTOR.value, 0),
     "read beyond memory": ([task(Engine.VECTOR), GOOD, task(Engine.MATRIX, last=1)],
-                           {"read_fault": 2}, ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.MATRIX.value, 0),
-    "write beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"write_fault": 1},
+                           {"read_fault": (2, 8)}, ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.MATRIX.value, 0),
+    "write beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"write_fault": (1, 8)},
                             ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.TRANSFER.value, 0),
-    "fetch beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"read_fault": 0}, ErrorCode.BAD_ADDRESS,
+    "fetch beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"read_fault": (0, 1)}, ErrorCode.BAD_ADDRESS,
                             TASKS + 64, SCHEDULER, 0),
-    "memory's answer": ([GOOD, waiting(Engine.MATRIX, 1)], {"memory_fault": 1}, ErrorCode.MEMORY, None,
-                        SCHEDULER, 0),
+    "memory's answer to the oldest task": ([task(Engine.VECTOR), GOOD, task(Engine.MATRIX, last=1)],
+                                           {"read_failed": (1, 8)}, ErrorCode.MEMORY, TASKS + 64,
+                                           Engine.MATRIX.value, 0),
+    "memory's answer to a later one": ([task(Engine.VECTOR), GOOD, task(Engine.MATRIX, last=1)],
+                                       {"read_failed": (1, 9)}, ErrorCode.MEMORY, TASKS + 128,
+                                       Engine.MATRIX.value, 0),
+    "memory's answer to a write": ([GOOD, task(Engine.TRANSFER, last=1)], {"write_failed": (1, 8)}, ErrorCode.MEMORY,
+                                   TASKS + 64, Engine.TRANSFER.value, 0),
+    "memory's answer to another die's tile": ([GOOD, task(Engine.TRANSFER, last=1)], {"write_failed": (1, 0)},
+                                              ErrorCode.MEMORY, 0, Engine.TRANSFER.value, 0),
+    "memory's answer to the last fetch": ([GOOD, waiting(Engine.MATRIX, 1)], {"read_failed": (0, 1)},
+                                          ErrorCode.MEMORY, TASKS + 64, SCHEDULER, 0),
+    "memory's answer to the fetch before": ([GOOD, waiting(Engine.MATRIX, 1)], {"read_failed": (0, 0)},
+                                            ErrorCode.MEMORY, TASKS, SCHEDULER, 0),
     "a wait without end": ([waiting(Engine.COLLECTIVE, 11)], {"watchdog": 150}, ErrorCode.TIMEOUT, TASKS,
                            Engine.COLLECTIVE.value, 11),
     "an engine without end": ([task(Engine.VECTOR, last=1)], {"watchdog": 150}, ErrorCode.TIMEOUT, TASKS,
@@ -220,7 +234,7 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
 def test_errors(name: str) -> None:
     """Code, task and who are told; the interrupt rises; other dies hear of it, once."""
     graph, event, code, address, engine, counter = ERRORS[name]
-    unending = 100_000 if set(event) & {"read_fault", "write_fault", "landing_fault", "watchdog"} else 30
+    unending = 100_000 if set(event) & {*SIDES, "landing_fault", "watchdog"} else 30
     system = System(graph, longest=unending, error=event.get("error", ErrorCode.NONE))
     dut, host = system.dut, system.host
     for stand_in in system.engines:
@@ -233,10 +247,10 @@ def test_errors(name: str) -> None:
         if set(event) - {"error", "watchdog", "dies"}:
             await pause(ctx, 400)  # all is fetched and started
             assert not ctx.get(dut.irq)
-        for side in ("read_fault", "write_fault"):
+        for side in SIDES:
             if side in event:
-                ctx.set(getattr(dut, side), {"valid": 1, "index": event[side]})
-        ctx.set(dut.memory_fault, "memory_fault" in event)
+                index, number = event[side]
+                ctx.set(getattr(dut, side), {"valid": 1, "index": index, "task": number})
         if "landing_fault" in event:
             ctx.set(dut.landing_fault, {"valid": 1, "own": event["landing_fault"]})
         if "error_in" in event:
@@ -248,9 +262,8 @@ def test_errors(name: str) -> None:
             await host.write(ctx, regs.ROUTES + 4 * event["route"][0], event["route"][1])
         await ctx.tick()
         ctx.set(dut.lost, {"valid": 0, "die": 0})
-        for side in ("read_fault", "write_fault"):
-            ctx.set(getattr(dut, side), {"valid": 0, "index": 0})
-        ctx.set(dut.memory_fault, 0)
+        for side in SIDES:
+            ctx.set(getattr(dut, side), {"valid": 0, "index": 0, "task": 0})
         ctx.set(dut.error_in.valid, 0)
         ctx.set(dut.landing_fault, {"valid": 0, "own": 0})
         if not ctx.get(dut.irq):

@@ -22,6 +22,8 @@ def test_random(engines: int) -> None:
             asked, kind = int(rng.integers(engines)), InspectKind(int(rng.integers(4)))
             ctx.set(dut.engine, asked)
             ctx.set(dut.kind, kind)
+            number = int(rng.integers(SLOTS, 2 * SLOTS)) if kind is InspectKind.OLDEST and rng.random() < 0.5 else 0
+            ctx.set(dut.number, number)
             states = []
             for engine in range(engines):
                 old = int(rng.integers(2 * SLOTS))
@@ -38,13 +40,13 @@ def test_random(engines: int) -> None:
             if pending:
                 assert ctx.get(dut.wait) == (pending & -pending).bit_length() - 1
             assert ctx.get(dut.adds_base) == (kind is InspectKind.WAIT)
-            exists = pending != 0 if kind is InspectKind.WAIT else started + waiting > 0
+            exists = pending != 0 if kind is InspectKind.WAIT else started + waiting > 0 or number
             if kind is not InspectKind.COUNTER:
                 assert ctx.get(dut.none) == (not exists)
             if not exists or kind is InspectKind.COUNTER:
                 continue
             next_task = loaded and kind is not InspectKind.OLDEST
-            assert ctx.get(dut.slot) == (old + started * next_task) % SLOTS
+            assert ctx.get(dut.slot) == (number or old + started * next_task) % SLOTS
             assert ctx.get(dut.index) == (
                 HEADER_WORDS - WAITS + ctx.get(dut.wait) if kind is InspectKind.WAIT else ADDRESS_WORD)
 

@@ -116,8 +116,9 @@ def test_error_response(kind, at, answer):
 
     async def watch(ctx):
         while True:
-            *_, fault = await ctx.tick().sample(dut.fault)
-            faults.append(fault)
+            *_, read, written, beat = await ctx.tick().sample(dut.read_error, dut.write_error, dut.read.data.valid)
+            assert not read or beat
+            faults.append(read | written)
 
     async def settle(ctx):
         for _ in range(60):

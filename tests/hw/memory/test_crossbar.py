@@ -103,11 +103,11 @@ def test_limit(address, beats, bad):
 
     async def offend(ctx):
         ctx.set(dut.b.data.ready, 1)
-        request = {"address": address, "beats": beats}
+        request = {"address": address, "beats": beats, "task": 11}
         await send(ctx, dut.b.request, [request])
         await send(ctx, dut.y.request, [request])
         for port in (dut.b, dut.y):
-            ctx.set(port.request.payload, {"address": 0, "beats": 1})
+            ctx.set(port.request.payload, {"address": 0, "beats": 1, "task": 0})
             ctx.set(port.request.valid, 1)
         await ctx.tick().repeat(30)
 
@@ -115,13 +115,13 @@ def test_limit(address, beats, bad):
         while True:
             *_, read, write = await ctx.tick().sample(dut.read_fault, dut.write_fault)
             if read.valid:
-                faults.append(("read", read.index))
+                faults.append(("read", read.index, read.task))
             if write.valid:
-                faults.append(("write", write.index))
+                faults.append(("write", write.index, write.task))
 
     simulate(dut, *benches, offend, limit_cycles=1000, background=[watch, *memory.benches(
         [dut.memory_read], [dut.memory_write])])
-    assert faults == ([("read", 1), ("write", 1)] if bad else [])
+    assert faults == ([("read", 1, 11), ("write", 1, 11)] if bad else [])
     assert len(got) == 5
     starts = [start for _, start, _ in memory.reads]
     assert (address in starts) == (not bad)

@@ -127,7 +127,7 @@ class FilterLoader(wiring.Component):
         m.d.comb += [
             there.eq((left.rows != 0) & (s < job.columns) & (c < left.channels)),
             rest.eq(left.channels - c),
-            span.address.eq(at.f), span.any.eq(there), span.low.eq(0),
+            span.address.eq(at.f), span.task.eq(job.number), span.any.eq(there), span.low.eq(0),
             span.columns.eq(Mux(straight, filters, chunk)),
             span.high.eq(Mux(straight, filters, Mux(rest < chunk, rest, chunk)) - 1),
             s_last.eq(s == task.tap_columns - 1), c_last.eq(c + chunk >= task.tap_channels),

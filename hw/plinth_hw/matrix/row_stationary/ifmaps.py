@@ -117,7 +117,8 @@ class IfmapBuffer(wiring.Component):
         inside = Signal()
         m.d.comb += [
             inside.eq((column >= columns[1]) & (column < columns[2])),
-            span.address.eq(at.column), span.last.eq(whole | (column == task.stream_columns - 1)),
+            span.address.eq(at.column), span.task.eq(job.number),
+            span.last.eq(whole | (column == task.stream_columns - 1)),
             span.columns.eq(Mux(whole, words[0], run)),
             span.low.eq(Mux(whole, words[1], 0)),
             span.high.eq(Mux(whole, words[2], Mux(channels < task.tap_channels, channels, run)) - 1),

@@ -17,6 +17,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.matrix.packing import connect_elements, element_log2, element_parameters
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 #: Widths of counts in a task, of its channels, and of rows and columns of the map as walks add them up.
@@ -152,9 +153,9 @@ class Sizes:
     @property
     def ifmap_job(self) -> data.StructLayout:
         """A round: address of the first operand, which may lie outside the map; channels from there to the last;
-        row and column of the map of the first stream's first column."""
+        row and column of the map of the first stream's first column; ``number`` is the ``task`` of requests."""
         return data.StructLayout({"address": unsigned(self.operand_address_bits), "channels": unsigned(CHANNEL_BITS),
-                                  "row": ROW_SHAPE, "column": COLUMN_SHAPE})
+                                  "row": ROW_SHAPE, "column": COLUMN_SHAPE, "number": unsigned(TASK_BITS)})
 
     @property
     def feed_job(self) -> data.StructLayout:
@@ -164,11 +165,11 @@ class Sizes:
     @property
     def filter_job(self) -> data.StructLayout:
         """A round: address of its first filter's first operand; channels, kernel rows, kernel columns and filters from
-        there to the last ones; and groups."""
+        there to the last ones; and groups; ``number`` is the ``task`` of requests."""
         return data.StructLayout({
             "address": unsigned(self.operand_address_bits), "channels": unsigned(CHANNEL_BITS),
             "rows": unsigned(COUNT_BITS), "columns": unsigned(COUNT_BITS), "filters": unsigned(COUNT_BITS),
-            "groups": unsigned(GROUP_BITS)})
+            "groups": unsigned(GROUP_BITS), "number": unsigned(TASK_BITS)})
 
     @property
     def psum_job(self) -> data.StructLayout:
@@ -179,11 +180,12 @@ class Sizes:
     @property
     def batch_job(self) -> data.StructLayout:
         """Psums of a batch between memory and a region: address of the first one, filters from there to the last,
-        groups; whether it is the task's last batch. With ``error`` there is nothing to move, the task is only to be
-        reported."""
+        groups; whether it is the task's last batch; ``number`` is the ``task`` of requests. With ``error`` there is
+        nothing to move, the task is only to be reported."""
         return data.StructLayout({
             "address": unsigned(self.address_bits), "filters": unsigned(COUNT_BITS), "groups": unsigned(GROUP_BITS),
-            "region": unsigned(1), "task_last": unsigned(1), "error": shape_of(ErrorCode)})
+            "region": unsigned(1), "task_last": unsigned(1), "error": shape_of(ErrorCode),
+            "number": unsigned(TASK_BITS)})
 
 
 def copied(m: Module, task: Any, names: str, when: Value) -> data.View:

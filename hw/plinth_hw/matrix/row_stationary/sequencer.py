@@ -26,6 +26,7 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 from plinth_hw.matrix.row_stationary.limits import LimitCheck
+from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
@@ -65,7 +66,8 @@ class RowStationarySequencer(wiring.Component):
                      "passes": sizes.feed_job, "starts": sizes.psum_job, "results": sizes.psum_job,
                      "preload": sizes.batch_job, "store": sizes.batch_job}
         super().__init__({
-            "body": In(stream.Signature(BodyWord)), "operation": In(4), "start": In(stream.Signature(unsigned(1))),
+            "body": In(stream.Signature(BodyWord)), "operation": In(4),
+            "start": In(stream.Signature(unsigned(TASK_BITS))),
             "bases": In(data.ArrayLayout(unsigned(sizes.address_bits), 16)),
             "task": Out(shape_of(RowStationaryBody)),
             **{name: Out(stream.Signature(layout)) for name, layout in self.jobs.items()},
@@ -87,7 +89,7 @@ class RowStationarySequencer(wiring.Component):
         left = Signal(data.StructLayout({
             "filters": COUNT_BITS, "next": COUNT_BITS, "channels": CHANNEL_BITS, "rows": COUNT_BITS,
             "columns": COUNT_BITS, "blocks": COUNT_BITS, "folds": COUNT_BITS, "segments": COUNT_BITS}), name="left")
-        groups, region = Signal(GROUP_BITS), Signal()
+        groups, region, number = Signal(GROUP_BITS), Signal(), Signal(TASK_BITS)
         fresh_task, fresh_batch, last_batch = Signal(), Signal(), Signal()
         # Steps from round to round.
         channels, rows, columns = Signal(16), Signal(24), Signal(24)
@@ -99,7 +101,8 @@ class RowStationarySequencer(wiring.Component):
             last_batch.eq(left.next == 0),
         ]
         payloads = self._payloads(x, w, c, row, column, left, groups)
-        flags = {"first": fresh_batch, "final": final, "region": region, "task_last": last_batch, "error": error}
+        flags = {"first": fresh_batch, "final": final, "region": region, "task_last": last_batch, "error": error,
+                 "number": number}
         for name in self.jobs:
             payload = getattr(self, name).payload
             for field, _ in self.jobs[name]:
@@ -155,6 +158,7 @@ class RowStationarySequencer(wiring.Component):
                              self.began.eq(self.start.valid & self.start.ready)]
                 m.d.sync += [error.eq(either(check.bad, ErrorCode.BAD_OPERAND, ErrorCode.NONE)), fresh_task.eq(1)]
                 with m.If(self.began):
+                    m.d.sync += number.eq(self.start.payload)
                     m.next = "BASES"
                     with m.If(self.operation != MatrixOperation.ROW_STATIONARY.value):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERATION)

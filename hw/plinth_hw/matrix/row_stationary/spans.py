@@ -78,7 +78,8 @@ class PsumSpans(wiring.Component):
         m.d.comb += [
             last_column.eq((left.images == 1) & (left.rows == 1)), last_window.eq(left.windows == 1),
             last_group.eq(left.groups == 1),
-            span.address.eq(at.column), span.columns.eq(filters), span.last.eq(last_column & last_window & last_group),
+            span.address.eq(at.column), span.task.eq(job.number), span.columns.eq(filters),
+            span.last.eq(last_column & last_window & last_group),
             place.column.eq(column), place.word.eq(word),
             following["v"].eq(at.v + task.c_column), following["w"].eq(at.w + task.c_run),
             following["image"].eq(at.image + task.c_image),
