@@ -12,3 +12,10 @@ from tests.support.die_tops import die_top
 def test_random_graphs(dies: int) -> None:
     sources, top = die_top(dies)
     cocotb_runner.run(sources, top, "tests.cocotb.die_cases", environment={"DIES": str(dies)})
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("cocotb-die")
+def test_memory_errors() -> None:
+    sources, top = die_top(1)
+    cocotb_runner.run(sources, top, "tests.cocotb.memory_error_cases")

@@ -249,19 +249,23 @@ class Control(wiring.Component):
     def _blame(self, m: Module, cause: data.View, code: ErrorCode, read: data.View, written: data.View,
                scheduler: Scheduler) -> None:
         """An access to memory is of the task that asked for it; if it was for a tile of another die, of none."""
-        # What a die that is stopped still gets of memory is nobody's any more.
-        m.d.comb += [cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.code.eq(code)]
+        engine, lookup, number, task = (Signal.like(cause[name]) for name in ("engine", "lookup", "number", "task"))
         for fault, owners, own in ((written, self.writers, scheduler.recorded),
                                    (read, self.readers, scheduler.fetched)):
             with m.If(fault.valid):
-                m.d.comb += [cause.number.eq(fault.task), scheduler.asked_number.eq(fault.task)]
+                m.d.comb += [number.eq(fault.task), scheduler.asked_number.eq(fault.task)]
                 for index, owner in enumerate(owners):
                     with m.If(fault.index == index):
                         m.d.comb += [
-                            cause.engine.eq(SCHEDULER if owner is None else owner.value),
-                            cause.lookup.eq(fault.task.any() if owner is not None else 0),
-                            cause.task.eq(own if owner is None else 0),
+                            engine.eq(SCHEDULER if owner is None else owner.value),
+                            lookup.eq(fault.task.any() if owner is not None else 0),
+                            task.eq(own if owner is None else 0),
                         ]
+        m.d.comb += [
+            # What a die that is stopped still gets of memory is nobody's any more.
+            cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.code.eq(code), cause.engine.eq(engine),
+            cause.lookup.eq(lookup), cause.number.eq(number), cause.task.eq(task),
+        ]
 
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
         """The scheduler's header store answers the errors first, then the host."""

@@ -13,7 +13,7 @@ The design under test has the ports of a die, or, with several dies, each die's 
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,6 +70,27 @@ class CocotbDevice:
                             read.r_channel):
                 channel.set_pause_generator(pauses())
 
+    def refuse(self, reads: Collection[int], writes: Collection[int], answer: AxiResp = AxiResp.SLVERR) -> None:
+        """Answer reads, and from then on writes, of these beats (word address over ``beat_words``) with an error."""
+        for ram in self._rams:
+            for interface, name, channel, beats in ((ram.read_if, "_read", ram.read_if.r_channel, reads),
+                                                    (ram.write_if, "_write", ram.write_if.b_channel, writes)):
+                interface.log.setLevel(logging.ERROR)
+                setattr(interface, name, self._refusing(interface, name, beats))
+                channel.send = _answering(channel, answer)
+
+    def _refusing(self, interface: Any, name: str, beats: Collection[int]) -> Any:
+        """An access of a memory, which is made and then fails for these beats."""
+        access = getattr(type(interface), name)
+
+        async def tried(address: int, what: Any) -> Any:
+            found = await access(interface, address, what)
+            if address // (4 * self._slice_words) in beats:
+                raise ValueError(f"{name} of {address:#x}")
+            return found
+
+        return tried
+
     def _places(self, address: int, count: int) -> tuple[npt.NDArray[np.int64], ...]:
         """Port, beat and place in the slice of each word."""
         if address < 0 or count < 0 or address + count > self._memory_words:
@@ -117,6 +138,17 @@ class CocotbDevice:
         answer = await self._registers.write(address, (value & 0xFFFFFFFF).to_bytes(4, "little"))
         if answer.resp != AxiResp.OKAY:
             raise CosimError(f"the access of register {address:#x} was answered with {answer.resp!r}")
+
+
+def _answering(channel: Any, answer: AxiResp) -> Any:
+    """``send`` of a channel of answers, whose errors are ``answer``."""
+    async def send(transfer: Any) -> None:
+        for name in ("rresp", "bresp"):
+            if getattr(transfer, name, AxiResp.OKAY) == AxiResp.SLVERR:
+                setattr(transfer, name, answer)
+        await type(channel).send(channel, transfer)
+
+    return send
 
 
 class CocotbArray:
