@@ -45,6 +45,7 @@ def test_random(seed: int, commits: float, starts: float, ends: float) -> None:
             assert ctx.get(dut.loads) == (started < fetched and not loaded and not halted)
             assert (ctx.get(dut.loaded), ctx.get(dut.pending)) == (loaded, pending)
             assert (ctx.get(dut.start.valid), ctx.get(dut.started)) == (offered, offered and ready)
+            assert ctx.get(dut.start.payload) == SLOTS + started % SLOTS
             assert ctx.get(dut.status.runs) == (started > ended)
             assert ctx.get(dut.status.waits) == (loaded and pending != 0)
             assert ctx.get(dut.stamp) == stamp
