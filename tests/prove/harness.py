@@ -18,8 +18,8 @@ from plinth_hw.lib.fifo import Storage
 def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str, Any]]:
     """A block elaborated, and the local variables of ``elaborate`` and its other methods: state that invariants speak
     of; of memories ``peeked`` at, under their name with ``_peek``, one more read port without a clock; if it has
-    one state machine, ``in_state``, which tells of a state's name whether it is in it; and ``inside``, which gives the
-    same variables of a component within."""
+    one state machine, ``in_state``, which tells of a state's name whether it is in it; ``signals``, its own by their
+    names; and ``inside``, which gives the same variables of a component within."""
     found: dict[str, Any] = {}
     within: dict[int, dict[str, Any]] = {id(block): found}
 
@@ -41,11 +41,10 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
         fragment = Fragment.get(block, None)
     finally:
         sys.setprofile(before)
-    for statements in fragment.statements.values():
-        for statement in statements:
-            for signal in statement._lhs_signals():
-                if signal.name == "fsm_state":
-                    found["in_state"] = _states(signal)
+    found["signals"] = {signal.name: signal for statements in fragment.statements.values() for statement in statements
+                        for signal in statement._lhs_signals()}
+    if "fsm_state" in found["signals"]:
+        found["in_state"] = _states(found["signals"]["fsm_state"])
     found["inside"] = lambda component: within[id(component)]
     return fragment, found
 

@@ -1,6 +1,7 @@
 """All proofs, room by room."""
 
-from tests.prove import control, crossbar, lib, memory
+from tests.prove import control, crossbar, lib, memory, router, waits
 from tests.prove.proof import Proof
 
-PROOFS: tuple[Proof, ...] = (*lib.PROOFS, *crossbar.PROOFS, *memory.PROOFS, *control.PROOFS)
+PROOFS: tuple[Proof, ...] = (
+    *lib.PROOFS, *crossbar.PROOFS, *memory.PROOFS, *control.PROOFS, *waits.PROOFS, *router.PROOFS)

@@ -1,0 +1,124 @@
+"""Proofs of the router's flow control: :mod:`plinth_hw.comm.router_output`, :mod:`plinth_hw.comm.input_buffer`."""
+
+from types import ModuleType
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Mux, Signal, Value
+from tests.prove.harness import Harness, one_hot
+from tests.prove.proof import Proof, Twin
+
+from plinth_hw.isa.parameters import preset
+from plinth_hw.lib.count import following
+
+
+def link_output(harness: Harness, code: ModuleType) -> None:
+    """A link of a die with two, beside a buffer downstream that frees what it has got; of one class, whichever."""
+    m, parameters = harness.m, preset("ndp-tiny", address_bits=14, chunk_words=4)
+    output = code.LinkOutput(parameters, 0)
+    state = harness.block(output)
+    classes, sources = range(parameters.classes), range(len(output.sources))
+    which = harness.fixed(classes, "which")
+    harness.assume(which < len(classes))
+
+    def of_class(values: Any) -> Value:
+        return Array(list(values))[which]
+
+    # Each source asks for one class at most, of those that it may ask for.
+    for source in sources:
+        asks, may = (Cat(bits[number][source] for number in classes) for bits in (output.asks, output.may))
+        harness.assume(((asks & ~may) == 0) & ((asks == 0) | (one_hot(asks) & (output.chosen[source] == asks))))
+    asked = Cat(Cat(output.asks[number][source] for number in classes).any() for source in sources)
+    sent = Signal()
+    m.d.comb += sent.eq((of_class(output.asks) & output.grant).any())
+    tail = (output.grant & output.tails).any()
+
+    # Places downstream that are taken, or will be; those taken by what was on the link.
+    places, length = parameters.link_buffer_flits, parameters.packet_flits
+    promised, there = Signal(range(2 * places)), Signal(range(2 * places))
+    credit = output.link.credit.bit_select(which, 1)
+    harness.assume(~credit | (there != 0))
+    arrives = output.link.valid & (output.link.flit.traffic_class == which)
+    m.d.sync += [promised.eq(promised + sent - credit), there.eq(there + arrives - credit)]
+    free = places - promised
+    inside, owner = Signal(), Signal(len(sources))
+    with m.If(sent):
+        m.d.sync += [inside.eq(~tail), owner.eq(output.grant)]
+    two = Mux(which == 0, 2, 2 * length)
+    room = Mux(output.grant[0], two >> 1, two)  # source 0 comes by the other link: straight on
+
+    harness.claim("a flit leaves only for a free place", ~sent | (promised < places))
+    harness.claim("no more flits are downstream than there are places", there <= places)
+    harness.claim("a packet begins only where two have room, or one that goes straight on",
+                  ~sent | inside | (free.as_signed() >= room))
+    harness.claim("no other source's flits are inside a packet", ~(sent & inside) | (output.grant == owner))
+    harness.claim("one leaves, which asks, whenever one asks",
+                  Mux(asked.any(), one_hot(output.grant) & (output.grant & asked).any(), output.grant == 0))
+    allowed = state["allowed"]
+    harness.claim("no credit is lost: who may ask waits for room, rate and wires alone", Cat(
+        of_class(output.may)[source] == (allowed & Mux(inside, owner[source] & (free != 0), free.as_signed() >= (
+            two >> 1 if source == 0 else two))) for source in sources).all())
+    on_link = harness.past(sent)
+    harness.claim("a flit is on the link two cycles after its grant", arrives == harness.past(on_link))
+
+    blocks = [getattr(state["m"].submodules, f"hold_{number}") for number in classes]
+    held, by = (of_class(state["inside"](block)[name] for block in blocks) for name in ("held", "by"))
+    harness.invariant((held == inside) & (~inside | ((by == owner) & one_hot(owner))))
+    harness.invariant((state["read"] & (state["read_class"] == which)) == on_link)
+    harness.invariant(promised == there + on_link + arrives)
+    harness.invariant(one_hot(state["turn"].last))
+    harness.invariant(of_class(state["signals"][f"credits_{number}"] for number in classes) == free)
+    harness.invariant(promised <= places)
+
+
+def input_buffer(harness: Harness, code: ModuleType) -> None:
+    """Four places a class, beside a sender that keeps to its credits; of one class, whichever."""
+    m, depth = harness.m, 4
+    parameters = preset("ndp-tiny", address_bits=14)
+    buffer = code.InputBuffer(parameters, depth)
+    state = harness.block(buffer)
+    which = harness.fixed(range(parameters.classes), "which")
+    harness.assume((which < parameters.classes) & (buffer.link.flit.traffic_class < parameters.classes))
+    credits, held = Signal(range(2 * depth), init=depth), Signal(range(2 * depth))
+    arrives = buffer.link.valid & (buffer.link.flit.traffic_class == which)
+    pops = buffer.pop & (buffer.select == which)
+    credit = buffer.link.credit.bit_select(which, 1)
+    harness.assume(~arrives | (credits != 0))
+    present = Array(head.present for head in buffer.head)[which]
+    harness.assume(~pops | present)
+    m.d.sync += [credits.eq(credits - arrives + credit), held.eq(held + arrives - pops)]
+
+    harness.claim("what is held has a place", held <= depth)
+    harness.claim("a class has a head exactly while it holds a flit", present == (held != 0))
+    harness.claim("a credit goes back for each flit that goes, and for no other", credit == harness.past(pops))
+    place = state["taken"][which]
+    for count in range(depth + 1):
+        harness.invariant((held != count) | (state["written"][which] == place))
+        place = following(place)
+    harness.invariant(credits + held + credit == depth)
+
+
+PROOFS = (
+    Proof("link-output", "plinth_hw.comm.router_output", link_output, 2, (
+        Twin("a flit leaves only for a free place", "Mux(hold.has[source], credits.any(), credits >= room)",
+             "hold.has[source] | (credits >= room)", 24),
+        Twin("no more flits are downstream than there are places", "self.link.credit[number], hold.sends))",
+             "self.link.credit.any(), hold.sends))", 30),
+        Twin("a packet begins only where two have room, or one that goes straight on", "credits >= room)",
+             "credits >= 2)"),
+        Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held | bit for bit in self.has))",
+             "self.may.eq(~0)"),
+        Twin("one leaves, which asks, whenever one asks", "Mux(self.asks[0].any(), self.asks[0], request)",
+             "Mux(request.all(), self.asks[0], request)"),
+        Twin("no credit is lost: who may ask waits for room, rate and wires alone",
+             "stepped(credits, self.link.credit[number], hold.sends)", "credits - hold.sends"),
+        Twin("a flit is on the link two cycles after its grant", "self.link.valid.eq(read)",
+             "self.link.valid.eq(read & ~sends)"),
+    )),
+    Proof("input-buffer", "plinth_hw.comm.input_buffer", input_buffer, 2, (
+        Twin("what is held has a place", "self.link.credit[number].eq(leaves)", "self.link.credit[number].eq(arrives)"),
+        Twin("a class has a head exactly while it holds a flit", "arrives | (present & ~(leaves",
+             "present | (arrives & ~(leaves"),
+        Twin("a credit goes back for each flit that goes, and for no other", "self.link.credit[number].eq(leaves)",
+             "self.link.credit[number].eq(self.read & (self.select == number))"),
+    )),
+)
