@@ -1,6 +1,6 @@
 """Why dies have stopped or wait, in words: read from their registers, with the names of their tasks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from plinth.driver.device import Device
@@ -16,7 +16,7 @@ class Diagnosis:
     """What a driver knows of the dies of its process.
 
     ``devices`` are these dies, ``running`` the graphs that they run, ``written`` the registers that the driver has
-    written, all by number; ``size`` is the number of all dies, those of other processes too.
+    written, all by number; ``size`` is the number of all dies, those of other processes too, ``engines`` what each has.
     """
 
     devices: Mapping[int, Device]
@@ -24,6 +24,7 @@ class Diagnosis:
     written: Mapping[int, Mapping[int, int]]
     memory_words: int
     size: int
+    engines: Collection[Engine]
 
     def error(self, states: Mapping[int, int]) -> str:
         """The first cause, not the dies that were only told of it; ``states``: STATUS of each die."""
@@ -99,7 +100,7 @@ class Diagnosis:
     def _waiting(self, number: int) -> str:
         """Which engine of a die waits for which counter."""
         texts = []
-        for engine in Engine:
+        for engine in sorted(self.engines, key=lambda engine: engine.value):
             block = regs.ENGINES + regs.ENGINE_SPAN * engine.value
             die = self.devices[number]
             wait = layout.unpack(WaitCounter, [die.read_register(block + EngineRegister.WAIT_COUNTER)])

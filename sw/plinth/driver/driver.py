@@ -123,7 +123,8 @@ class Driver:
         self._written: dict[int, dict[int, int]] = {number: {} for number in array.numbers}
         #: Graphs that have been started and not awaited.
         self._running: dict[int, Graph] = {}
-        self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size)
+        self._diagnosis = Diagnosis(self._devices, self._running, self._written, memory_words, array.size,
+                                    program.parameters.engines)
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
         self._ports = _routes(ring(program.dies).directed() if links is None else links, program)
