@@ -5,6 +5,7 @@
     python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
     python -m plinth_hw.fpga area      # blocks of ndp-demo, and an end of a link; tables of docs/area.md
     python -m plinth_hw.fpga link      # the second of them
+    python -m plinth_hw.fpga check     # whether the first is of today's die
 
 *Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
 LUT RAM is counted apart (cells of 16 x 4 bits). *Speed* comes from placing and routing the unit between
@@ -12,6 +13,7 @@ shift registers, so that every path of the unit starts and ends at a register an
 the median of several seeds. Tables stand between markers in their pages and are replaced as a whole.
 """
 
+import hashlib
 import json
 import re
 import statistics
@@ -44,6 +46,8 @@ SEEDS = (1, 2, 3)
 AIM_MHZ = 250
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "fpga"
+#: What the table of blocks is of.
+_DIGEST = "SHA-256 of the Verilog, first 16 digits: "
 
 
 class ToolError(Exception):
@@ -265,8 +269,21 @@ def area(page: Path, parameters: DieParameters) -> None:
     rest = [size for kind, size in blocks.items() if kind != f"{name}.matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
+    lines += ["", f"{_DIGEST}`{digest((FOLDER / name / 'design.v').read_text())}`."]
     print("\n".join(lines))
     replace_table(page, "fpga-area", lines)
+
+
+def digest(verilog: str) -> str:
+    """By which a page says of what Verilog its table is."""
+    return hashlib.sha256(verilog.encode()).hexdigest()[:16]
+
+
+def is_current(page: Path, parameters: DieParameters) -> bool:
+    """Whether the table of a die's blocks is of today's Verilog."""
+    from plinth_hw.die import Die
+
+    return f"{_DIGEST}`{digest(emit.verilog(Die(parameters), 'die', family=FAMILY))}`" in page.read_text()
 
 
 def main(arguments: list[str]) -> int:
@@ -279,8 +296,12 @@ def main(arguments: list[str]) -> int:
             link(ROOT / "docs" / "area.md")
         elif arguments == ["link"]:
             link(ROOT / "docs" / "area.md")
+        elif arguments == ["check"]:
+            if not is_current(ROOT / "docs" / "area.md", preset("ndp-demo")):
+                print("docs/area.md is of other Verilog: run make fpga-area", file=sys.stderr)
+                return 1
         else:
-            print("plinth_hw.fpga: error: say arith, area or link", file=sys.stderr)
+            print("plinth_hw.fpga: error: say arith, area, link or check", file=sys.stderr)
             return 2
     except ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)

@@ -9,7 +9,9 @@ from plinth_hw import emit, fpga
 from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.significand import SignificandMultiplier
+from plinth_hw.die import Die
 from plinth_hw.isa.formats import FP16, FP32
+from plinth_hw.isa.parameters import preset
 
 
 def test_cells_are_counted() -> None:
@@ -34,6 +36,21 @@ def test_every_table_has_its_page() -> None:
         assert f"<!-- {marker} -->\n|" in (fpga.ROOT / "docs" / f"{page}.md").read_text()
 
 
+@pytest.mark.long
+def test_area_is_that_of_todays_die() -> None:
+    """`make fpga-area` takes a quarter of an hour; so it is done for a state that is to be published."""
+    assert fpga.main(["check"]) == 0
+
+
+@pytest.mark.slow
+def test_an_area_of_other_verilog_is_told(tmp_path) -> None:
+    page = tmp_path / "area.md"
+    parameters = preset("ndp-tiny")
+    page.write_text(f"{fpga._DIGEST}`{fpga.digest(emit.verilog(Die(parameters), 'die', family=fpga.FAMILY))}`.")
+    assert fpga.is_current(page, parameters)
+    assert not fpga.is_current(page, preset("ndp-tiny", counters=32))
+
+
 def test_family_decides_the_multiplier() -> None:
     assert "MULT18X18D" in emit.verilog(FloatMultiplier(FP32, FP32), "unit", family="ecp5")
     assert "MULT18X18D" not in emit.verilog(FloatMultiplier(FP32, FP32), "unit")
@@ -55,4 +72,4 @@ def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
 
 def test_wrong_arguments(capsys) -> None:
     assert fpga.main(["speed"]) == 2
-    assert "say arith, area or link" in capsys.readouterr().err
+    assert "say arith, area, link or check" in capsys.readouterr().err

@@ -14,7 +14,7 @@ leaves by the port that the route table names (:class:`~plinth_hw.comm.route_loo
 the port by which the packet came, the packet is thrown away, and ``lost`` says so. Class 0 goes first, other classes
 and inputs take turns.
 
-Bubble rule (:class:`~plinth_hw.comm.router_output.LinkOutput`) for control and transfer packets: one that enters a
+Bubble rule (:class:`~plinth_hw.comm.router_output.LinkOutput`) for packets of all classes: one that enters a
 ring direction (from this die, or by a turn) starts when two packets of the greatest length have room downstream, one
 that goes straight on (from port p to port p xor 1) when one has. So a ring always keeps room for a packet and cannot
 deadlock. An ERROR packet leaves by the port that it names and ends at the next die, whatever its destination.

@@ -45,6 +45,13 @@ STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "usef
 MACS = ("useful_macs", "issued_macs")
 
 
+def performance_counters(parameters: DieParameters) -> int:
+    """How many a die has: of each engine, of its words, of sums at ends of their format, and of each link."""
+    ends = 2 if isinstance(parameters.multiply_format, Fixed) else 0
+    of_link = 3 if parameters.link_phits else 1
+    return (len(STROBES) + 1) * len(parameters.engines) + 4 + ends + of_link * parameters.ports
+
+
 class LandingFault(data.Struct):
     """A packet names words beyond the memory."""
 
@@ -313,6 +320,7 @@ class Control(wiring.Component):
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
         if parameters.link_phits:
             increments += [*self.bad_frames, *self.replays]
+        assert len(increments) == performance_counters(parameters)
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
         m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
                      if counters.bits[i]]

@@ -25,7 +25,7 @@ from plinth_hw.lib.choice import one_registered, select
 from plinth_hw.lib.delay import DelayLine
 
 #: Cycles of a visit.
-_VISIT_CYCLES = 2
+VISIT_CYCLES = 2
 #: Fewest visits of a sweep: a sum is written before it is read again.
 _FEWEST = 2
 
@@ -61,7 +61,7 @@ class PerformanceCounters(wiring.Component):
         if not bits or any(width < 0 for width in bits):
             raise ValueError(f"Increments need widths of at least 0, not {bits!r}")
         #: Bits of the cycles of a sweep.
-        self.sweep_bits = ceil_log2(max(_FEWEST, len(bits)) * _VISIT_CYCLES)
+        self.sweep_bits = ceil_log2(max(_FEWEST, len(bits)) * VISIT_CYCLES)
         if max(bits) + self.sweep_bits > 32:
             raise ValueError(f"Increments of {len(bits)} counters may have at most "
                              f"{32 - self.sweep_bits} bits, not {max(bits)}")
@@ -81,9 +81,9 @@ class PerformanceCounters(wiring.Component):
         place = Signal(1 + len(self.read_index))  # word that is visited: 0 the low one, 1 the high one; counter
         clearing = Signal(init=1)
         # From the cycle in which a sum is ready to the one in which it is needed again.
-        m.submodules.sums = sums = DelayLine(32, _VISIT_CYCLES * visits - 1)
+        m.submodules.sums = sums = DelayLine(32, VISIT_CYCLES * visits - 1)
 
-        wraps, visited = Signal(), Signal(_VISIT_CYCLES * visits, init=1)
+        wraps, visited = Signal(), Signal(VISIT_CYCLES * visits, init=1)
         parts: list[Value] = []
         for i, width in enumerate(self.bits):
             if width:
@@ -103,11 +103,11 @@ class PerformanceCounters(wiring.Component):
         found = Signal(3)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            part.eq(one_registered(m, "held", [visited[_VISIT_CYCLES * i] for i in counted],
+            part.eq(one_registered(m, "held", [visited[VISIT_CYCLES * i] for i in counted],
                                    [parts[i] for i in counted])),
             moved.eq((part - sums.o) & ranges),
             total.eq(word + addend), sums.i.eq(total),
-            wraps.eq(place == _VISIT_CYCLES * visits - 1),
+            wraps.eq(place == VISIT_CYCLES * visits - 1),
             self.read_data.eq(Cat(low, total[:32])),
             self.read_ready.eq(found[2]),
         ]

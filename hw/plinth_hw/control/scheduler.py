@@ -31,6 +31,8 @@ from plinth_hw.isa.registers import Register
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
+#: Bodies that wait for their engine, for each engine.
+QUEUE_DEPTH = 4
 #: Remote advances that may wait for the network.
 REMOTE_QUEUE = 4
 
@@ -85,7 +87,7 @@ class Scheduler(wiring.Component):
         the task whose record it is.
     """
 
-    def __init__(self, parameters: DieParameters, queue_depth: int = 4) -> None:
+    def __init__(self, parameters: DieParameters, queue_depth: int = QUEUE_DEPTH) -> None:
         self.parameters = parameters
         self.queue_depth = queue_depth
         self.engines = engine_order(parameters)
