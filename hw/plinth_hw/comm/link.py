@@ -73,7 +73,7 @@ class LinkLayer(wiring.Component):
     o : Out, :func:`~plinth_hw.comm.link_frame.passed_layout`
         Flits from there, each once, in their order.
     credit : Out(classes), freed : In(classes)
-        Places that the other end's router, and this one's, have freed.
+        Places that the other end's router, and this one's, have freed; of flits that came since the link is up.
     restart : In(1)
         Begin anew, and while it lasts go no further; what was under way is forgotten.
     up : Out(1)
@@ -107,7 +107,7 @@ class LinkLayer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.transmit = transmit = LinkTransmit(self._parameters, 2 * self._round_trip)
-        m.submodules.receive = receive = LinkReceive(self._parameters, self._round_trip)
+        m.submodules.receive = receive = LinkReceive(self._parameters)
         m.submodules.credits = credits = LinkCredits(self._parameters)
         valid, good, body = self._received(m)
         said = Signal(FrameKind)

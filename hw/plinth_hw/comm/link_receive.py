@@ -2,8 +2,8 @@
 
 A flit with the expected number is given on, any other thrown away. What is missing shows in a frame with a wrong check,
 in a flit beyond the expected one, or in an idle frame whose sender has sent more; then the count of requests goes up,
-and while flits are missing not again before frames of after that request say that more is missing, or ``patience``
-cycles have passed. A flit is on ``o`` in the cycle after its frame.
+and while flits are missing not again before frames of after that request say that more is missing. Every frame says the
+count, so a request need not be made again. A flit is on ``o`` in the cycle after its frame.
 """
 
 from typing import Any
@@ -14,7 +14,6 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.link_frame import RESEND_BITS, SEQUENCE_BITS, WINDOW, FrameKind, Heard, body_layout, passed_layout
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import count_bits, count_of, counted
 
 
 class LinkReceive(wiring.Component):
@@ -23,8 +22,6 @@ class LinkReceive(wiring.Component):
     Parameters
     ----------
     parameters : DieParameters
-    patience : int
-        Cycles after which a request is made again.
 
     Members
     -------
@@ -41,8 +38,7 @@ class LinkReceive(wiring.Component):
         For the frames that go back.
     """
 
-    def __init__(self, parameters: DieParameters, patience: int):
-        self._patience = patience
+    def __init__(self, parameters: DieParameters):
         super().__init__({
             "clear": In(1), "up": In(1),
             "frame": In(data.StructLayout({"valid": unsigned(1), "good": unsigned(1),
@@ -54,10 +50,10 @@ class LinkReceive(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         body = self.frame.body
-        waiting, waited = Signal(), Signal(count_bits(self._patience))
+        waiting = Signal()
         speaks, is_flit, is_next, beyond, answers = (
             Signal(name=name) for name in ("speaks", "is_flit", "is_next", "beyond", "answers"))
-        missing, asks, late = Signal(), Signal(), Signal()
+        missing, asks = Signal(), Signal()
         ahead = Signal(SEQUENCE_BITS)
         m.d.comb += [
             ahead.eq(body.sequence - self.expected),
@@ -67,12 +63,11 @@ class LinkReceive(wiring.Component):
             answers.eq(body.resent == self.resend),
             self.heard.valid.eq(speaks), self.heard.expected.eq(body.expected), self.heard.resend.eq(body.resend),
             missing.eq(self.up & self.frame.valid & (~self.frame.good | (speaks & beyond))),
-            asks.eq((missing & (~waiting | (speaks & answers))) | (waiting & late)),
-            late.eq(waited == count_of(self._patience, len(waited))),
+            asks.eq(missing & (~waiting | (speaks & answers))),
         ]
-        m.d.sync += [self.o.valid.eq(speaks & is_flit & is_next), self.o.flit.eq(body.flit), waited.eq(counted(waited))]
+        m.d.sync += [self.o.valid.eq(speaks & is_flit & is_next), self.o.flit.eq(body.flit)]
         with m.If(asks):
-            m.d.sync += [self.resend.eq(self.resend + 1), waiting.eq(1), waited.eq(0)]
+            m.d.sync += [self.resend.eq(self.resend + 1), waiting.eq(1)]
         with m.Elif(speaks & is_next & (is_flit | answers)):
             m.d.sync += waiting.eq(0)
         with m.If(speaks & is_flit & is_next):

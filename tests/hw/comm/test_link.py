@@ -1,4 +1,7 @@
-"""Link layer: two ends over wires that flip, lose, repeat and hold what is on them, and ends that begin anew."""
+"""Link layer: two ends over wires that flip and hold what is on them, and ends that begin anew.
+
+``test_link_faults`` has more kinds of faults, and many more of them.
+"""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,7 +16,6 @@ from tests.support.amaranth_sim import simulate
 
 from plinth_hw.comm.link import LinkLayer, phit_bits
 from plinth_hw.comm.link_frame import frame_layout
-from plinth_hw.comm.link_transmit import MOST_REPLAYS
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 from plinth_hw.lib.crc import CRC24_SURE_BITS
 
@@ -26,7 +28,7 @@ class Ends(wiring.Component):
     """Two ends; the test bench is the wires."""
 
     def __init__(self, parameters: DieParameters, phits: int):
-        self.ends = [LinkLayer(parameters, phits, round_trip=32) for _ in range(2)]
+        self.ends = [LinkLayer(parameters, phits, round_trip=24) for _ in range(2)]
         super().__init__({})
 
     def elaborate(self, platform: Any) -> Module:
@@ -126,19 +128,6 @@ def flips(rate: float, bits: int, seed: int) -> Noise:
     return noise
 
 
-def bursts(rate: float, bits: int, seed: int) -> Noise:
-    """For some cycles anything."""
-    rng, left = np.random.default_rng(seed), 0
-
-    def noise(_: int, phit: tuple[int, int]) -> tuple[int, int]:
-        nonlocal left
-        left = int(rng.integers(1, 12)) if not left and rng.random() < rate else max(0, left - 1)
-        anything = int.from_bytes(rng.bytes(bits // 8 + 1), "little") % (1 << bits), int(rng.integers(2))
-        return anything if left else phit
-
-    return noise
-
-
 def stuck(rate: float, seed: int) -> Noise:
     """For some cycles what was there before: frames are repeated and lost."""
     rng, left, kept = np.random.default_rng(seed), 0, NONE
@@ -153,12 +142,6 @@ def stuck(rate: float, seed: int) -> Noise:
         return phit
 
     return noise
-
-
-def silent(rate: float, seed: int) -> Noise:
-    """Frames that do not come."""
-    rng = np.random.default_rng(seed)
-    return lambda _, phit: NONE if rng.random() < rate else phit
 
 
 class Bench:
@@ -229,19 +212,18 @@ def test_five_wrong_bits_of_a_frame_show(name: str) -> None:
 BITS = phit_bits(TINY, 1)
 
 
-@pytest.mark.parametrize("phits", [1, 3, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("phits", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_wires_without_errors_carry_a_flit_each_frame(phits: int) -> None:
     bench = Bench([clean, clean], phits=phits)
     bench.run(150, 4_000)
     assert bench.counted == [{"lost": 0, "bad_frames": 0, "replays": 0}] * 2
     # Coming up takes the time that frames of before may be on the wires, and a few frames.
-    assert bench.passed <= phits * (150 + 32 + 24)
+    assert bench.passed <= phits * (150 + 24 + 24)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("noise", "kind"), [
-    *((flips(rate, BITS, seed), f"bits-{rate}") for seed, rate in enumerate((1e-4, 1e-3))),
-    (bursts(0.01, BITS, 5), "bursts"), (stuck(0.01, 6), "stuck"), (silent(0.3, 8), "lost"),
+    (flips(1e-3, BITS, 1), "bits"), (stuck(0.01, 6), "stuck"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_flits_come_once_and_in_order_over_bad_wires(noise: Noise, kind: str) -> None:
     """Both ways at once, so that what is said of the other direction is wrong, too; credits come back whole."""
@@ -249,13 +231,6 @@ def test_flits_come_once_and_in_order_over_bad_wires(noise: Noise, kind: str) ->
     bench.run(120, 20_000)
     assert [counted["lost"] for counted in bench.counted] == [0, 0]
     assert sum(counted["replays"] for counted in bench.counted) > 0
-
-
-@pytest.mark.slow
-def test_pieces_of_frames_over_bad_wires() -> None:
-    noise = flips(1e-3, phit_bits(TINY, 3), 3)
-    bench = Bench([noise, noise], phits=3)
-    bench.run(120, 20_000)
 
 
 @pytest.mark.slow
@@ -280,32 +255,3 @@ def test_an_end_that_begins_anew_takes_the_other_with_it(after: int) -> None:
     simulate(bench.dut, test, limit_cycles=4_000)
     # The second restart, of the end that had lost flits, finds nothing on the link.
     assert [counted["lost"] for counted in bench.counted] == [0, int(after > 0)]
-
-
-@pytest.mark.slow
-def test_dead_wires_are_lost_and_come_up_when_they_heal() -> None:
-    dead = False
-
-    def noise(_: int, phit: tuple[int, int]) -> tuple[int, int]:
-        return NONE if dead else phit
-
-    bench = Bench([noise, clean])
-
-    async def test(ctx: Any) -> None:
-        nonlocal dead
-        await bench.pass_flits(ctx, 20)
-        dead = True
-        while ctx.get(bench.ends[0].up):
-            await bench.cycle(ctx, 60)
-        dead = False
-        for end in bench.ends:
-            ctx.set(end.restart, 1)
-        await bench.cycle(ctx)
-        for end in bench.ends:
-            ctx.set(end.restart, 0)
-        await bench.until(ctx, [1, 1])
-        bench.begin()
-        await bench.pass_flits(ctx, 20)
-
-    simulate(bench.dut, test, limit_cycles=10_000)
-    assert bench.counted[0]["lost"] == 1 and bench.counted[0]["replays"] >= MOST_REPLAYS

@@ -54,6 +54,16 @@ def test_hardware_gives_the_same(bits: int) -> None:
     simulate(dut, bench)
 
 
+@pytest.mark.parametrize(("bits", "latency"), [(65, 0), (66, 1), (317, 1), (318, 2), (667, 2)])
+def test_latency(bits: int, latency: int) -> None:
+    dut = Unit(bits)
+
+    async def bench(ctx: Any) -> None:
+        assert dut.latency == latency
+
+    simulate(dut, bench)
+
+
 def syndromes(bits: int) -> NDArray[np.int64]:
     """What x^0, x^1, ... leave, divided by the polynomial."""
     left, rest = [], 1
