@@ -95,10 +95,10 @@ class Harness:
         self.assume(self.first | (signal == held))
         return signal
 
-    def block(self, block: wiring.Component, peeked: tuple[str, ...] = ()) -> dict[str, Any]:
-        """Add the block; its inputs are free. Returns its state, as :func:`opened`."""
+    def block(self, block: wiring.Component, peeked: tuple[str, ...] = (), name: str = "block") -> dict[str, Any]:
+        """Add the block, or one more of this name; its inputs are free. Returns its state, as :func:`opened`."""
         fragment, state = opened(block, peeked)
-        self.m.submodules.block = fragment
+        self.m.submodules[name] = fragment
         for _, member, value in block.signature.flatten(block):
             if member.flow == In:
                 self._ports.append(Value.cast(value))

@@ -21,7 +21,7 @@ class Disturbance:
     #: Of each bit to be wrong.
     flip: float = 0
     #: In each cycle to begin: up to 12 cycles of anything; up to 60 of what was there before; up to 200 with a wire
-    #: that does not change; up to 100,000 of nothing.
+    #: that does not change; 60,000 of nothing.
     burst: float = 0
     hold: float = 0
     lane: float = 0

@@ -142,7 +142,8 @@ class Wires {
             if (one != lane_one_) phit.flip(lane_at_);
         }
         if (begins(hold_, settings_.hold, 60)) phit = held_;
-        if (begins(dead_, settings_.dead, 100000)) phit = Phit();
+        if (!dead_ && random_.chance(settings_.dead)) dead_ = 60000;
+        if (dead_ && dead_--) phit = Phit();
         return held_ = phit;
     }
 
