@@ -163,7 +163,7 @@ class Die(wiring.Component):
                 connect(m, transfer.send, getattr(interface, f"send_{number}"))
                 connect(m, transfer.landed, interface.landed)
                 m.d.comb += [transfer.die.eq(control.die), transfer.dies.eq(control.dies),
-                             transfer.limit.eq(control.limit), control.landing_fault.eq(transfer.fault)]
+                             transfer.limit.eq(control.limit), control.receive_fault.eq(transfer.fault)]
             else:
                 m.d.comb += receive.ready.eq(1)
         m.d.comb += [

@@ -6,8 +6,8 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
+from plinth_hw.control.task_ring import RING_TASKS
 
-from plinth_hw.control.task_slots import SLOTS
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode, Record, TaskHeader
 
@@ -103,7 +103,7 @@ class StandIn:
         body: list[int] = []
         staged = False
         running: deque[int] = deque()  # cycle from which the task may end
-        numbers = cycle(range(SLOTS, 2 * SLOTS))  # slots in turn, with a bit that is set
+        numbers = cycle(range(RING_TASKS, 2 * RING_TASKS))  # places in turn, with a bit that is set
         while True:
             taking = not staged and self.rng.random() < 0.8
             starting = staged and len(running) < self.depth and self.rng.random() < 0.7

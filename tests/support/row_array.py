@@ -78,17 +78,17 @@ class Work:
 
     @property
     def slots(self) -> int:
-        """Psums of a window."""
+        """Psums of a step."""
         return self.filter_step * self.interleaved_windows
 
     @property
     def groups(self) -> int:
-        """Windows that the array runs, each of ``interleaved_windows``."""
+        """Steps that the array runs, each of ``interleaved_windows``."""
         return -(-self.windows // self.interleaved_windows)
 
     @property
     def span(self) -> int:
-        """Words of the stream that a window covers."""
+        """Words of the stream that a step covers."""
         return (self.tap_columns - 1) * self.tap_step + self.tap_channels
 
     def lines(self, feed_words: int) -> int:
@@ -96,7 +96,7 @@ class Work:
         return -(-((self.windows - 1) * self.window_step + self.span) // feed_words) + self.further_lines
 
     def reach(self, feed_words: int) -> int:
-        """Words that must be in the ring at once for a window to run."""
+        """Words that must be in the ring at once for a step to run."""
         return (self.interleaved_windows - 1) * self.window_step + self.span + 2 * feed_words
 
 
@@ -128,7 +128,7 @@ class Program:
     ifmap_kind: list[int] = field(default_factory=list)
     ids: list[int] = field(default_factory=list)
     psums: list[int] = field(default_factory=list)
-    window_words: list[int] = field(default_factory=list)
+    step_words: list[int] = field(default_factory=list)
     #: Words [columns] of each result, and which of them are known.
     expected: list[NDArray[np.float32]] = field(default_factory=list)
     known: list[NDArray[np.bool_]] = field(default_factory=list)
@@ -186,7 +186,7 @@ class Program:
         psums = numbers(rng, self.kind, (work.groups, work.interleaved_windows, work.filter_step, shape.columns),
                        np.float32)
         self.psums += [_bits(words) for words in psums.reshape(-1, shape.columns)]
-        self.window_words += [work.slots] * work.groups
+        self.step_words += [work.slots] * work.groups
         self._expect(placement, work, filters, streams.reshape(placement.ids, -1), psums)
         self.issued[:active] += work.groups * work.slots * work.taps
 
@@ -224,8 +224,8 @@ class _Stimulus(ctypes.Structure):
         *((name, _Events) for name in ("passes", "filters", "ifmaps", "ids", "psums")),
         ("filter_row", ctypes.c_void_p), ("filter_loaded", ctypes.c_void_p), ("ifmap_kind", ctypes.c_void_p),
         ("ifmap_events", ctypes.c_uint64), ("gates", ctypes.c_uint32 * 4), ("seed", ctypes.c_uint64),
-        ("rows", ctypes.c_uint64), ("ifmap_lines", ctypes.c_uint64), ("window_words", ctypes.c_void_p),
-        ("windows", ctypes.c_uint64),
+        ("rows", ctypes.c_uint64), ("ifmap_lines", ctypes.c_uint64), ("step_words", ctypes.c_void_p),
+        ("steps", ctypes.c_uint64),
     ]
 
 
@@ -289,7 +289,7 @@ class VerilatedRows:
             pointer(np.array(program.filter_row, np.uint32)), pointer(np.array(program.filter_loaded, np.uint32)),
             pointer(np.array(program.ifmap_kind, np.uint8)), len(program.ifmap_kind),
             (ctypes.c_uint32 * 4)(*gates), seed, shape.rows, shape.ifmap_lines,
-            pointer(np.array(program.window_words, np.uint32)), len(program.window_words))
+            pointer(np.array(program.step_words, np.uint32)), len(program.window_words))
         cycles = self._library.row_array_run(
             ctypes.byref(stimulus), ctypes.c_uint64(limit), ctypes.c_void_p(results.ctypes.data),
             ctypes.c_uint64(result_bytes), ctypes.c_uint64(len(results)), ctypes.c_void_p(trace.ctypes.data))

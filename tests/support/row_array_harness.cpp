@@ -50,9 +50,9 @@ struct Stimulus {
     // Probabilities of passes, filters, ifmaps, psums in 1/256.
     uint32_t gates[4];
     uint64_t seed, rows, ifmap_lines;
-    // Words of each window of results.
-    const uint32_t* window_words;
-    uint64_t windows;
+    // Words of each step of results.
+    const uint32_t* step_words;
+    uint64_t steps;
 };
 
 // Fills `results` (as the port is laid out, `results_bytes` each) and `trace` (per cycle: issued rows, bit 27
@@ -69,7 +69,7 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
     std::vector<std::deque<uint64_t>> filters_of(s.rows);
     for (uint64_t i = 0; i < s.filters.count; ++i) filters_of[s.filter_row[i]].push_back(i);
     uint64_t filter_turn = 0;
-    uint64_t results_seen = 0, window_left = 0, complete = 0, quiet = 0;
+    uint64_t results_seen = 0, step_left = 0, complete = 0, quiet = 0;
     int64_t lines_held = 0;
     bool done_pending = false;
     // A row, and an element of it, each leave reset a cycle after what holds them.
@@ -144,16 +144,16 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         uint8_t first;
         std::memcpy(&first, &m.results, 1);
         if (first & 1) {
-            if (results_seen == results_count || complete == s.windows) return 1;
+            if (results_seen == results_count || complete == s.steps) return 1;
             std::memcpy(results + results_seen * results_bytes, &m.results, sizeof(m.results));
             ++results_seen;
             trace[t] |= 1u << 30;
-            if (++window_left == s.window_words[complete]) {
-                window_left = 0;
+            if (++step_left == s.step_words[complete]) {
+                step_left = 0;
                 ++complete;
             }
-        } else if (window_left) {
-            return 1;  // the words of a window are consecutive
+        } else if (step_left) {
+            return 1;  // the words of a step are consecutive
         }
         m.clk = 1;
         m.eval();

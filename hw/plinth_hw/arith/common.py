@@ -67,9 +67,9 @@ def leading_groups(m: Module, name: str, empty: list[Value], limit: Value | None
         cases = []
         for above in range(1 << (bits - 1 - level)):
             start = above * 2 * step
-            window = empty[start:start + step]
+            flags = empty[start:start + step]
             allowed = Const(1) if limit is None else limit >= start + step
-            cases.append(Cat(*window).all() & allowed)
+            cases.append(Cat(*flags).all() & allowed)
         m.d.comb += count[level].eq(select(cases, count[level + 1:]))
     return count
 

@@ -128,12 +128,12 @@ class FloatConverter(wiring.Component):
         """``exponent`` is one less than the result's, negative below its range."""
         result = self._result_format
         #: Leading bit, fraction and guard bit.
-        window = result.fraction_bits + 2
-        most = (1 << window.bit_length()) - 1
+        kept = result.fraction_bits + 2
+        most = (1 << kept.bit_length()) - 1
         q = Signal(exponent.shape())
         m.d.comb += q.eq(exponent)
         significand_1 = Signal(len(significand), reset_less=True)
-        amount_1 = Signal(window.bit_length(), reset_less=True)
+        amount_1 = Signal(kept.bit_length(), reset_less=True)
         exponent_1 = Signal(result.exponent_bits, reset_less=True)
         overflow_1 = Signal(reset_less=True)
         m.d.sync += [
@@ -142,13 +142,13 @@ class FloatConverter(wiring.Component):
             exponent_1.eq(Mux(q >= 0, q, 0)),
             overflow_1.eq(q >= result.exponent_maximum - 1),
         ]
-        padding = max(0, window - len(significand))
-        below = len(significand) + padding - window
+        padding = max(0, kept - len(significand))
+        below = len(significand) + padding - kept
         padded = Cat(Const(0, padding), significand_1)
-        shifted, lost = shift_right_sticky(m, "shift", padded[below:], amount_1, window)
+        shifted, lost = shift_right_sticky(m, "shift", padded[below:], amount_1, kept)
         sign_2, nan_2, infinite_2 = (Signal(name=f"{name}_2", reset_less=True)
                                      for name in ("sign", "nan", "infinite"))
-        significand_2 = Signal(window, reset_less=True)
+        significand_2 = Signal(kept, reset_less=True)
         sticky_2 = Signal(reset_less=True)
         exponent_2 = Signal(result.exponent_bits, reset_less=True)
         sign_1, nan_1, infinite_1 = classes

@@ -121,7 +121,7 @@ class FloatMultiplier(wiring.Component):
         significand_bits = operand.fraction_bits + 1
         product_bits = 2 * significand_bits
         #: Two leading places, the fraction and the guard bit.
-        window = result.fraction_bits + 3
+        kept = result.fraction_bits + 3
 
         def register(shape: Any, name: str) -> Signal:
             return Signal(shape, name=name, reset_less=True)
@@ -177,7 +177,7 @@ class FloatMultiplier(wiring.Component):
         most_left = (1 << shift_bits) - 1
         right_bits = shift_bits
         if self._least_q < self._most_zeros:
-            right_bits = max(shift_bits, (most_left + window).bit_length())
+            right_bits = max(shift_bits, (most_left + kept).bit_length())
         sign_3, nan_3, infinite_3 = (register(1, f"{name}_3") for name in ("sign", "nan", "infinite"))
         low_bits = right_bits - _HIGH_BITS
         amount_3 = register(low_bits, "amount_3")
@@ -198,11 +198,11 @@ class FloatMultiplier(wiring.Component):
         ]
 
         # Stage 4: shift.
-        padding = max(0, window - product_bits)
-        below = max(0, product_bits - window)
+        padding = max(0, kept - product_bits)
+        below = max(0, product_bits - kept)
         placed = [Cat(Const(0, padding + most_left), product) for product in products_3]
         unit = 1 << low_bits
-        coarse, lost_3 = Signal(window + unit - 1), Signal()
+        coarse, lost_3 = Signal(kept + unit - 1), Signal()
         m.d.comb += [
             coarse.eq(reduce(or_, (product[below + i * unit:] for i, product in enumerate(placed)))),
             lost_3.eq(Cat(product[:below + i * unit] for i, product in enumerate(placed)).any()),
@@ -210,15 +210,15 @@ class FloatMultiplier(wiring.Component):
         # The amount's low bits are used like its high ones.
         fine = amount_3[:_FINE_BITS]
         fines = range(1 << len(fine))
-        middle, lost = shift_right_sticky(m, "shift", coarse, amount_3[len(fine):], window + fines[-1], len(fine))
+        middle, lost = shift_right_sticky(m, "shift", coarse, amount_3[len(fine):], kept + fines[-1], len(fine))
         sign_4, nan_4, infinite_4 = (register(1, f"{name}_4") for name in ("sign", "nan", "infinite"))
-        products_4 = [register(window, f"product_4_{i}") for i in fines]
+        products_4 = [register(kept, f"product_4_{i}") for i in fines]
         sticky_4 = register(1, "sticky_4")
         exponent_4 = register(len(exponent_3), "exponent_4")
         overflow_4, overflow_high_4 = register(1, "overflow_4"), register(1, "overflow_high_4")
         m.d.sync += [
             sign_4.eq(sign_3), nan_4.eq(nan_3), infinite_4.eq(infinite_3),
-            *(product.eq(Mux(fine == i, middle[i:i + window], 0)) for i, product in enumerate(products_4)),
+            *(product.eq(Mux(fine == i, middle[i:i + kept], 0)) for i, product in enumerate(products_4)),
             sticky_4.eq(lost | lost_3 | select([middle[:i].any() for i in fines], fine)),
             exponent_4.eq(exponent_3),
             overflow_4.eq(exponent_3 >= result.exponent_maximum - 1),
@@ -226,7 +226,7 @@ class FloatMultiplier(wiring.Component):
         ]
 
         # Stage 5: round and pack. The field is exponent_4 plus the two leading places.
-        product_4 = Signal(window)
+        product_4 = Signal(kept)
         m.d.comb += product_4.eq(reduce(or_, products_4))
         high, some = product_4[-1], product_4[-2:].any()
         carry, overflow = Signal(), Signal()

@@ -80,7 +80,7 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
     })
 
 
-def piece_layout(parameters: DieParameters) -> data.StructLayout:
+def sector_layout(parameters: DieParameters) -> data.StructLayout:
     """Words of one flit within a die."""
     return data.StructLayout({
         "data": data.ArrayLayout(unsigned(32), parameters.flit_words),

@@ -10,7 +10,7 @@
 Three lanes: words that this member sends first, those it adds to what arrives, and the weights that the update of
 its own chunks needs. A lane holds as many chunks as its chunk FIFO, so whatever has been asked for finds room and
 memory is never kept waiting. Requests keep the order of use, hence a full lane cannot hold up one that the block
-waits for. A piece a cycle and lane; a beat follows a beat without a gap.
+waits for. A sector a cycle and lane; a beat follows a beat without a gap.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from plinth_hw.comm.message import chunk_flits, piece_layout
+from plinth_hw.comm.message import chunk_flits, sector_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -106,12 +106,12 @@ def read_layout(parameters: DieParameters) -> data.StructLayout:
 
 def local_layout(parameters: DieParameters) -> data.StructLayout:
     """Own words of a flit, and their weights if they are ``weighted``."""
-    piece = piece_layout(parameters)
-    return data.StructLayout({"piece": piece, "w": piece["data"].shape})
+    sector = sector_layout(parameters)
+    return data.StructLayout({"sector": sector, "w": sector["data"].shape})
 
 
 class _Slicer(wiring.Component):
-    """Chunks of own words, with or without weights, cut into pieces. A piece is registered: each flit of a beat has
+    """Chunks of own words, with or without weights, cut into sectors. A sector is registered: each flit of a beat has
     a register, zero where another one is wanted, so that no flit has to be chosen."""
 
     def __init__(self, parameters: DieParameters, weights: bool):
@@ -131,7 +131,7 @@ class _Slicer(wiring.Component):
         flit_log2, slices = exact_log2(parameters.flit_words), flits_in_beat(parameters)
         m.submodules.chunks = chunks = FIFO(self.chunk.payload.shape(), buffer_chunks(parameters))
         wiring.connect(m, wiring.flipped(self.chunk), chunks.i)
-        chunk, piece = chunks.o.payload, self.o.payload.piece
+        chunk, sector = chunks.o.payload, self.o.payload.sector
         size = Signal(exact_log2(parameters.chunk_words))
         flit, place = Signal(range(max(2, chunk_flits(parameters)))), Signal(flit_number(parameters))
         step, tail, beat_ends = Signal(), Signal(), Signal()
@@ -145,13 +145,13 @@ class _Slicer(wiring.Component):
         ]
         with m.If(step):
             m.d.sync += [
-                flit.eq(Mux(tail, 0, flit + 1)), self.o.valid.eq(1), piece.tail.eq(tail),
-                piece.words.eq(Mux(tail, size[:flit_log2], parameters.flit_words - 1)),
+                flit.eq(Mux(tail, 0, flit + 1)), self.o.valid.eq(1), sector.tail.eq(tail),
+                sector.words.eq(Mux(tail, size[:flit_log2], parameters.flit_words - 1)),
             ]
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        flits = data.ArrayLayout(piece.data.shape(), slices)
-        for lane, out, needed in zip(self._lanes, (piece.data, self.o.payload.w), (1, chunk.weighted), strict=False):
+        flits = data.ArrayLayout(sector.data.shape(), slices)
+        for lane, out, needed in zip(self._lanes, (sector.data, self.o.payload.w), (1, chunk.weighted), strict=False):
             m.submodules[lane] = beats = FIFO(flits, buffer_beats(parameters), Storage.SECTIONS)
             m.d.comb += [
                 beats.i.payload.eq(self.beat), beats.i.valid.eq(getattr(self, f"{lane}_valid")),

@@ -33,7 +33,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.comm.message import Schedule, chunks_in_flight, message_layout, piece_layout
+from plinth_hw.comm.message import Schedule, chunks_in_flight, message_layout, sector_layout
 from plinth_hw.comm.prefetch import Prefetch, ReadUse, buffer_chunks, chunk_beats
 from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
@@ -43,7 +43,7 @@ from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Places for sums and results; more than the lanes' latency, so that they never wait.
-RESULT_PIECES = 32
+RESULT_SECTORS = 32
 #: Flits that wait for the network interface.
 SEND_FLITS = SECTION
 
@@ -112,10 +112,10 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.results = results = FIFO(result_layout(parameters), RESULT_PIECES)
+        m.submodules.results = results = FIFO(result_layout(parameters), RESULT_SECTORS)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
         m.submodules.outgoing = outgoing = FIFO(
-            data.StructLayout({"piece": piece_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
+            data.StructLayout({"sector": sector_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
         ahead = steps_ahead(parameters)
         m.submodules.arrivals = arrivals = FIFO(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
         m.submodules.departures = departures = FIFO(
@@ -136,7 +136,7 @@ class ReduceBlock(wiring.Component):
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
         alone, expected, starts_written = Signal(), Signal(), Signal()
         m.d.comb += starts_written.eq(message.gather & ~message.in_place)
-        room = Signal(range(RESULT_PIECES + 1), init=RESULT_PIECES)
+        room = Signal(range(RESULT_SECTORS + 1), init=RESULT_SECTORS)
         # Whether what was added last is this member's own; no sum or result is left.
         owned, drained = Signal(), Signal()
         adds, copies, passed = Signal(), Signal(), Signal()
@@ -144,8 +144,8 @@ class ReduceBlock(wiring.Component):
             alone.eq(message.members == 1),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            drained.eq(room == RESULT_PIECES),
-            operands.a.eq(local.payload.piece), operands.b.eq(incoming.payload.data),
+            drained.eq(room == RESULT_SECTORS),
+            operands.a.eq(local.payload.sector), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
             operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
             self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
@@ -154,7 +154,7 @@ class ReduceBlock(wiring.Component):
             local.ready.eq(adds),
             copies.eq(arrival.valid & arrival.payload.copy & expected & drained),
             incoming.ready.eq((adds & ~alone) | (copies & passed)),
-            arrival.ready.eq((adds & local.payload.piece.tail) | (copies & passed & incoming.payload.tail)),
+            arrival.ready.eq((adds & local.payload.sector.tail) | (copies & passed & incoming.payload.tail)),
             results.i.valid.eq(self.sum_valid | self.updated_valid),
             results.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
             results.o.ready.eq(passed),
@@ -164,13 +164,13 @@ class ReduceBlock(wiring.Component):
         with m.If(adds ^ (results.o.valid & passed)):
             m.d.sync += room.eq(room + Mux(adds, -1, 1))
 
-        # Departures and writes: every piece goes, in one cycle, to all that need it. A piece is one of this member's
+        # Departures and writes: every sector goes, in one cycle, to all that need it. A sector is one of this member's
         # words as they are, or else a result, or a copy if there is none.
         start, result = prefetch.o_start, results.o.payload
-        piece, sent, written = Signal(piece_layout(parameters)), Signal(), Signal()
+        sector, sent, written = Signal(sector_layout(parameters)), Signal(), Signal()
         sends, stores, begins = Signal(), Signal(), Signal()
         m.d.comb += [
-            piece.eq(result.piece),
+            sector.eq(result.sector),
             sent.eq(~(result.own & message.scatter)), written.eq(result.own),
             sends.eq(departure.valid & outgoing.i.ready), stores.eq(writing.valid & write_back.i.ready),
             begins.eq(start.valid & (alone | (sends & departure.payload.start))
@@ -178,24 +178,24 @@ class ReduceBlock(wiring.Component):
             start.ready.eq(begins),
             passed.eq((results.o.valid | copies) & (~sent | (sends & ~departure.payload.start))
                       & (~written | (stores & ~writing.payload.start))),
-            outgoing.i.payload.piece.eq(Mux(departure.payload.start, start.payload.piece, piece)),
+            outgoing.i.payload.sector.eq(Mux(departure.payload.start, start.payload.sector, sector)),
             outgoing.i.payload.chunk.eq(departure.payload.chunk),
             outgoing.i.valid.eq((begins & ~alone) | (passed & sent)),
-            departure.ready.eq(outgoing.i.valid & outgoing.i.payload.piece.tail),
-            write_back.i.payload.eq(Mux(writing.payload.start, start.payload.piece, piece)),
+            departure.ready.eq(outgoing.i.valid & outgoing.i.payload.sector.tail),
+            write_back.i.payload.eq(Mux(writing.payload.start, start.payload.sector, sector)),
             write_back.i.valid.eq((begins & starts_written) | (passed & written)),
             writing.ready.eq(write_back.i.valid & write_back.i.payload.tail),
         ]
         with m.If(drained):
             m.d.comb += [
-                *(piece[field].eq(incoming.payload[field]) for field in ("data", "words", "tail")),
+                *(sector[field].eq(incoming.payload[field]) for field in ("data", "words", "tail")),
                 sent.eq(~arrival.payload.final), written.eq(1),
             ]
 
         flit, leaving, leaves = self.send.payload, outgoing.o.payload, Signal()
         m.d.comb += [
             self.send.valid.eq(outgoing.o.valid), outgoing.o.ready.eq(self.send.ready),
-            *(flit[field].eq(leaving.piece[field]) for field in ("data", "words", "tail")),
+            *(flit[field].eq(leaving.sector[field]) for field in ("data", "words", "tail")),
             flit.chunk.eq(leaving.chunk), flit.destination.eq(message.next_die),
             flit.group.eq(message.group), flit.message.eq(message.message),
             leaves.eq(self.send.valid & self.send.ready),

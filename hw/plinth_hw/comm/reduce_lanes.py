@@ -6,7 +6,7 @@
                           |                 +--> rate * sum --+
                           +--> w, delayed -------------> w - step ----> updated
 
-One piece a cycle, never stalled: a block offers operands only when it has room for the result. The links
+One sector a cycle, never stalled: a block offers operands only when it has room for the result. The links
 carry less than a flit a cycle, so blocks do not lose anything by sharing. Latency from the grant:
 ``sum_latency`` and ``update_latency`` cycles. Each operation is rounded to nearest even.
 """
@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.multiplier import FloatMultiplier
-from plinth_hw.comm.message import piece_layout
+from plinth_hw.comm.message import sector_layout
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
@@ -33,14 +33,14 @@ NEUTRAL = 0x8000_0000
 def operands_layout(parameters: DieParameters) -> data.StructLayout:
     """``a + b``, or ``a`` if it is ``alone``, with the ``words`` and ``tail`` of ``a``. ``own``: this member
     owns the chunk; ``update``: if it does, subtract ``rate`` times the sum from ``w``."""
-    piece = piece_layout(parameters)
-    return data.StructLayout({"a": piece, "b": piece["data"].shape, "w": piece["data"].shape,
+    sector = sector_layout(parameters)
+    return data.StructLayout({"a": sector, "b": sector["data"].shape, "w": sector["data"].shape,
                               "alone": 1, "own": 1, "update": 1})
 
 
 def result_layout(parameters: DieParameters) -> data.StructLayout:
-    """A piece, and whether its chunk is this member's ``own``."""
-    return data.StructLayout({"piece": piece_layout(parameters), "own": 1})
+    """A sector, and whether its chunk is this member's ``own``."""
+    return data.StructLayout({"sector": sector_layout(parameters), "own": 1})
 
 
 class ReduceLanes(wiring.Component):
@@ -54,7 +54,7 @@ class ReduceLanes(wiring.Component):
     -------
     i_0 ... : In streams of :func:`operands_layout`, one a block
     rate_0 ... : In(32)
-        Learning rate of each block's message, constant while it has pieces here.
+        Learning rate of each block's message, constant while it has sectors here.
     sum_valid, updated_valid : Out, a bit a block
         ``sum`` is that block's sum, ``updated`` the update of its own chunk.
     sum, updated : Out, :func:`result_layout`
@@ -109,7 +109,7 @@ class ReduceLanes(wiring.Component):
             m.d.sync += [word.eq(NEUTRAL) for word in operands.b]
 
         # What travels beside the words: block, kind, number of words, end of chunk.
-        a = piece_layout(self._parameters)
+        a = sector_layout(self._parameters)
         tag_shape = data.StructLayout({"block": self._blocks, "own": 1, "update": 1,
                                        "words": a["words"].shape, "tail": 1})
         tags = [Signal(tag_shape, name=f"tag_{age}") for age in range(self.update_latency + 1)]
@@ -140,14 +140,14 @@ class ReduceLanes(wiring.Component):
                 multiplier.a.eq(adder.o), multiplier.b.eq(rate),
                 updater.a.eq(weights[word]),
                 updater.b.eq(multiplier.o ^ Const(NEUTRAL, 32)),
-                self.sum.piece.data[word].eq(adder.o), self.updated.piece.data[word].eq(updater.o),
+                self.sum.sector.data[word].eq(adder.o), self.updated.sector.data[word].eq(updater.o),
             ]
         at_update = tags[self.update_latency]
         sums, updates = ~(at_sum.own & at_sum.update), at_update.own & at_update.update
         m.d.comb += [
-            self.sum.piece.words.eq(at_sum.words), self.sum.piece.tail.eq(at_sum.tail),
+            self.sum.sector.words.eq(at_sum.words), self.sum.sector.tail.eq(at_sum.tail),
             self.sum.own.eq(at_sum.own),
-            self.updated.piece.words.eq(at_update.words), self.updated.piece.tail.eq(at_update.tail),
+            self.updated.sector.words.eq(at_update.words), self.updated.sector.tail.eq(at_update.tail),
             self.updated.own.eq(1),
             self.sum_valid.eq(at_sum.block & sums.replicate(self._blocks)),
             self.updated_valid.eq(at_update.block & updates.replicate(self._blocks)),

@@ -2,17 +2,17 @@
 
 ::
 
-    piece --+--> SlotReader --> slot --> rotate --+--> merge --> flit
+    piece --+--> RunReader --> sector --> rotate --+--> merge --> flit
             |     (memory)                |       |
-            +--> pieces FIFO              +--> slot before
+            +--> pieces FIFO              +--> sector before
 
 A piece is a run of words in both memories; one piece or several whose words follow each other in the destination
-become a packet. With s and d the low parts of its source and destination addresses, every slot read is rotated by
+become a packet. With s and d the low parts of its source and destination addresses, every sector read is rotated by
 (s - d) mod F, F = ``flit_words``, and a flit takes its lanes from two successive ones; one that a piece leaves
 unfinished waits for the lanes of the next. A beat in which one piece ends and the next begins is read once.
 
 Throughput: a flit a cycle, and each of a packet's pieces a cycle at least, one more where s > d and the piece lies in
-two slots or more. Latency: first beat of the memory to flit one cycle, and those of :class:`SlotReader`.
+two sectors or more. Latency: first beat of the memory to flit one cycle, and those of :class:`RunReader`.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -20,7 +20,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.slots import SlotReader, covered, packet_buffer_beats, run_layout
+from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, run_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -52,7 +52,7 @@ def tile_piece_layout(parameters: DieParameters) -> data.StructLayout:
     })
 
 
-def slot_flit_layout(parameters: DieParameters) -> data.StructLayout:
+def tile_flit_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit of a packet: ``data``, and in how many lanes (``words``); ``address`` of the packet's first word; ``use``
     and ``last`` of the piece; ``tail``: it is the packet's last flit."""
     return data.StructLayout({
@@ -75,7 +75,7 @@ class TileRead(wiring.Component):
     task : In
         Of the pieces, as of requests.
     read : Out(ReadPort)
-    o : Out stream of :func:`slot_flit_layout`
+    o : Out stream of :func:`tile_flit_layout`
     idle : Out(1)
         No piece is under way.
     """
@@ -85,7 +85,7 @@ class TileRead(wiring.Component):
         super().__init__({
             "piece": In(stream.Signature(tile_piece_layout(parameters))),
             "task": In(TASK_BITS), "read": Out(ReadPort(parameters)),
-            "o": Out(stream.Signature(slot_flit_layout(parameters))),
+            "o": Out(stream.Signature(tile_flit_layout(parameters))),
             "idle": Out(1),
         })
 
@@ -94,8 +94,8 @@ class TileRead(wiring.Component):
         parameters = self._parameters
         flit_words = parameters.flit_words
         lane_bits, width = exact_log2(flit_words), index_bits(flit_words)
-        beat_bits, slots_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.beat_words // flit_words)
-        m.submodules.reader = reader = SlotReader(parameters, max(PIECES, 2 * packet_buffer_beats(parameters)))
+        beat_bits, sectors_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.beat_words // flit_words)
+        m.submodules.reader = reader = RunReader(parameters, max(PIECES, 2 * packet_buffer_beats(parameters)))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         shape = data.StructLayout({
             "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
@@ -118,7 +118,7 @@ class TileRead(wiring.Component):
         with m.If(pieces.i.valid & pieces.i.ready):
             m.d.sync += kept.eq(given.keeps)
 
-        # The piece at the head: where it begins in a higher lane than its destination, a slot is read before the
+        # The piece at the head: where it begins in a higher lane than its destination, a sector is read before the
         # first flit, unless that is all; the last flit may need none.
         head = pieces.o.payload
         origin, destination = Signal(width), Signal(width)
@@ -128,22 +128,22 @@ class TileRead(wiring.Component):
             origin.eq(head.place[:lane_bits]), destination.eq(head.run.address[:lane_bits]),
             source_run.address.eq(origin), source_run.words.eq(head.run.words),
         ]
-        _, slots = covered(source_run, flit_words)
-        shift, slot = Signal(width), Signal(index_bits(parameters.beat_words // flit_words))
-        step, made, taken = Signal(), Signal(len(flits)), Signal(len(slots))
+        _, sectors = covered(source_run, flit_words)
+        shift, sector = Signal(width), Signal(index_bits(parameters.beat_words // flit_words))
+        step, made, taken = Signal(), Signal(len(flits)), Signal(len(sectors))
         prime, last, needs, alone, unfinished = Signal(), Signal(), Signal(), Signal(), Signal()
         arrival = head.use == PieceUse.ARRIVAL
         free = ~self.o.valid | self.o.ready
         begin, end = Signal(width), Signal(width + 1)
         word_end = Signal(width)
         m.d.comb += [
-            shift.eq((origin - destination)[:lane_bits]), alone.eq((slots == 1) & (flits == 1)),
+            shift.eq((origin - destination)[:lane_bits]), alone.eq((sectors == 1) & (flits == 1)),
             prime.eq(~arrival & (origin > destination) & (taken == 0) & ~alone),
             last.eq(arrival | (~prime & (made + 1 == flits))),
-            needs.eq(~arrival & (taken != slots)),
+            needs.eq(~arrival & (taken != sectors)),
             step.eq(pieces.o.valid & (prime | free) & (reader.valid | ~needs)),
-            slot.eq((head.place[lane_bits:] + taken)[:slots_log2]), reader.slot.eq(slot),
-            reader.pop.eq(step & needs & Mux(taken + 1 == slots, ~head.keeps, slot == (1 << slots_log2) - 1)),
+            sector.eq((head.place[lane_bits:] + taken)[:sectors_log2]), reader.sector.eq(sector),
+            reader.pop.eq(step & needs & Mux(taken + 1 == sectors, ~head.keeps, sector == (1 << sectors_log2) - 1)),
             pieces.o.ready.eq(step & last),
             self.idle.eq(pieces.empty & ~self.o.valid),
 
@@ -152,12 +152,12 @@ class TileRead(wiring.Component):
             end.eq(Mux(last & (word_end != 0), word_end, flit_words)),
             unfinished.eq(last & ~head.tail & (word_end != 0)),
         ]
-        turned = Signal(reader.o.shape())
-        before = Signal.like(turned)
-        m.d.comb += turned.as_value().eq(Cat(*rotate(
-            m, "slot", [reader.o[lane] for lane in range(flit_words)], shift, 0, lane_bits, up=False)))
+        rotated = Signal(reader.o.shape())
+        before = Signal.like(rotated)
+        m.d.comb += rotated.as_value().eq(Cat(*rotate(
+            m, "sector", [reader.o[lane] for lane in range(flit_words)], shift, 0, lane_bits, up=False)))
         with m.If(step & needs):
-            m.d.sync += before.eq(turned)
+            m.d.sync += before.eq(rotated)
 
         #: A packet goes on from the piece before; a flit does.
         inside, begun = Signal(), Signal()
@@ -178,5 +178,5 @@ class TileRead(wiring.Component):
             for lane in range(flit_words):
                 from_before = ~alone & (shift != 0) & (shift + lane < flit_words)
                 with m.If(lane >= begin):
-                    m.d.sync += payload.data[lane].eq(Mux(from_before, before[lane], turned[lane]))
+                    m.d.sync += payload.data[lane].eq(Mux(from_before, before[lane], rotated[lane]))
         return m

@@ -3,7 +3,7 @@
 ::
 
     task --> TileWalk --pieces--> TileRead --flits--+--> send (another die)
-                 ^                                  +--> Landing (this die) <-- receive (other dies)
+                 ^                                  +--> ReceivePath (this die) <-- receive (other dies)
                  +-------- numbers of rows ---------+        +--> landed
 
 A piece is a run of words of one row that lies in one packet: it does not cross a multiple of ``packet_words`` in the
@@ -17,7 +17,7 @@ again; one for this die when its tile is in memory. One task at a time; the next
 pieces of this one are under way. Source and destination must not overlap.
 
 Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles. Throughput: a flit
-a cycle, less one a piece that reaches over slots where the source lies in a higher lane than the destination, and at
+a cycle, less one a piece that reaches over sectors where the source lies in a higher lane than the destination, and at
 least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
 """
@@ -30,11 +30,11 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
-from plinth_hw.comm.landing import Landing
-from plinth_hw.comm.slots import packet_words
-from plinth_hw.comm.tile_read import PieceUse, TileRead, slot_flit_layout, tile_piece_layout
+from plinth_hw.comm.receive_path import ReceivePath
+from plinth_hw.comm.run_reader import packet_words
+from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout, tile_piece_layout
 from plinth_hw.control.bases import BodyAddresses
-from plinth_hw.control.control import LandingFault
+from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -76,7 +76,7 @@ class TransferEngine(wiring.Component):
     die, dies : In
         This die's number, and how many there are.
     limit : In, fault : Out
-        As of :class:`Landing`.
+        As of :class:`ReceivePath`.
 
     Raises
     ------
@@ -98,27 +98,27 @@ class TransferEngine(wiring.Component):
             "landed": Out(stream.Signature(range(parameters.counters))),
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
-            "fault": Out(LandingFault),
+            "fault": Out(ReceiveFault),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.tile_read = tile_read = TileRead(self.parameters)
-        m.submodules.landing = landing = Landing(self.parameters)
+        m.submodules.receive_path = receiver = ReceivePath(self.parameters)
         m.submodules.walk = walk = TileWalk(self.parameters)
         wiring.connect(m, walk.piece, tile_read.piece)
         wiring.connect(m, tile_read.read, wiring.flipped(self.read))
-        wiring.connect(m, landing.read, wiring.flipped(self.add_read))
-        wiring.connect(m, landing.write, wiring.flipped(self.write))
-        wiring.connect(m, landing.advance, wiring.flipped(self.landed))
-        wiring.connect(m, wiring.flipped(self.receive), landing.arrive)
-        m.d.comb += [landing.limit.eq(self.limit), self.fault.eq(landing.fault)]
+        wiring.connect(m, receiver.read, wiring.flipped(self.add_read))
+        wiring.connect(m, receiver.write, wiring.flipped(self.write))
+        wiring.connect(m, receiver.advance, wiring.flipped(self.landed))
+        wiring.connect(m, wiring.flipped(self.receive), receiver.arrive)
+        m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         target = Signal(_target_layout(self.parameters))
-        self._control(m, walk, tile_read, landing, target)
-        self._deliver(m, walk, tile_read, landing, target)
+        self._control(m, walk, tile_read, receiver, target)
+        self._deliver(m, walk, tile_read, receiver, target)
         return m
 
-    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing, target: Any) -> None:
+    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Body, start, done; from start to done, the task's target."""
         engine, body = self.engine, walk.body
         words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
@@ -132,7 +132,7 @@ class TransferEngine(wiring.Component):
         assert len(words) < BODY_WORDS
         m.d.comb += [
             engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
-            came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), landing.task.eq(number),
+            came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), receiver.task.eq(number),
             addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
         ]
         with m.If(addresses.o_valid), m.Switch(addresses.o.index):
@@ -177,7 +177,7 @@ class TransferEngine(wiring.Component):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):
                     m.next = "START"
-        with m.If(landing.stored):
+        with m.If(receiver.stored):
             m.d.sync += stored.eq(1)
 
         flit = tile_read.o
@@ -194,18 +194,18 @@ class TransferEngine(wiring.Component):
             m.d.sync += [done.payload_words.eq(done.payload_words + engine.strobes.words),
                          done.stall_cycles.eq(done.stall_cycles + stalled)]
 
-    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, landing: Landing, target: Any) -> None:
+    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
-        flit, own, sent = tile_read.o.payload, landing.own.payload, self.send.payload
+        flit, own, sent = tile_read.o.payload, receiver.own.payload, self.send.payload
         is_index, kind = Signal(), Signal(PacketKind)
         m.d.comb += [
             is_index.eq(flit.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(tile_read.o.valid & is_index), walk.index.payload.eq(flit),
-            landing.own.valid.eq(tile_read.o.valid & ~is_index & ~target.remote),
+            receiver.own.valid.eq(tile_read.o.valid & ~is_index & ~target.remote),
             self.send.valid.eq(tile_read.o.valid & ~is_index & target.remote),
             tile_read.o.ready.eq(Mux(is_index, walk.index.ready,
-                                     Mux(target.remote, self.send.ready, landing.own.ready))),
+                                     Mux(target.remote, self.send.ready, receiver.own.ready))),
             *(own[name].eq(flit[name]) for name in ("data", "words", "address", "last", "tail")),
             own.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
@@ -226,7 +226,7 @@ class TileWalk(wiring.Component):
     body : In(TransferBody)
         Addresses in place of pointers.
     piece : Out stream of :func:`tile_piece_layout`
-    index : In stream of :func:`slot_flit_layout`
+    index : In stream of :func:`tile_flit_layout`
         Words of the INDEX pieces.
     done : Out(1)
         Everything has been given.
@@ -237,7 +237,7 @@ class TileWalk(wiring.Component):
         super().__init__({
             "start": In(1), "body": In(shape_of(TransferBody)),
             "piece": Out(stream.Signature(tile_piece_layout(parameters))),
-            "index": In(stream.Signature(slot_flit_layout(parameters))),
+            "index": In(stream.Signature(tile_flit_layout(parameters))),
             "done": Out(1),
         })
 
@@ -346,7 +346,7 @@ class _RowNumbers(wiring.Component):
         Pulse: a piece of them is under way.
     room : Out(1)
         Another one may be.
-    flit : In stream of :func:`slot_flit_layout`
+    flit : In stream of :func:`tile_flit_layout`
     o : Out stream of row number
     """
 
@@ -354,7 +354,7 @@ class _RowNumbers(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "asked": In(1), "room": Out(1),
-            "flit": In(stream.Signature(slot_flit_layout(parameters))), "o": Out(stream.Signature(32)),
+            "flit": In(stream.Signature(tile_flit_layout(parameters))), "o": Out(stream.Signature(32)),
         })
 
     def elaborate(self, platform: object) -> Module:

@@ -1,11 +1,11 @@
-"""Collects the pieces of chunks in beats and writes them, a request a chunk.
+"""Collects the sectors of chunks in beats and writes them, a request a chunk.
 
 ::
 
-    i (pieces) --> flit memories --> beat FIFO --> write.data
+    i (sectors) --> flit memories --> beat FIFO --> write.data
     address -----> request FIFO -----------------> write.request     once all its beats are there
 
-A piece a cycle; a request goes out only when its data are there, so memory is never kept waiting.
+A sector a cycle; a request goes out only when its data are there, so memory is never kept waiting.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.message import piece_layout
+from plinth_hw.comm.message import sector_layout
 from plinth_hw.comm.prefetch import buffer_beats, chunk_beats, flit_number, flits_in_beat
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -37,9 +37,9 @@ class WriteBack(wiring.Component):
     Members
     -------
     address : In
-        Beat address of the chunk to which the piece on ``i`` belongs.
-    i : In stream of :func:`piece_layout`
-        A chunk's pieces in order; ``ready`` does not depend on ``valid``.
+        Beat address of the chunk to which the sector on ``i`` belongs.
+    i : In stream of :func:`sector_layout`
+        A chunk's sectors in order; ``ready`` does not depend on ``valid``.
     task : In
         Of requests; constant while not ``idle``.
     idle : Out(1)
@@ -52,14 +52,14 @@ class WriteBack(wiring.Component):
         self._parameters = parameters
         super().__init__({
             "address": In(request_layout(parameters)["address"].shape),
-            "i": In(stream.Signature(piece_layout(parameters))),
+            "i": In(stream.Signature(sector_layout(parameters))),
             "task": In(TASK_BITS), "idle": Out(1),
             "write": Out(WritePort(parameters)),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        parameters, piece = self._parameters, self.i.payload
+        parameters, sector = self._parameters, self.i.payload
         slices, depth = flits_in_beat(parameters), SECTION
         m.submodules.beats = beats = FIFO(self.write.data.payload.shape(), buffer_beats(parameters) - depth,
                                           Storage.SECTIONS)
@@ -73,8 +73,8 @@ class WriteBack(wiring.Component):
         m.d.comb += [
             self.i.ready.eq(((put ^ taken) != depth) & requests.i.ready & ~unanswered.all()),
             step.eq(self.i.valid & self.i.ready),
-            full.eq(piece.tail | (flit == slices - 1)),
-            ends.eq(step & piece.tail),
+            full.eq(sector.tail | (flit == slices - 1)),
+            ends.eq(step & sector.tail),
             requests.i.valid.eq(ends),
             requests.i.payload.address.eq(self.address), requests.i.payload.beats.eq(number + 1),
             requests.i.payload.task.eq(self.task),
@@ -87,7 +87,7 @@ class WriteBack(wiring.Component):
         with m.If(step):
             m.d.sync += flit.eq(Mux(full, 0, flit + 1))
         with m.If(step & full):
-            m.d.sync += [put.eq(put + 1), number.eq(Mux(piece.tail, 0, number + 1))]
+            m.d.sync += [put.eq(put + 1), number.eq(Mux(sector.tail, 0, number + 1))]
         with m.If(beat.valid & beat.ready):
             m.d.sync += taken.eq(taken + 1)
         with m.If(ends ^ self.write.response):
@@ -98,16 +98,16 @@ class WriteBack(wiring.Component):
         write, read = last_words.write_port(), last_words.read_port(domain="comb")
         m.d.comb += [
             write.addr.eq(put), write.en.eq(step), read.addr.eq(taken),
-            write.data.eq(Cat(piece.words[:exact_log2(parameters.flit_words)], flit)),
+            write.data.eq(Cat(sector.words[:exact_log2(parameters.flit_words)], flit)),
             *(bit.eq(word <= read.data) for word, bit in enumerate(beat.payload.strobe)),
         ]
         for place in range(slices):
-            m.submodules[f"flit_{place}"] = words = Memory(shape=piece.data.shape(), depth=depth, init=[])
+            m.submodules[f"flit_{place}"] = words = Memory(shape=sector.data.shape(), depth=depth, init=[])
             write, read = words.write_port(), words.read_port(domain="comb")
             m.d.comb += [
                 write.addr.eq(put), write.en.eq(step & (flit == place)), read.addr.eq(taken),
-                write.data.eq(piece.data),
-                beat.payload.data.as_value().word_select(place, len(piece.data.as_value())).eq(read.data),
+                write.data.eq(sector.data),
+                beat.payload.data.as_value().word_select(place, len(sector.data.as_value())).eq(read.data),
             ]
         wiring.connect(m, beats.o, wiring.flipped(self.write.data))
         return m

@@ -8,7 +8,7 @@ A task, from memory to its end:
 - :mod:`~plinth_hw.control.fetch`, :mod:`~plinth_hw.control.dispatch`: descriptors, checked and parted.
 - :mod:`~plinth_hw.control.queues`: bodies wait for their engine.
 - :mod:`~plinth_hw.control.header_store`: headers, of tasks that wait and of tasks that run.
-- :mod:`~plinth_hw.control.task_slots`: an engine's tasks in order, and the start of the next.
+- :mod:`~plinth_hw.control.task_ring`: an engine's tasks in order, and the start of the next.
 - :mod:`~plinth_hw.control.wait_poll`, with :mod:`~plinth_hw.control.update_counters`: whether its waits are met.
 - :mod:`~plinth_hw.control.result_words`: what an engine says of a task for its record.
 - :mod:`~plinth_hw.control.sequencer`: loads, starts and completes tasks through those four; answers inspections

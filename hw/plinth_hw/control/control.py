@@ -20,7 +20,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
-from plinth_hw.control.counters import BusyWindow, PerformanceCounters
+from plinth_hw.control.counters import BusyPeriod, PerformanceCounters
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
@@ -52,7 +52,7 @@ def performance_counters(parameters: DieParameters) -> int:
     return (len(STROBES) + 1) * len(parameters.engines) + 4 + ends + of_link * parameters.ports
 
 
-class LandingFault(data.Struct):
+class ReceiveFault(data.Struct):
     """A packet names words beyond the memory."""
 
     valid: unsigned(1)
@@ -85,7 +85,7 @@ class Control(wiring.Component):
         From the crossbar: a request beyond the memory.
     read_failed, write_failed : In
         From the crossbar: a request that memory could not serve.
-    landing_fault : In(LandingFault)
+    receive_fault : In(ReceiveFault)
         A tile's packet named an address beyond the memory.
     drained : In(1)
         The crossbar has nothing under way.
@@ -130,7 +130,7 @@ class Control(wiring.Component):
             "write_fault": In(fault_layout(len(self.writers))),
             "read_failed": In(fault_layout(len(self.readers))),
             "write_failed": In(fault_layout(len(self.writers))),
-            "landing_fault": In(LandingFault),
+            "receive_fault": In(ReceiveFault),
             "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
             **({"sums_at_ends": In(words), "narrowed_to_ends": In(words)}
@@ -225,9 +225,9 @@ class Control(wiring.Component):
             self.error_in.ready.eq(1),
         ]
         # A tile of another die is no fault of a task here.
-        own_tile = self.landing_fault.own
+        own_tile = self.receive_fault.own
         m.d.comb += [
-            errors.cause_6.valid.eq(self.landing_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
+            errors.cause_6.valid.eq(self.receive_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
             errors.cause_6.code.eq(either(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
             errors.cause_6.lookup.eq(own_tile),
         ]
@@ -307,12 +307,12 @@ class Control(wiring.Component):
             # go.
             limits = {"words": words, **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
             increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
-            m.submodules[f"window_{e}"] = window = BusyWindow()
+            m.submodules[f"busy_{e}"] = period = BusyPeriod()
             m.d.comb += [
-                window.busy.eq(strobes.busy), window.clear.eq(registers.clear_counters),
-                window.cycle.eq(cycle),
-                getattr(registers, f"first_busy_{e}").eq(window.first),
-                getattr(registers, f"last_busy_{e}").eq(window.last),
+                period.busy.eq(strobes.busy), period.clear.eq(registers.clear_counters),
+                period.cycle.eq(cycle),
+                getattr(registers, f"first_busy_{e}").eq(period.first),
+                getattr(registers, f"last_busy_{e}").eq(period.last),
             ]
         increments += [self.injected_words, self.transit_words, self.words_read, self.words_written]
         if isinstance(parameters.multiply_format, Fixed):

@@ -125,7 +125,7 @@ class PerformanceCounters(wiring.Component):
         return m
 
 
-class BusyWindow(wiring.Component):
+class BusyPeriod(wiring.Component):
     """First and last busy cycle since the counters were cleared; 0 before the first.
 
     Members

@@ -1,8 +1,8 @@
-"""Header store: what the scheduler keeps of each task until it completes, 16 words for each slot of each engine.
+"""Header store: what the scheduler keeps of each task until it completes, 16 words for each place of each engine.
 
 ::
 
-    stamps (cycle of start) ---+--> memory {engine, slot, word} --> register --> word
+    stamps (cycle of start) ---+--> memory {engine, place, word} --> register --> word
     header words, as they come +
 
 A stamp goes first. A word is read two cycles after its address; what is read for use was written in an earlier cycle: a
@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
-from plinth_hw.control.task_slots import SLOT_BITS
+from plinth_hw.control.task_ring import PLACE_BITS
 from plinth_hw.lib.ram import UNCHECKED
 
 #: Bits of a stored word's number.
@@ -33,13 +33,13 @@ class HeaderStore(wiring.Component):
     -------
     valid, ready : In(1), Out(1)
         A word of a header comes, and is taken.
-    engine, slot, index, word : In
+    engine, place, index, word : In
         Where it belongs, and the word.
     stamp, stamped : In(engines), Out(engines)
         The engine's youngest started task has a stamp, until it is taken; the lowest engine goes first.
-    stamp_slot, started_at : In, arrays
-        By engine, the slot of that task, and the stamp.
-    read_engine, read_slot, read_index : In
+    stamp_place, started_at : In, arrays
+        By engine, the place of that task, and the stamp.
+    read_engine, read_place, read_index : In
         What is read in this cycle.
     read_word : Out(32)
         What was read two cycles ago.
@@ -50,22 +50,22 @@ class HeaderStore(wiring.Component):
         position = range(max(2, engines))
         super().__init__({
             "valid": In(1), "ready": Out(1),
-            "engine": In(position), "slot": In(SLOT_BITS), "index": In(STORED_BITS), "word": In(32),
+            "engine": In(position), "place": In(PLACE_BITS), "index": In(STORED_BITS), "word": In(32),
             "stamp": In(engines), "stamped": Out(engines),
-            "stamp_slot": In(data.ArrayLayout(unsigned(SLOT_BITS), engines)),
+            "stamp_place": In(data.ArrayLayout(unsigned(PLACE_BITS), engines)),
             "started_at": In(data.ArrayLayout(unsigned(32), engines)),
-            "read_engine": In(position), "read_slot": In(SLOT_BITS), "read_index": In(STORED_BITS),
+            "read_engine": In(position), "read_place": In(PLACE_BITS), "read_index": In(STORED_BITS),
             "read_word": Out(32),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.words = words = memory.Memory(
-            shape=32, depth=1 << STORED_BITS + SLOT_BITS + ceil_log2(self.engines), init=[], attrs=UNCHECKED)
+            shape=32, depth=1 << STORED_BITS + PLACE_BITS + ceil_log2(self.engines), init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         m.d.comb += [
             self.ready.eq(~self.stamp.any()),
-            read.en.eq(1), read.addr.eq(self._place(self.read_engine, self.read_slot, self.read_index)),
+            read.en.eq(1), read.addr.eq(self._address(self.read_engine, self.read_place, self.read_index)),
         ]
         m.d.sync += self.read_word.eq(read.data)
         with m.If(self.stamp.any()):
@@ -73,16 +73,16 @@ class HeaderStore(wiring.Component):
             for engine in reversed(range(self.engines)):
                 with m.If(self.stamp[engine] & ~self.stamp[:engine].any()):
                     m.d.comb += [
-                        write.addr.eq(self._place(Const(engine, 4), self.stamp_slot[engine],
+                        write.addr.eq(self._address(Const(engine, 4), self.stamp_place[engine],
                                                   Const(STARTED_WORD, STORED_BITS))),
                         write.data.eq(self.started_at[engine]), self.stamped[engine].eq(1),
                     ]
         with m.Else():
             m.d.comb += [
-                write.en.eq(self.valid), write.addr.eq(self._place(self.engine, self.slot, self.index)),
+                write.en.eq(self.valid), write.addr.eq(self._address(self.engine, self.place, self.index)),
                 write.data.eq(self.word),
             ]
         return m
 
-    def _place(self, engine: Value, slot: Value, index: Value) -> Value:
-        return Cat(index, slot, engine[:ceil_log2(self.engines)])
+    def _address(self, engine: Value, place: Value, index: Value) -> Value:
+        return Cat(index, place, engine[:ceil_log2(self.engines)])

@@ -6,7 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.dispatch import ADDRESS_WORD
 from plinth_hw.control.header_store import STORED_BITS
-from plinth_hw.control.task_slots import SLOT_BITS
+from plinth_hw.control.task_ring import PLACE_BITS
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS
 from plinth_hw.lib.choice import select
 from plinth_hw.memory.port import TASK_BITS
@@ -39,8 +39,8 @@ class Inspection(wiring.Component):
     number : In
         With OLDEST: number of the task that is meant, or 0.
     loaded, pending, tail, head, old : In, arrays
-        By engine, as of :class:`~plinth_hw.control.task_slots.TaskSlots`.
-    slot, index : Out
+        By engine, as of :class:`~plinth_hw.control.task_ring.TaskRing`.
+    place, index : Out
         The word of the header store.
     wait, waits : Out, Out(1)
         The lowest pending wait of the next task, if it waits.
@@ -52,12 +52,12 @@ class Inspection(wiring.Component):
 
     def __init__(self, engines: int) -> None:
         self.engines = engines
-        pointer = data.ArrayLayout(unsigned(SLOT_BITS + 1), engines)
+        pointer = data.ArrayLayout(unsigned(PLACE_BITS + 1), engines)
         super().__init__({
             "engine": In(range(max(2, engines))), "kind": In(InspectKind), "number": In(TASK_BITS),
             "loaded": In(engines), "pending": In(data.ArrayLayout(unsigned(WAITS), engines)),
             "tail": In(pointer), "head": In(pointer), "old": In(pointer),
-            "slot": Out(SLOT_BITS), "index": Out(STORED_BITS),
+            "place": Out(PLACE_BITS), "index": Out(STORED_BITS),
             "wait": Out(range(WAITS)), "waits": Out(1), "adds_base": Out(1), "none": Out(1),
         })
 
@@ -70,7 +70,7 @@ class Inspection(wiring.Component):
             with m.If(pending[index]):
                 m.d.comb += self.wait.eq(index)
         m.d.comb += [
-            self.slot.eq(Mux(named, self.number, Mux(loaded & (self.kind != InspectKind.OLDEST), head, old))),
+            self.place.eq(Mux(named, self.number, Mux(loaded & (self.kind != InspectKind.OLDEST), head, old))),
             self.index.eq(Mux(self.adds_base, HEADER_WORDS - WAITS + self.wait, ADDRESS_WORD)),
             self.waits.eq(loaded & pending.any()),
             self.adds_base.eq(self.kind == InspectKind.WAIT),

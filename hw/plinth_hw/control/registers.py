@@ -24,7 +24,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.routes import port_bits, rates_layout, route_table, route_write_layout
-from plinth_hw.control.task_slots import EngineStatus
+from plinth_hw.control.task_ring import EngineStatus
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import field_bits, reset_value
@@ -144,7 +144,7 @@ class Registers(wiring.Component):
     status_0 ... : In(EngineStatus)
         Engines in the order of :func:`engine_order`.
     first_busy_0 ..., last_busy_0 ... : In(32)
-        From :class:`~plinth_hw.control.counters.BusyWindow` of each.
+        From :class:`~plinth_hw.control.counters.BusyPeriod` of each.
     route_write : Out(struct of valid, destination, port)
         A pulse for each write to the route table.
     bad_route : Out(struct of valid, die)

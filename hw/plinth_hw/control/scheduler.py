@@ -8,7 +8,7 @@
     record_memory <-- record writer <-- words ---------- sequencer --> FIFO --> advance_out
 
 Every descriptor goes through in 64 cycles or a memory latency, whichever is longer. An engine has up to
-``queue_depth`` bodies waiting here and ``SLOTS`` tasks between fetch and completion. See :mod:`sequencer`
+``queue_depth`` bodies waiting here and ``RING_TASKS`` tasks between fetch and completion. See :mod:`sequencer`
 for the latencies of starts and completions. Source: MPT section VI.A.
 """
 
@@ -23,7 +23,7 @@ from plinth_hw.control.fetch import DescriptorFetch
 from plinth_hw.control.queues import BodyQueues
 from plinth_hw.control.record import RecordWriter
 from plinth_hw.control.sequencer import RemoteAdvance, TaskSequencer
-from plinth_hw.control.task_slots import EngineStatus
+from plinth_hw.control.task_ring import EngineStatus
 from plinth_hw.control.update_counters import UpdateCounters
 from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.parameters import DieParameters

@@ -2,7 +2,7 @@
 
 ::
 
-    header words --> HeaderStore: 8 slots of 16 words for each engine
+    header words --> HeaderStore: 8 places of 16 words for each engine
                          | one word a cycle
           +--------+-----+-----+-----------+
           v        v           v           v
@@ -12,7 +12,7 @@
       task      value)       advance,
           |        |         record <-- ResultWords
           v        v
-        TaskSlots of each engine: no wait pending and body delivered --> start
+        TaskRing of each engine: no wait pending and body delivered --> start
 
 One machine serves all engines. It does one of four things at a time, DONE before INSPECT before LOAD, and polls when
 there is nothing else to do, engines in turn and the pending waits of each in turn.
@@ -35,7 +35,7 @@ from plinth_hw.control.fetch import header_word
 from plinth_hw.control.header_store import STORED_BITS, HeaderStore
 from plinth_hw.control.inspection import Inspection, InspectKind
 from plinth_hw.control.result_words import ResultWords
-from plinth_hw.control.task_slots import EngineStatus, TaskSlots
+from plinth_hw.control.task_ring import EngineStatus, TaskRing
 from plinth_hw.control.wait_poll import WaitPoll
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
@@ -56,7 +56,7 @@ class RemoteAdvance(data.Struct):
 class _Parts(NamedTuple):
     """What the machine directs."""
 
-    slots: list[TaskSlots]
+    rings: list[TaskRing]
     store: HeaderStore
     poll: WaitPoll
     inspection: Inspection
@@ -75,7 +75,7 @@ class TaskSequencer(wiring.Component):
     header_valid, header_ready, header_index, header_word, position, commit
         From :class:`Dispatch`.
     room : Out(engines)
-        That engine has a free slot.
+        That engine has a free place.
     delivered : In(engines)
         Pulse: the engine has taken a whole body.
     start_0, operation_0, done_0 ... : Out(stream), Out(4), In(stream of Done)
@@ -162,47 +162,47 @@ class TaskSequencer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        parts = _Parts([TaskSlots() for _ in self.engines], HeaderStore(self.count),
+        parts = _Parts([TaskRing() for _ in self.engines], HeaderStore(self.count),
                        WaitPoll(self.count, self.parameters.counters), Inspection(self.count),
                        ResultWords(self.engines))
-        for e, slots in enumerate(parts.slots):
-            m.submodules[f"slots_{e}"] = slots
+        for e, ring in enumerate(parts.rings):
+            m.submodules[f"ring_{e}"] = ring
         m.submodules.store, m.submodules.poll, m.submodules.inspection, m.submodules.results = parts[1:]
         self._tasks(m, parts)
         self._asked(m, parts)
         self._serve(m, parts)
-        m.d.comb += self.empty.eq(Cat(slots.old == slots.tail for slots in parts.slots).all()
+        m.d.comb += self.empty.eq(Cat(ring.old == ring.tail for ring in parts.rings).all()
                                   & ~self.local.valid & ~self.record_valid)
         return m
 
     def _tasks(self, m: Module, parts: _Parts) -> None:
-        """The slots of the engines, and the store behind them."""
+        """The rings of the engines, and the store behind them."""
         store = parts.store
-        for e, slots in enumerate(parts.slots):
-            connect(m, slots.start, flipped(getattr(self, f"start_{e}")))
+        for e, ring in enumerate(parts.rings):
+            connect(m, ring.start, flipped(getattr(self, f"start_{e}")))
             m.d.comb += [
-                slots.commit.eq(self.commit & (self.position == e)), slots.delivered.eq(self.delivered[e]),
-                slots.halted.eq(self.halted), slots.cycle.eq(self.cycle),
-                slots.met.eq(parts.poll.met[e]), slots.stamped.eq(store.stamped[e]),
-                store.stamp[e].eq(slots.stamp), store.stamp_slot[e].eq(slots.head - 1),
-                store.started_at[e].eq(slots.started_at),
-                self.room[e].eq(slots.room), self.started[e].eq(slots.started),
-                getattr(self, f"operation_{e}").eq(slots.operation), getattr(self, f"status_{e}").eq(slots.status),
+                ring.commit.eq(self.commit & (self.position == e)), ring.delivered.eq(self.delivered[e]),
+                ring.halted.eq(self.halted), ring.cycle.eq(self.cycle),
+                ring.met.eq(parts.poll.met[e]), ring.stamped.eq(store.stamped[e]),
+                store.stamp[e].eq(ring.stamp), store.stamp_place[e].eq(ring.head - 1),
+                store.started_at[e].eq(ring.started_at),
+                self.room[e].eq(ring.room), self.started[e].eq(ring.started),
+                getattr(self, f"operation_{e}").eq(ring.operation), getattr(self, f"status_{e}").eq(ring.status),
             ]
         m.d.comb += [
             store.valid.eq(self.header_valid), self.header_ready.eq(store.ready),
-            store.engine.eq(self.position), store.slot.eq(select([slots.tail for slots in parts.slots], self.position)),
+            store.engine.eq(self.position), store.place.eq(select([ring.tail for ring in parts.rings], self.position)),
             store.index.eq(self.header_index), store.word.eq(self.header_word),
         ]
 
     def _asked(self, m: Module, parts: _Parts) -> None:
         """What inspections and polls ask. An inspection comes before polls."""
         poll, inspection = parts.poll, parts.inspection
-        for e, slots in enumerate(parts.slots):
+        for e, ring in enumerate(parts.rings):
             m.d.comb += [
-                poll.waits[e].eq(slots.status.waits), poll.pending[e].eq(slots.pending),
-                inspection.loaded[e].eq(slots.loaded), inspection.pending[e].eq(slots.pending),
-                *(getattr(inspection, name)[e].eq(getattr(slots, name)) for name in ("tail", "head", "old")),
+                poll.waits[e].eq(ring.status.waits), poll.pending[e].eq(ring.pending),
+                inspection.loaded[e].eq(ring.loaded), inspection.pending[e].eq(ring.pending),
+                *(getattr(inspection, name)[e].eq(getattr(ring, name)) for name in ("tail", "head", "old")),
             ]
         m.d.comb += [
             inspection.engine.eq(self.inspect_engine), inspection.kind.eq(self.inspect_kind),
@@ -221,32 +221,32 @@ class TaskSequencer(wiring.Component):
         word = store.read_word
         m.d.sync += step.eq(step + 1)
 
-        def fetch(engine: Value, slot: Value, index: Value) -> list:
-            return [store.read_engine.eq(engine), store.read_slot.eq(slot), store.read_index.eq(index)]
+        def fetch(engine: Value, place: Value, index: Value) -> list:
+            return [store.read_engine.eq(engine), store.read_place.eq(place), store.read_index.eq(index)]
 
-        olds, heads = [slots.old for slots in parts.slots], [slots.head for slots in parts.slots]
+        olds, heads = [ring.old for ring in parts.rings], [ring.head for ring in parts.rings]
         old, head = select(olds, position), select(heads, position)
         done = [getattr(self, f"done_{e}") for e in range(self.count)]
         done_grant, load_grant = Signal(name="done_grant"), Signal(name="load_grant")
         m.submodules.done_turn = done_turn = RoundRobin(self.count)
         m.submodules.load_turn = load_turn = RoundRobin(self.count)
         m.d.comb += [
-            done_turn.requests.eq(Cat(result.valid & ~slots.stamp & slots.status.runs
-                                      for result, slots in zip(done, parts.slots, strict=True))),
+            done_turn.requests.eq(Cat(result.valid & ~ring.stamp & ring.status.runs
+                                      for result, ring in zip(done, parts.rings, strict=True))),
             done_turn.taken.eq(done_grant),
-            load_turn.requests.eq(Cat(slots.loads for slots in parts.slots)), load_turn.taken.eq(load_grant),
+            load_turn.requests.eq(Cat(ring.loads for ring in parts.rings)), load_turn.taken.eq(load_grant),
         ]
         error = Signal(shape_of(ErrorCode), name="error")
         accept, completed = Signal(self.count, name="accept"), Signal(name="completes")
         failed = Signal(name="failed")  # an engine rejected its task
         m.d.comb += [error.eq(select([Value.cast(result.payload.error) for result in done], position)),
                      self.completed.eq(Mux(completed, accept, 0))]
-        for e, (result, slots) in enumerate(zip(done, parts.slots, strict=True)):
+        for e, (result, ring) in enumerate(zip(done, parts.rings, strict=True)):
             m.d.comb += [
-                result.ready.eq(accept[e]), slots.complete.eq(accept[e]),
+                result.ready.eq(accept[e]), ring.complete.eq(accept[e]),
                 getattr(results, f"done_{e}").eq(result.payload),
-                slots.new_operation.eq(header_word(word, 0).operation),
-                slots.new_waits.eq(header_word(word, 3).wait_enable),
+                ring.new_operation.eq(header_word(word, 0).operation),
+                ring.new_waits.eq(header_word(word, 3).wait_enable),
             ]
         with m.If(self.local.ready):
             m.d.sync += self.local.valid.eq(0)
@@ -266,7 +266,7 @@ class TaskSequencer(wiring.Component):
                     m.d.sync += [position.eq(done_turn.index), results.ended_at.eq(self.cycle)]
                     m.next = "DONE"
                 with m.Elif(self.inspect_valid):
-                    m.d.comb += [*fetch(self.inspect_engine, inspection.slot, inspection.index), self.poll_valid.eq(1)]
+                    m.d.comb += [*fetch(self.inspect_engine, inspection.place, inspection.index), self.poll_valid.eq(1)]
                     with m.If(self.poll_ready):
                         m.next = "INSPECT"
                 with m.Elif(load_turn.requests.any()):
@@ -281,9 +281,9 @@ class TaskSequencer(wiring.Component):
                     ]
             with m.State("LOAD"):
                 m.d.comb += [poll.keep.eq(step == 2), *fetch(position, head, Mux(step == 0, Const(2, 4), Const(3, 4)))]
-                for e, slots in enumerate(parts.slots):
-                    m.d.comb += [slots.set_operation.eq((position == e) & (step == 1)),
-                                 slots.set_waits.eq((position == e) & (step == 3))]
+                for e, ring in enumerate(parts.rings):
+                    m.d.comb += [ring.set_operation.eq((position == e) & (step == 1)),
+                                 ring.set_waits.eq((position == e) & (step == 3))]
                 with m.If(step == 3):
                     m.next = "IDLE"
             with m.State("DONE"):

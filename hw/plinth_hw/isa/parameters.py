@@ -67,7 +67,7 @@ class DieParameters:
     memory_words_per_cycle: Fraction
     #: One half (of two) of each operand buffer, in 32-bit words; row-stationary: of the one ifmap buffer.
     operand_buffer_words: int
-    #: Output buffer, all tile slots together; row-stationary: psum buffer, two halves of a bank for each column.
+    #: Output buffer, all places of tiles together; row-stationary: psum buffer, two halves of a bank for each column.
     output_buffer_words: int
     #: Words that the vector engine processes a cycle: half a beat.
     vector_buffer_words: int

@@ -89,7 +89,7 @@ class SystolicFeeder(wiring.Component):
         k = Signal(geometry.k_bits)
         first, last, fed, allowed, go, boundary = (Signal() for _ in range(6))
         slot = Signal(geometry.interleave_log2)
-        m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.slots) + 3)
+        m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.tile_places) + 3)
         wiring.connect(m, totals.o, wiring.flipped(self.total))
 
         # Decision. ``fed`` may lag behind by a cycle: k is stable during a step.

@@ -39,7 +39,7 @@ class Geometry:
         Lines of a half of an operand buffer.
     tile_lines : list of int
         Lines of a tile in the output buffer, by option.
-    slots : list of int
+    tile_places : list of int
         Tiles in the output buffer, by option.
 
     Raises
@@ -70,7 +70,7 @@ class Geometry:
         self.tile_lines = [a_span * _ceil(b_span, words)
                            for a_span, b_span in zip(self.a_span, self.b_span, strict=True)]
         self.output_lines = max(parameters.output_buffer_words // words, *self.tile_lines)
-        self.slots = [self.output_lines // lines for lines in self.tile_lines]
+        self.tile_places = [self.output_lines // lines for lines in self.tile_lines]
 
     @property
     def option_bits(self) -> int:

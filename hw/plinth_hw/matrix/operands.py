@@ -2,15 +2,15 @@
 
 ::
 
-    job -> pieces (RunWalk) -> GridRows -> RowLoad -> register -> LineTracker -> VectorMemory <- read (feeder)
+    job -> strips (RunWalk) -> GridRows -> RowLoad -> register -> LineTracker -> VectorMemory <- read (feeder)
                                               |          |
                                           read port      +-> steps[half]: k steps of the half that are complete
 
 A panel holds element (k, p) with the k step as row and the position along M or N as column. A beat of
 neighbouring k goes along rows, a beat of neighbouring p along columns, so either way of storing an
-operand takes the same time. A panel is loaded in pieces, columns of the operand as stored that lie in one run.
-When p are neighbours in memory the k steps arrive in order with the last piece and ``steps`` follows each of
-them. When k are, all p of a piece must have arrived first; while the array waits (``hurry``) pieces therefore
+operand takes the same time. A panel is loaded in strips, columns of the operand as stored that lie in one run.
+When p are neighbours in memory the k steps arrive in order with the last strip and ``steps`` follows each of
+them. When k are, all p of a strip must have arrived first; while the array waits (``hurry``) strips therefore
 have at most E, E, 2E, 4E, ... k steps.
 
 Elements outside a map are written as 0 and, so that they can be told from others, with a bit of their own.
@@ -32,8 +32,8 @@ from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
-#: Pieces whose data are still to come.
-PIECES = 4
+#: Strips whose data are still to come.
+STRIPS = 4
 
 
 class OperandBuffer(wiring.Component):
@@ -98,21 +98,21 @@ class OperandBuffer(wiring.Component):
         wiring.connect(m, rows.o, load.i)
         connect_elements(m, load.port, self.port, bits)
 
-        # Jobs to pieces.
+        # Jobs to strips.
         layout = geometry.panel_job(self.span_bits)
         m.submodules.jobs = jobs = FIFO(layout, 2)
         m.submodules.runs = runs = RunWalk(counted.address_bits, walk_bits)
         job = jobs.o.payload
         view = Signal(geometry.view(self.clipped))
-        piece = data.StructLayout({
+        strip = data.StructLayout({
             "line": unsigned(len(tracker.base)), "shift": unsigned(lane_bits), "k_end": unsigned(geometry.k_bits),
             "final": unsigned(1), "along_k": unsigned(1), "half": unsigned(1),
             "option": unsigned(geometry.option_bits)})
-        m.submodules.walks = walks = FIFO(piece, PIECES)
+        m.submodules.walks = walks = FIFO(strip, STRIPS)
         walk_in = walks.i.payload
         done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
         issue = Signal()
-        # A panel's columns as stored before this piece are whole groups of E, which begin this many lines on.
+        # A panel's columns as stored before this strip are whole groups of E, which begin this many lines on.
         groups = lookup(m, "group_line", Cat(done[lane_bits:max(lane_bits, self.span_bits)], job.option), [
             group * steps for steps in geometry.panel_k
             for group in range(1 << max(0, self.span_bits - lane_bits))])
@@ -139,7 +139,7 @@ class OperandBuffer(wiring.Component):
             m.d.comb += [command.place.eq(runs.place), command.kernel_row.eq(runs.kernel_row)]
         with m.If(self.job.valid & self.job.ready & self.job.payload.first):
             m.d.sync += view.eq(self.job.payload.view)
-        with m.FSM(name="pieces"):
+        with m.FSM(name="strips"):
             with m.State("JOB"):
                 m.d.comb += runs.begin.eq(jobs.o.valid)
                 with m.If(jobs.o.valid):

@@ -1,11 +1,11 @@
-"""Output buffer: tiles drain into its slots and are stored from there, while the array works on.
+"""Output buffer: tiles drain into its places and are stored from there, while the array works on.
 
 ::
 
-    drain_data -> register -> VectorMemory slots -> RowStore -> write port
+    drain_data -> register -> VectorMemory places -> RowStore -> write port
     jobs (tiles of C, ends of tasks) -> GridRows ----^    done -> end of task
 
-Slots hold ``geometry.tile_lines`` lines each; a tile with another interleave shape than those in the
+Places hold ``geometry.tile_lines`` lines each; a tile with another interleave shape than those in the
 buffer waits until they have left. Stores are started in the order of tiles. After the last store of a
 task its end is reported once memory has answered all of them, and only then the next task's stores begin.
 """
@@ -45,7 +45,7 @@ class OutputBuffer(wiring.Component):
     option : In
         Of the tile that wants to drain.
     room : Out(1)
-        There is a slot for it; ``reserve`` In(1): it is taken, its words follow.
+        There is a place for it; ``reserve`` In(1): it is taken, its words follow.
     valid, data : In
         As ``drain_valid``, ``drain_data`` of the array.
     job : In stream of ``geometry.tile_job``
@@ -81,7 +81,7 @@ class OutputBuffer(wiring.Component):
         # Complete tiles: their lines and shapes.
         record = data.StructLayout({"line": unsigned(line_bits(lines)),
                                     "option": unsigned(geometry.option_bits)})
-        m.submodules.tiles = tiles = FIFO(record, max(2, *geometry.slots))
+        m.submodules.tiles = tiles = FIFO(record, max(2, *geometry.tile_places))
         freed = Signal()
         self._drain(m, platform, memory, record, tiles, freed)
         self._store(m, memory, tiles, freed)
@@ -89,28 +89,28 @@ class OutputBuffer(wiring.Component):
 
     def _drain(self, m: Module, platform: object, memory: VectorMemory, record: data.StructLayout, tiles: FIFO,
                freed: Signal) -> None:
-        """Slots in a ring; a slot is in use from the token until it is ``freed``."""
+        """Places in a ring; a place is in use from the token until it is ``freed``."""
         geometry = self.geometry
-        most = max(geometry.slots)
+        most = max(geometry.tile_places)
         # Tiles in the buffer and, of the ring, the place of the next one.
         used = Signal(range(most + 1))
         place = Signal(range(max(2, most)))
         line = Signal(len(memory.write.line))
         option = Signal(geometry.option_bits)
-        slots = lookup(m, "slots", self.option, geometry.slots)
+        places = lookup(m, "places", self.option, geometry.tile_places)
         size = lookup(m, "tile_lines", self.option, geometry.tile_lines)
         fresh = Signal()
         m.submodules.drains = drains = FIFO(record, self.draining)
         m.d.comb += [
             fresh.eq(used == 0),
-            self.room.eq((fresh | ((option == self.option) & (used != slots))) & drains.i.ready),
+            self.room.eq((fresh | ((option == self.option) & (used != places))) & drains.i.ready),
             drains.i.valid.eq(self.reserve),
             drains.i.payload.line.eq(Mux(fresh, 0, line)), drains.i.payload.option.eq(self.option),
         ]
         m.d.sync += used.eq(used + self.reserve - freed)
         with m.If(self.reserve):
             m.d.sync += option.eq(self.option)
-            with m.If(Mux(fresh, 0, place) + 1 == slots):
+            with m.If(Mux(fresh, 0, place) + 1 == places):
                 m.d.sync += [place.eq(0), line.eq(0)]
             with m.Else():
                 m.d.sync += [place.eq(Mux(fresh, 0, place) + 1), line.eq(Mux(fresh, 0, line) + size)]

@@ -4,7 +4,7 @@ A tile that ends leaves its sums in the drain memories of the array; there is on
 
 - the next tile may end only once the drain of this one is far enough ahead of it
   (``SystolicArray.capture_spacing``);
-- the drain starts when the last sum is there (``compute_latency``), the output buffer has a free slot,
+- the drain starts when the last sum is there (``compute_latency``), the output buffer has a free place,
   and the previous token is ``token_cycles`` old;
 - a tile that accumulates loads its C by a token together with the drain of the tile before it, or
   later, but never before it, and starts ``load_latency`` after that.
@@ -40,7 +40,7 @@ class TokenControl(wiring.Component):
     option : Out
         Of the tile to be drained.
     room : In(1)
-        The output buffer has a slot for ``option``; ``reserve`` Out(1): it is taken.
+        The output buffer has a place for ``option``; ``reserve`` Out(1): it is taken.
     drain_start, load_start : Out(1)
         For the array.
     """

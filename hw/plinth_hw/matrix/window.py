@@ -2,7 +2,7 @@
 
 ::
 
-    panel or tile --> columns: RunWalk --> pieces of a run
+    panel or tile --> columns: RunWalk --> strips of a run
                       rows:    GridRows --> a row a cycle --> clip --> RowLoad / RowStore
 
 An operand as stored is a matrix whose rows are the positions (image, row, column) of a grid and whose columns are
@@ -181,7 +181,7 @@ class GridRows(wiring.Component):
 
 
 class RunWalk(wiring.Component):
-    """Walks the elements of windows in pieces that lie within a run.
+    """Walks the elements of windows in strips that lie within a run.
 
     Members
     -------
@@ -190,11 +190,11 @@ class RunWalk(wiring.Component):
     begin, start : In
         A walk begins, where ``start`` says.
     size : In(1), from the second cycle after ``begin`` on
-        A piece of at most ``limit`` elements is wanted; from the next cycle on it has ``columns``.
+        A strip of at most ``limit`` elements is wanted; from the next cycle on it has ``columns``.
     take : In(1)
-        The piece is used up in this cycle.
+        The strip is used up in this cycle.
     address : Out
-        Of the piece, from the first element of the window.
+        Of the strip, from the first element of the window.
     place, kernel_row : Out
         Element of the kernel row that it begins at, and that row.
     """

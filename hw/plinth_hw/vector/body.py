@@ -2,8 +2,8 @@
 
 ::
 
-    body words --> resolve pointers --> slot S mod 4 of a memory --> one read port, shared by the stages
-              \\-> checks, on the fly --> summary of the slot (error, counts), with ``started``
+    body words --> resolve pointers --> place S mod 4 of a memory --> one read port, shared by the stages
+              \\-> checks, on the fly --> summary of the body (error, counts), with ``started``
 
 The words of a body come in ascending order, one a cycle at most. Everything that makes a body unfit is
 known when its last word has come; nothing of an unfit task is run. A word is written a cycle after it came,
@@ -45,9 +45,9 @@ from plinth_hw.shapes import shape_of
 
 #: Stages that read bodies: load, compute, store.
 READERS = 3
-#: Bodies held: one in each stage, so that the slot of the body that comes is always unused.
-SLOTS = READERS + 1
-SLOT_BITS = 2
+#: Bodies held: one in each stage, so that the place of the body that comes is always unused.
+BODIES = READERS + 1
+BODY_BITS = 2
 #: First word of each part of a body.
 REGION_BASE = 2
 LOAD_BASE = REGION_BASE + VECTOR_REGIONS
@@ -78,11 +78,11 @@ class Summary(data.Struct):
 
 
 class BodyReadPort(wiring.Signature):
-    """Seen from a reader: ``slot`` and ``index`` Out with ``enable`` Out; ``data`` In one cycle later, if
+    """Seen from a reader: ``place`` and ``index`` Out with ``enable`` Out; ``data`` In one cycle later, if
     ``grant`` In was set with ``enable``."""
 
     def __init__(self) -> None:
-        super().__init__({"enable": Out(1), "grant": In(1), "slot": Out(SLOT_BITS), "index": Out(6),
+        super().__init__({"enable": Out(1), "grant": In(1), "place": Out(BODY_BITS), "index": Out(6),
                           "data": In(32)})
 
 
@@ -120,9 +120,9 @@ class BodyStore(wiring.Component):
     body, operation, bases, start
         As of ``EngineSignature``. ``start`` is taken once the body is complete.
     started : Out(1)
-        Pulse: the task of slot ``slot`` starts; ``summary`` tells of it. Of an unfit task it says the error
+        Pulse: the task of the body at ``place`` starts; ``summary`` tells of it. Of an unfit task it says the error
         and that there is nothing to do.
-    slot : Out
+    place : Out
     summary : Out(Summary)
     read : In(BodyReadPort), one a reader
         The first has priority.
@@ -134,20 +134,20 @@ class BodyStore(wiring.Component):
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
             "bases": In(data.ArrayLayout(unsigned(self.parameters.address_bits), 16)),
             "start": In(stream.Signature(unsigned(TASK_BITS))),
-            "started": Out(1), "slot": Out(SLOT_BITS), "summary": Out(Summary),
+            "started": Out(1), "place": Out(BODY_BITS), "summary": Out(Summary),
             "read": In(BodyReadPort()).array(READERS),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.words = words = Memory(shape=unsigned(32), depth=SLOTS * 64, init=[], attrs=UNCHECKED)
+        m.submodules.words = words = Memory(shape=unsigned(32), depth=BODIES * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         complete, comes, word = Signal(), Signal(), self.body.payload
         m.submodules.addresses = addresses = BodyAddresses(self.parameters, POINTERS)
         m.d.comb += [
             self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
             addresses.bases.eq(self.bases), addresses.i_valid.eq(comes), addresses.i.eq(word),
-            write.en.eq(addresses.o_valid), write.addr.eq(Cat(addresses.o.index, self.slot)),
+            write.en.eq(addresses.o_valid), write.addr.eq(Cat(addresses.o.index, self.place)),
             write.data.eq(addresses.o.word),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
@@ -157,7 +157,7 @@ class BodyStore(wiring.Component):
         for reader in self.read:
             m.d.comb += [reader.data.eq(read.data), reader.grant.eq(~taken)]
             with m.If(reader.enable & ~taken):
-                m.d.comb += read.addr.eq(Cat(reader.index, reader.slot))
+                m.d.comb += read.addr.eq(Cat(reader.index, reader.place))
             taken = taken | reader.enable
         error = Signal()
         counts = Signal(Summary)
@@ -166,7 +166,7 @@ class BodyStore(wiring.Component):
             with m.If(word.last):
                 m.d.sync += complete.eq(1)
         with m.If(self.started):
-            m.d.sync += [complete.eq(0), self.slot.eq(self.slot + 1)]
+            m.d.sync += [complete.eq(0), self.place.eq(self.place + 1)]
         with m.If(self.operation != VectorOperation.PROGRAM.value):
             m.d.comb += self.summary.error.eq(ErrorCode.BAD_OPERATION)
         with m.Elif(error):

@@ -116,7 +116,7 @@ class ComputeStage(wiring.Component):
         result_latency = Signal(range(_LONGEST + 1))
         drain = Signal(range(_DRAIN + _LONGEST + 1))
         m.d.comb += [
-            fetch.slot.eq(task.slot), fetch.count.eq(summary.instructions), self.half.eq(task.half),
+            fetch.place.eq(task.body), fetch.count.eq(summary.instructions), self.half.eq(task.half),
             walk.instruction.eq(instruction), walk.rows.eq(summary.rows), walk.columns.eq(summary.columns),
             is_function.eq(instruction.op == VectorOp.FUNCTION),
         ]

@@ -92,7 +92,7 @@ class VectorEngine(wiring.Component):
             bodies.start.valid.eq(engine.start.valid & may_start),
             engine.start.ready.eq(bodies.start.ready & may_start),
             load.i.valid.eq(bodies.started), load.i.payload.summary.eq(bodies.summary),
-            load.i.payload.number.eq(engine.start.payload), load.i.payload.slot.eq(bodies.slot),
+            load.i.payload.number.eq(engine.start.payload), load.i.payload.body.eq(bodies.place),
             load.i.payload.half.eq(half),
         ]
         with m.If(store.free):

@@ -15,7 +15,7 @@ from plinth_hw.vector.body import (
     IMMEDIATE_BASE,
     PROGRAM_BASE,
     REGION_BASE,
-    SLOT_BITS,
+    BODY_BITS,
     BodyReadPort,
     next_of,
     read_word,
@@ -41,15 +41,15 @@ class InstructionFetch(wiring.Component):
     Members
     -------
     start : In(1)
-        Read ``count`` instructions of the body in ``slot``, which holds until the last one is taken.
-    slot, count : In
+        Read ``count`` instructions of the body at ``place``, which holds until the last one is taken.
+    place, count : In
     body : Out(BodyReadPort)
     o : Out stream of Decoded
     """
 
     def __init__(self) -> None:
         super().__init__({
-            "start": In(1), "slot": In(SLOT_BITS), "count": In(5),
+            "start": In(1), "place": In(BODY_BITS), "count": In(5),
             "body": Out(BodyReadPort()), "o": Out(stream.Signature(Decoded)),
         })
 
@@ -59,7 +59,7 @@ class InstructionFetch(wiring.Component):
         left = Signal.like(self.count)
         word, instruction = Signal(shape_of(VectorInstruction)), Signal(shape_of(VectorInstruction))
         decoded = self.o.payload
-        m.d.comb += [self.body.slot.eq(self.slot), word.eq(self.body.data)]
+        m.d.comb += [self.body.place.eq(self.place), word.eq(self.body.data)]
 
         with m.FSM():
             with m.State("IDLE"):

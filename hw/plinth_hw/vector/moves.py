@@ -23,7 +23,7 @@ from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import REGION_BASE, SLOT_BITS, BodyReadPort, Summary, next_of, read_word
+from plinth_hw.vector.body import REGION_BASE, BODY_BITS, BodyReadPort, Summary, next_of, read_word
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16
@@ -36,7 +36,7 @@ class Task(data.Struct):
     #: Its number in requests to memory.
     number: unsigned(TASK_BITS)
     #: Place of its body.
-    slot: unsigned(SLOT_BITS)
+    body: unsigned(BODY_BITS)
     #: Half of the scratchpad that it works in.
     half: unsigned(1)
     #: Words loaded.
@@ -105,7 +105,7 @@ class MoveFetch(wiring.Component):
         word = self.read.data
         elements = Signal(COUNT_BITS)
         m.d.comb += [
-            self.read.slot.eq(self.task.slot),
+            self.read.place.eq(self.task.body),
             move.eq(Cat(Const(0, 64), word)), region.eq(word),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
             places.i.payload.eq(place), places.i.valid.eq(self.command.valid & self.command.ready),

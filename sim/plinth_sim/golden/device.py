@@ -274,7 +274,7 @@ class GoldenDevice:
             if isinstance(message, Tile):
                 try:
                     transfer.check(self.memory, message.rows)
-                except transfer.LandingError:
+                except transfer.ReceiveError:
                     self.fail(ErrorCode.BAD_PACKET, 0, Engine.TRANSFER.value)
                     return
             if message.source == self.number or self.arrivals.take(message):
@@ -314,7 +314,7 @@ class GoldenDevice:
                 transfer.check(self.memory, rows)
         except vector.BadOperandError as error:
             raise DescriptorError(ErrorCode.BAD_OPERAND) from error
-        except (IndexError, transfer.LandingError) as error:
+        except (IndexError, transfer.ReceiveError) as error:
             raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
         return Tile(self.number, destination, rows, arrival)
 

@@ -27,7 +27,7 @@ ADDRESS_MASK = 0xFFFF_FFFF
 Words = NDArray[np.uint32]
 
 
-class LandingError(Exception):
+class ReceiveError(Exception):
     """The destination lies outside the memory."""
 
 
@@ -79,13 +79,13 @@ def check(target: Words, rows: Rows) -> None:
 
     Raises
     ------
-    LandingError
+    ReceiveError
         If one does not.
     """
     columns = rows.words.shape[1]
     for start in rows.starts:
         if start + columns > len(target):
-            raise LandingError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
+            raise ReceiveError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
 
 
 def write(target: Words, rows: Rows) -> None:
@@ -103,7 +103,7 @@ def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds:
     ------
     BadOperandError, IndexError
         As :func:`read`.
-    LandingError
+    ReceiveError
         As :func:`check`. Nothing is written after an error.
     """
     rows = read(source, body, bases, adds=adds)

@@ -22,7 +22,7 @@ import numpy as np
 from plinth_hw.isa.parameters import DieParameters
 
 #: Cycles, about: of a task beside its rounds, and from the end of one with a single round to the first load of the next
-#: but one; of a load beside its beats, and from the release of a half of the feature buffer to the first beat of the
+#: but one; of a load beside its beats, and from the release of a half of the ifmap buffer to the first beat of the
 #: next load there; of sums from the last row back to the first.
 TASK_CYCLES, START_CYCLES, LOAD_CYCLES, HALF_CYCLES, RETURN_CYCLES = 20, 190, 6, 100, 20
 #: Largest fields of a body.

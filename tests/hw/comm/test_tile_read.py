@@ -6,7 +6,7 @@ import pytest
 from tests.support.amaranth_sim import send, simulate
 from tests.support.memory_model import MemoryModel
 
-from plinth_hw.comm.slots import PACKET_BEATS, packet_words
+from plinth_hw.comm.run_reader import PACKET_BEATS, packet_words
 from plinth_hw.comm.tile_read import PieceUse, TileRead
 from plinth_hw.isa.parameters import preset
 

@@ -12,7 +12,7 @@ from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
 
-from plinth_hw.comm.slots import packet_words
+from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation

@@ -210,9 +210,9 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
                            Engine.COLLECTIVE.value, 11),
     "an engine without end": ([task(Engine.VECTOR, last=1)], {"watchdog": 150}, ErrorCode.TIMEOUT, TASKS,
                               Engine.VECTOR.value, 0),
-    "a packet beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"landing_fault": 0}, ErrorCode.BAD_PACKET, None,
+    "a packet beyond memory": ([GOOD, waiting(Engine.MATRIX, 1)], {"receive_fault": 0}, ErrorCode.BAD_PACKET, None,
                                Engine.TRANSFER.value, 0),
-    "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"landing_fault": 1},
+    "own tile beyond memory": ([GOOD, task(Engine.TRANSFER, last=1)], {"receive_fault": 1},
                                ErrorCode.BAD_ADDRESS, TASKS + 64, Engine.TRANSFER.value, 0),
     "a remote advance to a die that does not exist": (
         [GOOD, *(task(Engine.TRANSFER, remote_enable=1, remote_die=die) for die in (6, 7))],
@@ -234,7 +234,7 @@ ERRORS: dict[str, tuple[list[list[int]], dict[str, Any], ErrorCode, int | None, 
 def test_errors(name: str) -> None:
     """Code, task and who are told; the interrupt rises; other dies hear of it, once."""
     graph, event, code, address, engine, counter = ERRORS[name]
-    unending = 100_000 if set(event) & {*SIDES, "landing_fault", "watchdog"} else 30
+    unending = 100_000 if set(event) & {*SIDES, "receive_fault", "watchdog"} else 30
     system = System(graph, longest=unending, error=event.get("error", ErrorCode.NONE))
     dut, host = system.dut, system.host
     for stand_in in system.engines:
@@ -251,8 +251,8 @@ def test_errors(name: str) -> None:
             if side in event:
                 index, number = event[side]
                 ctx.set(getattr(dut, side), {"valid": 1, "index": index, "task": number})
-        if "landing_fault" in event:
-            ctx.set(dut.landing_fault, {"valid": 1, "own": event["landing_fault"]})
+        if "receive_fault" in event:
+            ctx.set(dut.receive_fault, {"valid": 1, "own": event["receive_fault"]})
         if "error_in" in event:
             ctx.set(dut.error_in.payload, event["error_in"])
             ctx.set(dut.error_in.valid, 1)
@@ -265,7 +265,7 @@ def test_errors(name: str) -> None:
         for side in SIDES:
             ctx.set(getattr(dut, side), {"valid": 0, "index": 0, "task": 0})
         ctx.set(dut.error_in.valid, 0)
-        ctx.set(dut.landing_fault, {"valid": 0, "own": 0})
+        ctx.set(dut.receive_fault, {"valid": 0, "own": 0})
         if not ctx.get(dut.irq):
             await ctx.tick().until(dut.irq)
         started = system.started

@@ -9,7 +9,7 @@ from tests.support.amaranth_sim import simulate
 from tests.support.axi_lite import pause
 from tests.support.refusal import refused
 
-from plinth_hw.control.counters import BusyWindow, PerformanceCounters
+from plinth_hw.control.counters import BusyPeriod, PerformanceCounters
 from plinth_hw.control.registers import counter_count
 from plinth_hw.isa.parameters import preset
 
@@ -117,7 +117,7 @@ def test_bad_increments(bits: list[int], message: str) -> None:
 def test_busy_window(probability: float) -> None:
     """First and last busy cycle since the last clear."""
     rng = np.random.default_rng(round(100 * probability))
-    dut = BusyWindow()
+    dut = BusyPeriod()
 
     async def bench(ctx: Any) -> None:
         first = last = 0

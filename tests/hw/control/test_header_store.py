@@ -8,7 +8,7 @@ from tests.support.amaranth_sim import simulate
 
 from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
 from plinth_hw.control.header_store import HeaderStore
-from plinth_hw.control.task_slots import SLOTS
+from plinth_hw.control.task_ring import RING_TASKS
 
 
 @pytest.mark.parametrize("engines", [1, 3, 4])
@@ -21,38 +21,38 @@ def test_random(engines: int) -> None:
     async def bench(ctx: Any) -> None:
         offer: tuple[int, int, int] | None = None
         word = 0
-        stamps: dict[int, tuple[int, int]] = {}  # slot and stamp
+        stamps: dict[int, tuple[int, int]] = {}  # place and stamp
         asked: list[Any] = [None, None]
         for _ in range(1500):
             for engine in range(engines):
                 if engine not in stamps and rng.random() < 0.1:
-                    stamps[engine] = int(rng.integers(SLOTS)), int(rng.integers(1 << 32))
-                    ctx.set(dut.stamp_slot[engine], stamps[engine][0])
+                    stamps[engine] = int(rng.integers(RING_TASKS)), int(rng.integers(1 << 32))
+                    ctx.set(dut.stamp_place[engine], stamps[engine][0])
                     ctx.set(dut.started_at[engine], stamps[engine][1])
             if offer is None and rng.random() < 0.8:
-                offer = int(rng.integers(engines)), int(rng.integers(SLOTS)), int(rng.integers(STARTED_WORD))
+                offer = int(rng.integers(engines)), int(rng.integers(RING_TASKS)), int(rng.integers(STARTED_WORD))
                 word = int(rng.integers(1 << 32))
             ctx.set(dut.valid, offer is not None)
-            for port, value in zip((dut.engine, dut.slot, dut.index), offer or (0, 0, 0), strict=True):
+            for port, value in zip((dut.engine, dut.place, dut.index), offer or (0, 0, 0), strict=True):
                 ctx.set(port, value)
             ctx.set(dut.word, word)
             ctx.set(dut.stamp, sum(1 << engine for engine in stamps))
             # No word is read in the cycle in which it is written.
             taken = min(stamps, default=None)
             written = (taken, stamps[taken][0], STARTED_WORD) if taken is not None else offer
-            known = [place for place in stored if place != written]
-            place = known[int(rng.integers(len(known)))] if known else (0, 0, 0)
-            for port, value in zip((dut.read_engine, dut.read_slot, dut.read_index), place, strict=True):
+            known = [asks for asks in stored if asks != written]
+            asks = known[int(rng.integers(len(known)))] if known else (0, 0, 0)
+            for port, value in zip((dut.read_engine, dut.read_place, dut.read_index), asks, strict=True):
                 ctx.set(port, value)
             assert ctx.get(dut.ready) == (not stamps)
             assert ctx.get(dut.stamped) == (1 << taken if taken is not None else 0)
             if asked[0] is not None:
                 assert ctx.get(dut.read_word) == asked[0]
-            asked = [asked[1], stored.get(place)]
+            asked = [asked[1], stored.get(asks)]
             stalls.append(taken is not None and offer is not None)
             if taken is not None:
-                slot, stamp = stamps.pop(taken)
-                stored[taken, slot, STARTED_WORD] = stamp
+                where, stamp = stamps.pop(taken)
+                stored[taken, where, STARTED_WORD] = stamp
             elif offer is not None:
                 stored[offer] = word
                 offer = None

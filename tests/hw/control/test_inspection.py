@@ -8,7 +8,7 @@ from amaranth.sim import Simulator
 
 from plinth_hw.control.dispatch import ADDRESS_WORD
 from plinth_hw.control.inspection import Inspection, InspectKind
-from plinth_hw.control.task_slots import SLOTS
+from plinth_hw.control.task_ring import RING_TASKS
 from plinth_hw.isa.tasks import HEADER_WORDS, WAITS
 
 
@@ -22,17 +22,18 @@ def test_random(engines: int) -> None:
             asked, kind = int(rng.integers(engines)), InspectKind(int(rng.integers(4)))
             ctx.set(dut.engine, asked)
             ctx.set(dut.kind, kind)
-            number = int(rng.integers(SLOTS, 2 * SLOTS)) if kind is InspectKind.OLDEST and rng.random() < 0.5 else 0
+            named = kind is InspectKind.OLDEST and rng.random() < 0.5
+            number = int(rng.integers(RING_TASKS, 2 * RING_TASKS)) if named else 0
             ctx.set(dut.number, number)
             states = []
             for engine in range(engines):
-                old = int(rng.integers(2 * SLOTS))
+                old = int(rng.integers(2 * RING_TASKS))
                 started, waiting = int(rng.integers(3)), int(rng.integers(3))
                 loaded = waiting > 0 and rng.random() < 0.7
                 pending = int(rng.integers(1 << WAITS)) if loaded and rng.random() < 0.8 else 0
                 states.append((old, started, waiting, loaded, pending))
                 for port, value in ((dut.old, old), (dut.head, old + started), (dut.tail, old + started + waiting)):
-                    ctx.set(port[engine], value % (2 * SLOTS))
+                    ctx.set(port[engine], value % (2 * RING_TASKS))
                 ctx.set(dut.pending[engine], pending)
             ctx.set(dut.loaded, sum(state[3] << engine for engine, state in enumerate(states)))
             old, started, waiting, loaded, pending = states[asked]
@@ -46,7 +47,7 @@ def test_random(engines: int) -> None:
             if not exists or kind is InspectKind.COUNTER:
                 continue
             next_task = loaded and kind is not InspectKind.OLDEST
-            assert ctx.get(dut.slot) == (number or old + started * next_task) % SLOTS
+            assert ctx.get(dut.place) == (number or old + started * next_task) % RING_TASKS
             assert ctx.get(dut.index) == (
                 HEADER_WORDS - WAITS + ctx.get(dut.wait) if kind is InspectKind.WAIT else ADDRESS_WORD)
 

@@ -66,7 +66,7 @@ def test_addresses_go_round() -> None:
     ({"source": pointer(WORDS - 73)}, IndexError),         # the last row ends a word too far
     ({"gather": 1, "index": pointer(WORDS - 3)}, IndexError),
     ({"scatter": 1, "index": pointer(WORDS - 3)}, IndexError),
-    ({"destination": pointer(WORDS - 107)}, transfer.LandingError)])
+    ({"destination": pointer(WORDS - 107)}, transfer.ReceiveError)])
 def test_bad_tiles_are_refused_and_move_nothing(fields: dict[str, Any], error: type[Exception]) -> None:
     source, target = memory(), memory()
     before = target.copy()

@@ -20,8 +20,8 @@ from plinth.plan.cost.machine import ADD_CYCLES, ADD_PACKETS, CONTROL, INDEXED_C
 from plinth.plan.cost.schedule import Times, _Walk
 from plinth.plan.cost.time import StepTime
 from plinth.step.between import Barrier, Reduce
-from plinth_hw.comm.landing import BLOCKS
-from plinth_hw.comm.slots import packet_words
+from plinth_hw.comm.receive_path import BLOCKS
+from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.isa.parameters import preset
 
 CNN = from_network(NETWORKS["digits-cnn"])

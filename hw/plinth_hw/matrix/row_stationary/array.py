@@ -30,7 +30,7 @@ class RowArray(wiring.Component):
     -------
     passes : In(stream.Signature(Pass))
         Passes, in order. May be offered before anything else of the pass; one is taken ahead of the one whose
-        windows row 0 begins. An idle row 0 begins a pass 5 + max(tap_columns - 1, interleaved_windows) cycles after
+        steps row 0 begins. An idle row 0 begins a pass 5 + max(tap_columns - 1, interleaved_windows) cycles after
         it was taken.
     filters : In(filter_write)
         Acts in the cycle in which ``valid`` is set; no backpressure. The k-th pass since reset uses half k mod 2 in
@@ -53,10 +53,10 @@ class RowArray(wiring.Component):
     ids : In(id_write)
         Holds for ifmap writes of later cycles, and not for those of this one or earlier.
     psums : In(stream.Signature(ArrayLayout(accumulate bits, columns)))
-        What the psums start from, slot by slot: window, interleaved window, filter; idle slots have none.
-        At most two windows are taken ahead of the one that row 0 runs.
+        What the psums start from, slot by slot: step, interleaved window, filter; idle slots have none.
+        At most two steps are taken ahead of the one that row 0 runs.
     results : Out(psums_out)
-        The finished psums, in the same order; no backpressure: there must be room for all. A window's P valid cycles
+        The finished psums, in the same order; no backpressure: there must be room for all. A step's P valid cycles
         are consecutive.
     issued : Out(rows)
         Bit i: row i multiplies in this cycle, in all columns (not: idle slots, rows that are not active).
@@ -98,7 +98,7 @@ class RowArray(wiring.Component):
         ]
         for r, (above, below) in enumerate(itertools.pairwise(rows)):
             wiring.connect(m, above.o_passes, below.passes)
-            # Windows that the row above has begun, and those whose psums come in time, less those begun below.
+            # Steps that the row above has begun, and those whose psums come in time, less those begun below.
             begun, arrived = Signal(range(3), name=f"begun_{r}"), Signal(range(3), name=f"arrived_{r}")
             m.d.sync += [
                 begun.eq(begun + above.begins - below.begins),

@@ -81,11 +81,11 @@ class PsumEntry(wiring.Component):
     psums : In(stream.Signature(column_psums))
     o_chain : Out(psums_out)
     slots : In
-        Psums of the window that row 0 begins next.
+        Psums of the step that row 0 begins next.
     begins, read : In(1)
-        Of row 0: a window begins, a word was read.
+        Of row 0: a step begins, a word was read.
     arrived : Out(1)
-        All psums of that window are there.
+        All psums of that step are there.
     """
 
     def __init__(self, shape: ArrayShape) -> None:

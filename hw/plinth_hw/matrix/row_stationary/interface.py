@@ -2,8 +2,8 @@
 # The adder is made to ask for its latency.
 """What goes into and comes out of the row-stationary array, and the limits of it.
 
-A *window* here is a group of ``interleaved_windows`` positions of the filter: what a row of the array runs
-without a pause, T taps of P slots each. A *line* is ``feed_words`` neighbouring words.
+A *window* is a position of the filter over the map. A *step* is ``interleaved_windows`` of them: what a row of the
+array runs without a pause, T taps of P slots each. A *line* is ``feed_words`` neighbouring words.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Pass(data.Struct):
     #: Words of the stream between neighbouring columns of the kernel, and between windows.
     tap_step: _bits("tap_step")
     window_step: _bits("window_step")
-    #: Windows; the last group may have fewer than the others: its absent ones run too.
+    #: Windows; the last step may have fewer than the others: its absent ones run too.
     windows: unsigned(COUNT_BITS)
     #: Filters, and windows that are run together; their product is at most ``psum_words``.
     filter_step: _bits("filter_step")
@@ -66,7 +66,7 @@ class ArrayShape:
     filter_words: int
     #: Ring of a PE's ifmaps.
     ifmap_words: int
-    #: Slots of a window, at most.
+    #: Slots of a step, at most.
     psum_words: int
     #: Words of a line.
     feed_words: int

@@ -6,9 +6,10 @@
                            |                                                      |
     store  --> line read --+      banks (columns x F words side by side)          +-- line write <-- preload
 
-A *slot* is a word of all banks, a *line* F words of one bank, at any word. In a round every window's psums are read,
-handed to the array, and written back to where they were; then the next round may read them, or, after the final one of
-a batch, the store. Slots come first: lines wait while there is one. Batches use the two regions in turn.
+The psums of a slot are a word of all banks; a line is F words of one bank, at any word. In a round every window's
+psums are read, handed to the array, and written back to where they were; then the next round may read them, or, after
+the final one of a batch, the store. Slots come first: lines wait while there is one. Batches use the two regions in
+turn.
 """
 
 from amaranth.hdl import Module, Mux, Signal, unsigned

@@ -4,18 +4,18 @@
 
 ::
 
-    pass from the row above --> plan: next window, what it needs --begin--> walk: one slot a cycle
+    pass from the row above --> plan: next step, what it needs --begin--> walk: one slot a cycle
               |                                                                |
               v                                                          delays by stage
     pass for the row below                                                     |
                                                                                v
     lines, psums from above -----------------------------------------------> elements --> psums for the row below
 
-The *plan* holds the pass whose windows begin next. It runs ahead of the walk, so that a window, and a pass,
+The *plan* holds the pass whose steps begin next. It runs ahead of the walk, so that a step, and a pass,
 begins in the cycle after the last slot of the one before if all that it needs is there. The walk goes through
-a window without a pause: tap by tap, in each the interleaved windows, in each the filters.
+a step without a pause: tap by tap, in each the interleaved windows, in each the filters.
 
-The row below may begin a window before its psums are complete: it reads them in the order in which they come,
+The row below may begin a step before its psums are complete: it reads them in the order in which they come,
 one a cycle. ``arriving`` says so ``arriving_stage`` cycles after the addresses of the first of them.
 
 Source: HyPar, section 5; Eyeriss.
@@ -50,11 +50,11 @@ def ready_pass(shape: ArrayShape) -> data.StructLayout:
         "last_column": 8, "last_channel": 8, "tap_step": ring, "window_step": ring,
         "windows": COUNT_BITS, "interleaved_windows": range(shape.psum_words + 1),
         "last_filter": range(shape.psum_words), "last_interleaved": range(shape.psum_words),
-        #: Slots with psums, of a window's tap.
+        #: Slots with psums, of a step's tap.
         "slots": range(shape.psum_words + 1),
         #: Lines of filters of a tap.
         "tap_lines": range(shape.filter_lines + 1),
-        #: Words from a window to the next, and the last word of the first one.
+        #: Words from a step to the next, and the last word of the first one.
         "step": word_bits(shape), "reach": word_bits(shape),
         "lines": COUNT_BITS,
         #: Rows that multiply, from this one on.
@@ -62,8 +62,8 @@ def ready_pass(shape: ArrayShape) -> data.StructLayout:
     })
 
 
-def window_start(shape: ArrayShape) -> data.StructLayout:
-    """What the walk takes over when a window begins; ``place`` is that of its first word in the ring."""
+def step_start(shape: ArrayShape) -> data.StructLayout:
+    """What the walk takes over when a step begins; ``place`` is that of its first word in the ring."""
     return data.StructLayout({
         "pass": ready_pass(shape), "begins_pass": 1, "ends_pass": 1, "place": exact_log2(shape.ifmap_words),
     })
@@ -94,15 +94,15 @@ class Row(wiring.Component):
     first_line : Out(LINE_BITS)
         Number of the first line that this row still needs.
     begins : Out(1)
-        A window begins: its first slot is in the next cycle.
+        A step begins: its first slot is in the next cycle.
     slots : Out
-        Psums that this window has; valid with ``begins``.
+        Psums that this step has; valid with ``begins``.
     arrived : In(1)
-        The psums of the window that begins next are there, or will be in time.
+        The psums of the step that begins next are there, or will be in time.
     room : In(1)
-        The row below has room for a window of psums; the last row's results always have.
+        The row below has room for a step of psums; the last row's results always have.
     arriving : Out(1)
-        Pulse: the row below may begin a window, from the next cycle on.
+        Pulse: the row below may begin a step, from the next cycle on.
     read : Out(1)
         A word of psums is read; its place may be written from the next cycle on.
     chain, o_chain : In, Out
@@ -151,7 +151,7 @@ class Row(wiring.Component):
         m = Module()
         m.submodules.elements = elements = RowElements(self.shape)
         control = Signal(element_control(self.shape))
-        start = Signal(window_start(self.shape))
+        start = Signal(step_start(self.shape))
         waiting = Signal()
         self._plan(m, start, waiting)
         stages = self._walk(m, control, start, waiting)
@@ -171,12 +171,12 @@ class Row(wiring.Component):
         return m
 
     def _plan(self, m: Module, start: Any, waiting: Any) -> None:
-        """Holds the pass whose windows begin next, and begins the next one while the walk is ``waiting``."""
+        """Holds the pass whose steps begin next, and begins the next one while the walk is ``waiting``."""
         line_log2 = exact_log2(self.shape.feed_words)
         offer = self.passes.payload
         plan = Signal(ready_pass(self.shape))
         planned, fresh, offered = (Signal(name=name) for name in ("planned", "fresh", "offered"))
-        #: First lines of this pass and of the one behind it, and the lines that the next window needs done.
+        #: First lines of this pass and of the one behind it, and the lines that the next step needs done.
         origin, following, need = (Signal(LINE_BITS, name=name) for name in ("origin", "following", "need"))
         left = Signal(COUNT_BITS)
         base, last = (Signal(word_bits(self.shape), name=name) for name in ("base", "last"))
@@ -191,7 +191,7 @@ class Row(wiring.Component):
         ]
         m.d.sync += offered.eq(taken | (offered & ~self.o_passes.ready))
 
-        # Whether the lines of the next window have come is found in three steps; windows are longer than that.
+        # Whether the lines of the next step have come is found in three cycles; steps are longer than that.
         # The stream may lack lines of absent windows.
         settled, reach, lines_there = Signal(3), Signal(word_bits(self.shape)), Signal()
         first_line = Signal(LINE_BITS)
@@ -240,22 +240,22 @@ class Row(wiring.Component):
         column_place, tap_place, place = (Signal(exact_log2(shape.ifmap_words), name=name)
                                           for name in ("column_place", "tap_place", "place"))
 
-        ends_channels, ends_filters, last, ends_slots, ends_tap, ends_window = (
+        ends_channels, ends_filters, last, ends_slots, ends_tap, ends_step = (
             Signal(name=name) for name in
-            ("ends_channels", "ends_filters", "last", "ends_slots", "ends_tap", "ends_window"))
+            ("ends_channels", "ends_filters", "last", "ends_slots", "ends_tap", "ends_step"))
         m.d.comb += [
             ends_channels.eq(channel == now.last_channel),
             last.eq(passive | (ends_channels & (column == now.last_column))),
             ends_filters.eq(filter_ == now.last_filter),
             ends_slots.eq(idle | (ends_filters & (interleaved == now.last_interleaved))),
             ends_tap.eq(running & ends_slots & (slot >= shape.least_slots - 1)),
-            ends_window.eq(ends_tap & last),
-            waiting.eq(~running | ends_window),
+            ends_step.eq(ends_tap & last),
+            waiting.eq(~running | ends_step),
         ]
         m.d.sync += [
             slot.eq(slot + 1),
-            running.eq(self.begins | (running & ~ends_window)),
-            self.filters_released.eq(ends_window & final),
+            running.eq(self.begins | (running & ~ends_step)),
+            self.filters_released.eq(ends_step & final),
         ]
         with m.If(ends_filters):
             m.d.sync += [

@@ -1,12 +1,12 @@
-"""Reads runs of words from memory and gives them in slots as wide as a flit.
+"""Reads runs of words from memory and gives them in sectors as wide as a flit.
 
 ::
 
     command --> room --> port.request
                          port.data --> beats FIFO --+
-                                            slot ---+--> o
+                                            sector ---+--> o
 
-A beat has S = ``beat_words / flit_words`` slots. Beats are asked for only when there is room for them, so the
+A beat has S = ``beat_words / flit_words`` sectors. Beats are asked for only when there is room for them, so the
 memory's read side never waits.
 """
 
@@ -47,7 +47,7 @@ def covered(words: data.View, unit: int) -> tuple:
     return words.address[bits:], end[bits:]
 
 
-class SlotReader(wiring.Component):
+class RunReader(wiring.Component):
     """Reads runs of words.
 
     Parameters
@@ -65,14 +65,14 @@ class SlotReader(wiring.Component):
     task : In
         Of the command, as of requests.
     port : Out(ReadPort)
-    slot : In
-        Which slot of the oldest beat is looked at.
+    sector : In
+        Which sector of the oldest beat is looked at.
     o : Out, ``flit_words`` words, valid : Out(1)
-        That slot, and whether it is there.
+        That sector, and whether it is there.
     pop : In(1)
         Lets the oldest beat go.
 
-    Latency: command to request none, data to slot one cycle for each 16 of ``beats``.
+    Latency: command to request none, data to sector one cycle for each 16 of ``beats``.
     """
 
     def __init__(self, parameters: DieParameters, beats: int):
@@ -81,7 +81,7 @@ class SlotReader(wiring.Component):
         super().__init__({
             "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
             "task": In(TASK_BITS), "port": Out(ReadPort(parameters)),
-            "slot": In(index_bits(parameters.beat_words // parameters.flit_words)),
+            "sector": In(index_bits(parameters.beat_words // parameters.flit_words)),
             "o": Out(data.ArrayLayout(unsigned(32), parameters.flit_words)), "valid": Out(1), "pop": In(1),
         })
 
@@ -109,7 +109,7 @@ class SlotReader(wiring.Component):
             self.port.data.ready.eq(1),
             self.o.as_value().eq(
                 Array(queue.o.payload.word_select(place, 32 * flit_words)
-                      for place in range(beat_words // flit_words))[self.slot]),
+                      for place in range(beat_words // flit_words))[self.sector]),
             self.valid.eq(queue.o.valid), queue.o.ready.eq(self.pop),
         ]
         m.d.sync += room.eq(room + self.pop - Mux(takes, beats, 0))

@@ -1,10 +1,10 @@
-"""Task slots of an engine: the tasks between their fetch and their completion, in order, and the start of the next.
+"""Task ring of an engine: the tasks between their fetch and their completion, in order, and the start of the next.
 
 ::
 
     commit --> tail        head --> start           old --> complete
                 | fetched   | load, waits met, body   | started
-                +-----------+-------------------------+----------> a ring of :data:`SLOTS`
+                +-----------+-------------------------+----------> a ring of :data:`RING_TASKS`
 
 Tasks from ``old`` to ``head`` are started, from ``head`` to ``tail`` they wait. A pointer's highest bit counts laps.
 """
@@ -18,10 +18,10 @@ from plinth_hw.isa.tasks import WAITS
 from plinth_hw.memory.port import TASK_BITS
 
 #: Tasks of one engine between fetch and completion.
-SLOTS = 8
-#: Bits of a slot's number.
-SLOT_BITS = exact_log2(SLOTS)
-assert SLOT_BITS < TASK_BITS
+RING_TASKS = 8
+#: Bits of a place's number.
+PLACE_BITS = exact_log2(RING_TASKS)
+assert PLACE_BITS < TASK_BITS
 
 
 class EngineStatus(data.Struct):
@@ -33,7 +33,7 @@ class EngineStatus(data.Struct):
     waits: 1
 
 
-class TaskSlots(wiring.Component):
+class TaskRing(wiring.Component):
     """Pointers and state of one engine's tasks.
 
     Members
@@ -57,12 +57,12 @@ class TaskSlots(wiring.Component):
         ``started_at`` is written.
     tail, head, old : Out
     room : Out(1)
-        A slot is free.
+        A place is free.
     loads : Out(1)
         The task at ``head`` is to be loaded.
     loaded, pending : Out(1), Out(WAITS)
         It is, and these waits of it are not met yet.
-    start, operation : Out(stream of the task's number: its slot, and a bit that is set), Out(4)
+    start, operation : Out(stream of the task's number: its place, and a bit that is set), Out(4)
         Offered, two cycles after the last wait is met, once the body is delivered as well.
     started : Out(1)
         Pulse: the engine takes ``start``.
@@ -82,9 +82,9 @@ class TaskSlots(wiring.Component):
     met: In(WAITS)
     complete: In(1)
     stamped: In(1)
-    tail: Out(SLOT_BITS + 1)
-    head: Out(SLOT_BITS + 1)
-    old: Out(SLOT_BITS + 1)
+    tail: Out(PLACE_BITS + 1)
+    head: Out(PLACE_BITS + 1)
+    old: Out(PLACE_BITS + 1)
     room: Out(1)
     loads: Out(1)
     loaded: Out(1)
@@ -99,12 +99,12 @@ class TaskSlots(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         # Bodies delivered to tasks that have not started.
-        staged = Signal(SLOT_BITS + 1, name="staged")
+        staged = Signal(PLACE_BITS + 1, name="staged")
         m.d.comb += [
-            self.room.eq((self.tail - self.old)[:SLOT_BITS + 1] != SLOTS),
+            self.room.eq((self.tail - self.old)[:PLACE_BITS + 1] != RING_TASKS),
             self.loads.eq((self.head != self.tail) & ~self.loaded & ~self.halted),
             self.started.eq(self.start.valid & self.start.ready),
-            self.start.payload.eq(Cat(self.head[:SLOT_BITS], 1)),
+            self.start.payload.eq(Cat(self.head[:PLACE_BITS], 1)),
             self.status.runs.eq(self.old != self.head),
             self.status.waits.eq(self.loaded & self.pending.any()),
         ]

@@ -5,9 +5,9 @@
     arrive --+--> choice (packet by packet) --+--> flits FIFO -------------------------+--> adders --+
     own -----+                                +--> packets --> issue --> issued ---+   |             |
                                                                  |                 +---+---> sum or word
-                                           SlotReader (memory) <-+-----> words that lie there        |
+                                           RunReader (memory) <-+-----> words that lie there        |
                                                                                                      v
-    write <-- requests, beats <------------------------------------------------- beats FIFO (a slot at a time)
+    write <-- requests, beats <------------------------------------------------- beats FIFO (a sector at a time)
     response --> unanswered --> advance, stored
 
 A packet is known by its address, the number of its words, which its tail ends, and what it asks for. Its write is
@@ -33,8 +33,8 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
-from plinth_hw.comm.slots import SlotReader, covered, packet_buffer_beats, packet_words, run_layout
-from plinth_hw.control.control import LandingFault
+from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, packet_words, run_layout
+from plinth_hw.control.control import ReceiveFault
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
@@ -65,7 +65,7 @@ def arrival_layout(parameters: DieParameters) -> data.StructLayout:
     })
 
 
-class Landing(wiring.Component):
+class ReceivePath(wiring.Component):
     """Stores and adds packets.
 
     Parameters
@@ -80,7 +80,7 @@ class Landing(wiring.Component):
         From this die.
     limit : In
         Memory size in beats. A packet that passes it is taken and thrown away.
-    fault : Out(LandingFault)
+    fault : Out(ReceiveFault)
         Pulse: one did.
     task : In
         Of what comes from this die, as of requests; what comes from the network is of none.
@@ -96,7 +96,7 @@ class Landing(wiring.Component):
             "arrive": In(stream.Signature(flit_layout(parameters))),
             "own": In(stream.Signature(arrival_layout(parameters))),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
-            "fault": Out(LandingFault), "task": In(TASK_BITS),
+            "fault": Out(ReceiveFault), "task": In(TASK_BITS),
             "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
             "advance": Out(stream.Signature(range(parameters.counters))),
             "stored": Out(1),
@@ -113,7 +113,7 @@ class Landing(wiring.Component):
         m.submodules.packets = packets = FIFO(packet, 4)
         m.submodules.issued = issued = FIFO(packet, RUNS)
         m.submodules.writes = writes = FIFO(packet, RUNS)
-        m.submodules.reader = reader = SlotReader(parameters, 2 * packet_buffer_beats(parameters))
+        m.submodules.reader = reader = RunReader(parameters, 2 * packet_buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         answered = Signal()
         self._take(m, flits, packets)
@@ -149,7 +149,7 @@ class Landing(wiring.Component):
         with m.If(takes):
             m.d.sync += [inside.eq(~tail), turn.eq(own_turn), before.eq(Mux(tail, 0, packet.run.words))]
 
-    def _issue(self, m: Module, packets: FIFO, issued: FIFO, reader: SlotReader, answered: Signal) -> None:
+    def _issue(self, m: Module, packets: FIFO, issued: FIFO, reader: RunReader, answered: Signal) -> None:
         """Checks addresses, and reads what adds need once it is there."""
         packet, result = packets.o.payload, issued.i.payload
         first, beats = covered(packet.run, self._parameters.beat_words)
@@ -185,19 +185,19 @@ class Landing(wiring.Component):
             self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
 
-    def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: SlotReader,
+    def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: RunReader,
                  writes: FIFO) -> tuple[Memory, Signal, Signal]:
-        """Slots of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
+        """Sectors of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
         parameters = self._parameters
-        flit_words, slots = parameters.flit_words, parameters.beat_words // parameters.flit_words
-        slot_bits = index_bits(slots)
+        flit_words, sectors = parameters.flit_words, parameters.beat_words // parameters.flit_words
+        sector_bits = index_bits(sectors)
         packet = issued.o.payload
         first, count = covered(packet.run, flit_words)
         _, beats = covered(packet.run, parameters.beat_words)
         depth = packet_buffer_beats(parameters)
         m.submodules.beats = store = Memory(
-            shape=data.ArrayLayout(unsigned(32 * flit_words), slots), depth=depth, init=[])
-        slot_write = store.write_port(granularity=1)
+            shape=data.ArrayLayout(unsigned(32 * flit_words), sectors), depth=depth, init=[])
+        sector_write = store.write_port(granularity=1)
         place = Signal(range(depth))
         room, freed = Signal(range(depth + 1), init=depth), Signal()
 
@@ -205,23 +205,23 @@ class Landing(wiring.Component):
         for lane, adder in enumerate(adders):
             m.submodules[f"adder_{lane}"] = adder
             m.d.comb += [adder.a.eq(reader.o[lane]), adder.b.eq(flits.o.payload.word_select(lane, 32))]
-        shape = data.StructLayout({"valid": unsigned(1), "slot": unsigned(slot_bits), "ends": unsigned(1)})
+        shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
         made, begins, last, adds = Signal(len(count)), Signal(), Signal(), Signal()
         has_words, may_begin, step, ends, finishes = Signal(), Signal(), Signal(), Signal(), Signal()
-        slot = Signal(slot_bits)
+        sector = Signal(sector_bits)
         summing = Cat(stage.valid for stage in delays).any()
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE), adds.eq(packet.kind == PacketKind.ADD),
             begins.eq(made == 0), last.eq(made + 1 == count),
-            slot.eq((first + made)[:exact_log2(slots)]), ends.eq(last | (slot == slots - 1)),
+            sector.eq((first + made)[:exact_log2(sectors)]), ends.eq(last | (sector == sectors - 1)),
             # Sums come out in order before words that are only stored.
             may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
             step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.o.valid
                     & (reader.valid | ~adds | packet.dropped)),
             flits.o.ready.eq(step),
-            reader.slot.eq(slot), reader.pop.eq(step & adds & ~packet.dropped & ends),
+            reader.sector.eq(sector), reader.pop.eq(step & adds & ~packet.dropped & ends),
             finishes.eq(Mux(has_words, step & last, issued.o.valid & may_begin)),
             issued.o.ready.eq(finishes),
             writes.i.valid.eq(finishes & ~packet.dropped), writes.i.payload.eq(packet),
@@ -230,21 +230,21 @@ class Landing(wiring.Component):
             m.d.sync += made.eq(Mux(last, 0, made + 1))
         m.d.sync += [
             room.eq(room + freed - Mux(step & begins & ~packet.dropped, beats, 0)),
-            delays[0].valid.eq(step & adds & ~packet.dropped), delays[0].slot.eq(slot), delays[0].ends.eq(ends),
+            delays[0].valid.eq(step & adds & ~packet.dropped), delays[0].sector.eq(sector), delays[0].ends.eq(ends),
             *(later.eq(stage) for stage, later in pairwise(delays)),
         ]
         complete = Signal()
-        chosen, puts = Signal(slot_bits), Signal()
+        chosen, puts = Signal(sector_bits), Signal()
         summed = delays[-1]
         m.d.comb += [
             puts.eq(summed.valid | (step & ~adds & ~packet.dropped)),
-            chosen.eq(Mux(summed.valid, summed.slot, slot)),
+            chosen.eq(Mux(summed.valid, summed.sector, sector)),
             complete.eq(Mux(summed.valid, summed.ends, puts & ends)),
-            slot_write.addr.eq(place),
-            slot_write.en.eq(Mux(puts, 1 << chosen, 0)),
+            sector_write.addr.eq(place),
+            sector_write.en.eq(Mux(puts, 1 << chosen, 0)),
         ]
-        for number in range(slots):
-            m.d.comb += slot_write.data[number].eq(
+        for number in range(sectors):
+            m.d.comb += sector_write.data[number].eq(
                 Mux(summed.valid, Cat(adder.o for adder in adders), flits.o.payload))
         m.d.sync += place.eq(place + complete)
         return store, complete, freed
