@@ -6,8 +6,8 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-from plinth_hw.control.task_ring import RING_TASKS
 
+from plinth_hw.control.task_ring import RING_TASKS
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.tasks import BODY_WORDS, Engine, ErrorCode, Record, TaskHeader
 

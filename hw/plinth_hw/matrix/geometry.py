@@ -6,13 +6,28 @@ outputs. Everything that depends on it is a short table here, indexed by o, or b
 
 from amaranth.hdl import Const, Module, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.utils import bits_for
+from amaranth.utils import bits_for, exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.matrix.packing import element_log2
 from plinth_hw.matrix.window import Start, grid_layout, runs_layout
 from plinth_hw.shapes import shape_of
+
+
+def element_log2(parameters: DieParameters) -> int:
+    """Logarithm of the operands in a word.
+
+    Raises
+    ------
+    ValueError
+        If the multiply format does not divide a word, or the accumulate format is not a word.
+    """
+    bits = parameters.multiply_format.bits
+    if bits not in (32, 16, 8):
+        raise ValueError(f"Multiply format must have 32, 16 or 8 bits, not {bits}")
+    if parameters.accumulate_format.bits != 32:
+        raise ValueError(f"Accumulate format must have 32 bits, not {parameters.accumulate_format.bits}")
+    return exact_log2(parameters.packing)
 
 
 def _ceil(value: int, unit: int) -> int:

@@ -25,7 +25,6 @@ from amaranth.utils import ceil_log2
 
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.matrix.geometry import Geometry, lookup
-from plinth_hw.matrix.packing import connect_elements, element_parameters
 from plinth_hw.matrix.window import GridRows, RunWalk, Start
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.line_tracker import LineTracker
@@ -88,20 +87,18 @@ class OperandBuffer(wiring.Component):
         bits = parameters.multiply_format.bits
         walk_bits = max(self.span_bits, geometry.k_bits)
         lane_bits = ceil_log2(lanes)
-        # The load counts operands: for it a beat has E narrow "words".
-        counted = element_parameters(parameters)
-        m.submodules.rows = rows = GridRows(counted, walk_bits, walk_bits, self.clipped)
-        m.submodules.load = load = RowLoad(counted, walk_bits, walk_bits, clipped=self.clipped)
+        m.submodules.rows = rows = GridRows(parameters, walk_bits, walk_bits, self.clipped, bits)
+        m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped, element_bits=bits)
         m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
         m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
         wiring.connect(m, rows.o, load.i)
-        connect_elements(m, load.port, self.port, bits)
+        wiring.connect(m, load.port, wiring.flipped(self.port))
 
         # Jobs to strips.
         layout = geometry.panel_job(self.span_bits)
         m.submodules.jobs = jobs = FIFO(layout, 2)
-        m.submodules.runs = runs = RunWalk(counted.address_bits, walk_bits)
+        m.submodules.runs = runs = RunWalk(geometry.element_address_bits, walk_bits)
         job = jobs.o.payload
         view = Signal(geometry.view(self.clipped))
         strip = data.StructLayout({
@@ -178,7 +175,7 @@ class OperandBuffer(wiring.Component):
             write.enable.eq(valid), write.line.eq(tracker.line), write.capacity.eq(tracker.capacity),
             write.skew.eq(tracker.skew), write.column_low.eq(tracker.column_low),
             write.along_rows.eq(walk.along_k), write.mask.eq(beat.mask),
-            *(write.data[lane].eq(Cat(beat.data[lane][:bits], beat.real[lane] if self.clipped else Const(0, 0)))
+            *(write.data[lane].eq(Cat(beat.data[lane], beat.real[lane] if self.clipped else Const(0, 0)))
               for lane in range(lanes)),
             walks.o.ready.eq(valid & beat.last),
         ]

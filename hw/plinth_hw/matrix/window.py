@@ -15,8 +15,9 @@ from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.channel import span_layout
+from plinth_hw.memory.channel import element_address_bits, span_layout
 from plinth_hw.memory.port import TASK_BITS
 
 #: Widths of fields of a convolution task; of a row of the map as the walk adds it up, and of an element of it.
@@ -71,6 +72,8 @@ class GridRows(wiring.Component):
         Widths of the command's ``rows`` and ``columns``.
     clipped : bool
         Parts outside a map are padding.
+    element_bits : int
+        Bits of what that load counts, and addresses and steps here.
 
     Members
     -------
@@ -83,24 +86,26 @@ class GridRows(wiring.Component):
     busy : Out(1)
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False):
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
+                 element_bits: int = WORD_BITS):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
+        self.address_bits = element_address_bits(parameters, element_bits)
         clip = {"place": unsigned(ELEMENT_BITS), "kernel_row": unsigned(COUNT_BITS)}
         super().__init__({
-            "grid": In(grid_layout(parameters.address_bits, clipped)),
+            "grid": In(grid_layout(self.address_bits, clipped)),
             "command": In(stream.Signature(data.StructLayout({
                 "start": Start, "rows": unsigned(row_bits), "columns": unsigned(column_bits),
-                "offset": unsigned(parameters.address_bits), **(clip if clipped else {})}))),
-            "o": Out(stream.Signature(span_layout(parameters, column_bits, clipped))),
+                "offset": unsigned(self.address_bits), **(clip if clipped else {})}))),
+            "o": Out(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
             "busy": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        grid, address = self.grid, unsigned(self.parameters.address_bits)
+        grid, address = self.grid, unsigned(self.address_bits)
         place = data.StructLayout({
             "address": address, "columns": unsigned(COUNT_BITS), "rows": unsigned(COUNT_BITS),
             **({"row": ROW_SHAPE, "column": COLUMN_SHAPE} if self.clipped else {})})

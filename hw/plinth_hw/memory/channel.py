@@ -16,6 +16,10 @@ lanes belong to the row. Requests run ahead of data::
 Clients that walk rows in another way feed :class:`RowLoad` and :class:`RowStore` with them. Rows of a load may be
 *clipped*: only a part of their words is read, the others, *padding*, have their place in beats but no data.
 
+A load may count *elements* that lie several to a word, element 0 in the low bits of word 0, in place of words: then
+"word" is to be read as "element" in all that is said of it, B is the elements of a beat, and addresses, which have as
+many bits more, count elements as well.
+
 Throughput: one beat a cycle, across rows and commands without gaps (the row walk makes one row a
 cycle, so also when each row is a single beat). Latency: request one cycle after the row walk, which
 starts in the cycle after the command; load data pass through without a register.
@@ -27,6 +31,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import loaded_sum
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
@@ -41,26 +46,38 @@ def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -
     })
 
 
-def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:
+def beat_elements(parameters: DieParameters, element_bits: int) -> int:
+    """Elements of a beat."""
+    return parameters.beat_words * WORD_BITS // element_bits
+
+
+def element_address_bits(parameters: DieParameters, element_bits: int) -> int:
+    """Bits of an element's address."""
+    return parameters.address_bits + exact_log2(WORD_BITS // element_bits)
+
+
+def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = False,
+                element_bits: int = WORD_BITS) -> data.StructLayout:
     """A row: ``columns`` words (at least 1) from ``address``; ``last``: of its command; ``task`` as of requests. If
     clipped, words ``low`` to ``high`` are read if ``any``, and the rest is padding."""
     clip = {"low": unsigned(column_bits), "high": unsigned(column_bits), "any": unsigned(1)}
     return data.StructLayout({
-        "address": unsigned(parameters.address_bits), "columns": unsigned(column_bits), "last": unsigned(1),
-        "task": unsigned(TASK_BITS), **(clip if clipped else {}),
+        "address": unsigned(element_address_bits(parameters, element_bits)), "columns": unsigned(column_bits),
+        "last": unsigned(1), "task": unsigned(TASK_BITS), **(clip if clipped else {}),
     })
 
 
-def load_layout(parameters: DieParameters, row_bits: int, column_bits: int,
-                clipped: bool = False) -> data.StructLayout:
+def load_layout(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
+                element_bits: int = WORD_BITS) -> data.StructLayout:
     """A beat of a load.
 
     ``data``: B words; ``row``, ``column`` (signed): element in lane 0; ``mask``: the lanes that belong to
     the row; ``words``: how many were read; ``row_last``, ``last``: last beat of the row, of the command. If
     clipped, ``real``: the lanes that were read.
     """
-    return data.StructLayout({"data": beat_layout(parameters),
-                              **_position(parameters, row_bits, column_bits, clipped).members})
+    beat = data.ArrayLayout(unsigned(element_bits), beat_elements(parameters, element_bits))
+    return data.StructLayout({"data": beat,
+                              **_position(parameters, row_bits, column_bits, clipped, element_bits).members})
 
 
 def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
@@ -68,35 +85,35 @@ def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> 
     return _position(parameters, row_bits, column_bits)
 
 
-def _position(parameters: DieParameters, row_bits: int, column_bits: int,
-              clipped: bool = False) -> data.StructLayout:
+def _position(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
+              element_bits: int = WORD_BITS) -> data.StructLayout:
+    lanes = beat_elements(parameters, element_bits)
     return data.StructLayout({
         "row": unsigned(row_bits), "column": signed(column_bits + 1),
-        "mask": unsigned(parameters.beat_words),
-        "words": unsigned(parameters.beat_words.bit_length()),
+        "mask": unsigned(lanes), "words": unsigned(lanes.bit_length()),
         "row_last": unsigned(1), "last": unsigned(1),
-        **({"real": unsigned(parameters.beat_words)} if clipped else {}),
+        **({"real": unsigned(lanes)} if clipped else {}),
     })
 
 
-def _lane_bits(parameters: DieParameters) -> int:
-    return exact_log2(parameters.beat_words)
+def _lane_bits(parameters: DieParameters, element_bits: int) -> int:
+    return exact_log2(beat_elements(parameters, element_bits))
 
 
-def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool = False) -> data.StructLayout:
+def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool, element_bits: int) -> data.StructLayout:
     """What the beat walk has to know of a row: first lane, beats after the first one, last lane, and whether it
     is the last row; if clipped, beat and lane of the first and last word that are read, and if there are any."""
-    lane_bits = _lane_bits(parameters)
-    place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(_row_beats_bits(parameters, column_bits))})
+    lane_bits, beats_bits = _lane_bits(parameters, element_bits), _row_beats_bits(parameters, column_bits, element_bits)
+    place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(beats_bits)})
     return data.StructLayout({
-        "offset": unsigned(lane_bits), "more": unsigned(_row_beats_bits(parameters, column_bits)),
+        "offset": unsigned(lane_bits), "more": unsigned(beats_bits),
         "end": unsigned(lane_bits), "last": unsigned(1),
         **({"first": place, "final": place, "any": unsigned(1)} if clipped else {}),
     })
 
 
-def _row_beats_bits(parameters: DieParameters, column_bits: int) -> int:
-    return max(1, column_bits + 1 - _lane_bits(parameters))
+def _row_beats_bits(parameters: DieParameters, column_bits: int, element_bits: int) -> int:
+    return max(1, column_bits + 1 - _lane_bits(parameters, element_bits))
 
 
 class StridedRows(wiring.Component):
@@ -152,22 +169,24 @@ class RowCut(wiring.Component):
         With ``request``: it is the last one of its command.
     """
 
-    def __init__(self, parameters: DieParameters, column_bits: int, max_beats: int, clipped: bool = False):
+    def __init__(self, parameters: DieParameters, column_bits: int, max_beats: int, clipped: bool = False,
+                 element_bits: int = WORD_BITS):
         self.parameters = parameters
         self.column_bits = column_bits
         self.max_beats = max_beats
         self.clipped = clipped
+        self.element_bits = element_bits
         super().__init__({
-            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
-            "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped))),
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
+            "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped, element_bits))),
             "request": Out(stream.Signature(request_layout(parameters))),
             "request_last": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = _lane_bits(self.parameters)
-        beats_bits = _row_beats_bits(self.parameters, self.column_bits)
+        lane_bits = _lane_bits(self.parameters, self.element_bits)
+        beats_bits = _row_beats_bits(self.parameters, self.column_bits, self.element_bits)
         span, record = self.i.payload, self.row.payload
         offset = span.address[:lane_bits]
         end = Signal(self.column_bits + 1)
@@ -186,7 +205,7 @@ class RowCut(wiring.Component):
             address, more = address + first[lane_bits:], final[lane_bits:] - first[lane_bits:]
             wanted = span.any
 
-        split_address = Signal(self.parameters.address_bits - lane_bits)
+        split_address = Signal(len(span.address) - lane_bits)
         split_more, split_task = Signal(beats_bits), Signal(TASK_BITS)
         split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
@@ -222,22 +241,24 @@ class BeatWalk(wiring.Component):
         If clipped, with ``real`` as of :func:`load_layout`, and ``words`` are the real ones.
     """
 
-    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False):
+    def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
+                 element_bits: int = WORD_BITS):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
+        self.element_bits = element_bits
         super().__init__({
-            "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped))),
-            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped))),
+            "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped, element_bits))),
+            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, element_bits))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        words = self.parameters.beat_words
-        lane_bits = _lane_bits(self.parameters)
+        words = beat_elements(self.parameters, self.element_bits)
+        lane_bits = _lane_bits(self.parameters, self.element_bits)
         position = self.o.payload
-        beat = Signal(_row_beats_bits(self.parameters, self.column_bits))
+        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.element_bits))
         row = Signal(self.row_bits)
         record = self.row.payload
         start, end = Signal(lane_bits), Signal(lane_bits)
@@ -287,6 +308,8 @@ class RowLoad(wiring.Component):
         Longest request, at most ``MAX_BEATS``.
     clipped : bool
         Rows may be clipped.
+    element_bits : int
+        Bits of what is counted: 32, a word, or 16 or 8, that many to a word.
 
     Members
     -------
@@ -299,29 +322,35 @@ class RowLoad(wiring.Component):
     Raises
     ------
     ValueError
-        If ``max_beats`` is not in 1 .. ``MAX_BEATS``.
+        If ``max_beats`` is not in 1 .. ``MAX_BEATS``, or elements have another width.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
-                 row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False):
+                 row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False,
+                 element_bits: int = WORD_BITS):
         _check_beats(max_beats)
+        if element_bits not in (32, 16, 8):
+            raise ValueError(f"Elements must have 32, 16 or 8 bits, not {element_bits!r}")
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.row_depth = row_depth
         self.max_beats = max_beats
         self.clipped = clipped
+        self.element_bits = element_bits
         super().__init__({
-            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped))),
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
             "port": Out(ReadPort(parameters)),
-            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped))),
+            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped, element_bits))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped)
+        m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped,
+                                        self.element_bits)
         m.submodules.rows = rows = FIFO(cut.row.payload.shape(), self.row_depth)
-        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped)
+        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped,
+                                            self.element_bits)
         wiring.connect(m, wiring.flipped(self.i), cut.i)
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
         wiring.connect(m, cut.row, rows.i)
@@ -331,7 +360,7 @@ class RowLoad(wiring.Component):
         unread = ~place.real.any() if self.clipped else Const(0)
         there = Signal()
         m.d.comb += [
-            beat.data.eq(self.port.data.payload),
+            beat.data.as_value().eq(self.port.data.payload.as_value()),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             there.eq(self.port.data.valid | unread),
             self.o.valid.eq(there & walk.o.valid),

@@ -12,10 +12,10 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import VectorInstruction, VectorOp, VectorRegion
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import (
+    BODY_BITS,
     IMMEDIATE_BASE,
     PROGRAM_BASE,
     REGION_BASE,
-    BODY_BITS,
     BodyReadPort,
     next_of,
     read_word,

@@ -23,7 +23,7 @@ from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import REGION_BASE, BODY_BITS, BodyReadPort, Summary, next_of, read_word
+from plinth_hw.vector.body import BODY_BITS, REGION_BASE, BodyReadPort, Summary, next_of, read_word
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16

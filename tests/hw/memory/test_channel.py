@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amaranth.utils import exact_log2
 from tests.support.amaranth_sim import always, every, randomly, receive, send, simulate
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
@@ -79,12 +80,17 @@ def test_load(pattern, seed):
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_clipped_rows(pattern, seed):
-    """Of each row only a part, or nothing, is read: beats are those of the whole row, requests those of the part."""
+@pytest.mark.parametrize("bits", [32, 16, 8])
+def test_clipped_rows(pattern, seed, bits):
+    """Of each row only a part, or nothing, is read: beats are those of the whole row, requests those of the part. The
+    same where elements of 16 or 8 bits are counted in place of words."""
     rng = np.random.default_rng(2)
+    size = B * 32 // bits  # elements of a beat
     memory = MemoryModel(PARAMETERS, WORDS)
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
-    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True)
+    elements = memory.words.view({32: np.uint32, 16: np.uint16, 8: np.uint8}[bits])
+    addresses = 1 << PARAMETERS.address_bits + exact_log2(32 // bits)
+    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True, element_bits=bits)
     rows, expected = [], []
     for _ in range(60):
         columns = int(rng.integers(1, 40))
@@ -92,18 +98,18 @@ def test_clipped_rows(pattern, seed):
         row = {"columns": columns, "low": low, "high": int(rng.integers(low, columns)),
                "any": int(rng.integers(0, 4) > 0), "last": int(rng.integers(0, 3) == 0)}
         # What is not read may lie outside the memory, on either side.
-        row["address"] = (int(rng.integers(-low, WORDS - row["high"])) if row["any"] else -7) & 0xFFFF_FFFF
+        row["address"] = (int(rng.integers(-low, len(elements) - row["high"])) if row["any"] else -7) % addresses
         rows.append(row)
     number = 0
     for row in rows:
-        offset = row["address"] % B
-        for column in range(-offset, row["columns"], B):
-            places = [column + lane for lane in range(B)]
+        offset = row["address"] % size
+        for column in range(-offset, row["columns"], size):
+            places = [column + lane for lane in range(size)]
             mask = [0 <= place < row["columns"] for place in places]
             real = [bool(row["any"]) and row["low"] <= place <= row["high"] for place in places]
-            words = [int(memory.words[(row["address"] + place) % (1 << 32)]) if read else None
+            words = [int(elements[(row["address"] + place) % addresses]) if read else None
                      for place, read in zip(places, real, strict=True)]
-            last = column + B >= row["columns"]
+            last = column + size >= row["columns"]
             expected.append((number, column, mask, real, sum(real), last, last and row["last"], words))
         number = 0 if row["last"] else number + 1
 
@@ -111,12 +117,12 @@ def test_clipped_rows(pattern, seed):
         await send(ctx, dut.i, rows, PATTERNS[pattern]())
 
     def lanes(bits):
-        return [bool(bits >> lane & 1) for lane in range(B)]
+        return [bool(bits >> lane & 1) for lane in range(size)]
 
     async def check(ctx):
         got = await receive(ctx, dut.o, len(expected), PATTERNS[pattern](), lambda beat: (
             beat.row, beat.column, lanes(beat.mask), lanes(beat.real), beat.words, beat.row_last, beat.last,
-            [word if real else None for word, real in zip(beat.data, lanes(beat.real), strict=True)]))
+            [element if real else None for element, real in zip(beat.data, lanes(beat.real), strict=True)]))
         assert got == expected
 
     simulate(dut, drive, check, limit_cycles=20_000,

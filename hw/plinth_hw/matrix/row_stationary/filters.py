@@ -78,11 +78,11 @@ class FilterLoader(wiring.Component):
             "base": unsigned(line_bits(self.lines)), "takes": count, "taps": unsigned(sizes.tap_bits),
             "filters": unsigned(sizes.filter_bits), "chunk": unsigned(sizes.tap_bits), "across": unsigned(1),
             "tap_lines": unsigned(bits_for(-(-sizes.parameters.psum_words // sizes.feed))), "last": unsigned(1)})
-        m.submodules.load = load = RowLoad(sizes.loads, 1, 8, clipped=True)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True, element_bits=sizes.operand_bits)
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.written = written = FIFO(row, ROWS)
         m.submodules.drained = drained = FIFO(row, ROWS)
-        sizes.connect(m, load.port, self.port)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
         # Rows and lines of the ring that are free.
         taken, freed = Signal(count), Signal(count)
         rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)

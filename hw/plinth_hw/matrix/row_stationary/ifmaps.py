@@ -74,9 +74,9 @@ class IfmapBuffer(wiring.Component):
         bits = sizes.stream_bits
         record = data.StructLayout({"half": unsigned(1), "pitch": unsigned(bits), "run": unsigned(bits),
                                     "ids": unsigned(COUNT_BITS)})
-        m.submodules.load = load = RowLoad(sizes.loads, 1, bits, clipped=True)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, bits, clipped=True, element_bits=sizes.operand_bits)
         m.submodules.records = records = FIFO(record, 2)
-        sizes.connect(m, load.port, self.port)
+        wiring.connect(m, wiring.flipped(self.port), load.port)
         self._walk(m, load, records.i)
         self._write(m, load, records.o)
         return m

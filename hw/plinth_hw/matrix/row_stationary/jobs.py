@@ -9,13 +9,13 @@ are stable while jobs are offered, and copied when a job is taken.
 from typing import Any
 
 from amaranth.hdl import Module, Signal, Value, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import data
 from amaranth.utils import bits_for, ceil_log2
 
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
-from plinth_hw.matrix.packing import connect_elements, element_log2, element_parameters
+from plinth_hw.matrix.geometry import element_log2
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
@@ -40,8 +40,6 @@ class Sizes:
     array : ArrayShape
     element_log2 : int
         Logarithm of the operands in a word of memory.
-    loads : DieParameters
-        What loads of operands see: for them a beat has E narrow words.
     beat_words : int
         Words of a beat, B.
     lanes : int
@@ -67,11 +65,10 @@ class Sizes:
             rows=parameters.rows, columns=parameters.columns, filter_words=parameters.filter_words,
             ifmap_words=parameters.ifmap_words, psum_words=parameters.psum_words, feed_words=parameters.feed_words)
         self.element_log2 = element_log2(parameters)
-        self.loads = element_parameters(parameters)
         self.beat_words = parameters.beat_words
-        self.lanes = self.loads.beat_words
+        self.lanes = parameters.beat_words << self.element_log2
         self.feed = parameters.feed_words
-        self.half_words = self.loads.operand_buffer_words
+        self.half_words = parameters.operand_buffer_words << self.element_log2
         self.bank_words = parameters.bank_words
         if self.beat_words % self.feed:
             raise ValueError(f"beat_words = {self.beat_words} must be a multiple of feed_words = {self.feed}")
@@ -93,7 +90,7 @@ class Sizes:
     @property
     def operand_address_bits(self) -> int:
         """Width of an operand's address."""
-        return self.loads.address_bits
+        return self.address_bits + self.element_log2
 
     @property
     def operand_bits(self) -> int:
@@ -104,13 +101,6 @@ class Sizes:
     def word_bits(self) -> int:
         """Width of a sum."""
         return self.array.accumulate_format.bits
-
-    def connect(self, m: Module, inner: Any, port: Any) -> None:
-        """Connects the port of a load of operands to the block's own."""
-        if self.element_log2:
-            connect_elements(m, inner, port, self.operand_bits)
-        else:
-            wiring.connect(m, wiring.flipped(port), inner)
 
     def step(self, operands: Value) -> Value:
         """A step of a task, in operands modulo 2^32, to be added to an operand's address."""
