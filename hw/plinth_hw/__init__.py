@@ -1,0 +1,16 @@
+"""The hardware of Plinth: a logic die as RTL, and the contract that software shares with it.
+
+A room imports those above it only:
+
+- :mod:`~plinth_hw.isa`: number formats, task descriptors, register map, parameters of a die: plain data;
+  :mod:`~plinth_hw.shapes` gives Amaranth's shapes of them.
+- :mod:`~plinth_hw.lib`: parts that every room uses.
+- :mod:`~plinth_hw.arith`: multipliers, adders, conversions.
+- :mod:`~plinth_hw.memory`: from an engine to the pins of memory, and the memories within engines.
+- :mod:`~plinth_hw.control`: what starts tasks, and what the host sees.
+- :mod:`~plinth_hw.comm`: the network, collectives, tiles.
+- :mod:`~plinth_hw.matrix`, :mod:`~plinth_hw.vector`: the engines that compute.
+- :mod:`~plinth_hw.die`: all of it. :mod:`~plinth_hw.emit` writes its Verilog, :mod:`~plinth_hw.fpga` measures it.
+
+``docs/glossary.md`` says what words mean in all rooms.
+"""

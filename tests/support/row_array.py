@@ -289,7 +289,7 @@ class VerilatedRows:
             pointer(np.array(program.filter_row, np.uint32)), pointer(np.array(program.filter_loaded, np.uint32)),
             pointer(np.array(program.ifmap_kind, np.uint8)), len(program.ifmap_kind),
             (ctypes.c_uint32 * 4)(*gates), seed, shape.rows, shape.ifmap_lines,
-            pointer(np.array(program.step_words, np.uint32)), len(program.window_words))
+            pointer(np.array(program.step_words, np.uint32)), len(program.step_words))
         cycles = self._library.row_array_run(
             ctypes.byref(stimulus), ctypes.c_uint64(limit), ctypes.c_void_p(results.ctypes.data),
             ctypes.c_uint64(result_bytes), ctypes.c_uint64(len(results)), ctypes.c_void_p(trace.ctypes.data))

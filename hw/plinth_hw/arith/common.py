@@ -1,4 +1,4 @@
-"""Pieces that the floating-point units share: word-level shifts, counts and the packing of results.
+"""Parts that the floating-point units share: word-level shifts, counts and the packing of results.
 
 All of them add combinational statements to the caller's module and return values; pipelining is the
 caller's. Steps are written on whole words, not bits, so that a simulator evaluates few operations.

@@ -60,9 +60,9 @@ class Dispatch(wiring.Component):
     position : Out
         Engine of the word at ``i``.
     header_valid, header_ready, header_index, header_word : Out, In, Out, Out
-        Write to the header store, in the slot that the next descriptor of ``position`` gets.
+        Write to the header store, in the place that the next descriptor of ``position`` gets.
     commit : Out(1)
-        With the last write to the slot: it belongs to a task now.
+        With the last write to the place: it belongs to a task now.
     body_valid, body_word : Out
         A body word for ``position``; words ``HEADER_WORDS`` on of the descriptor, as many as the engine uses.
     error : Out(Cause)

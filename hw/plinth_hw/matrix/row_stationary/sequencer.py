@@ -1,4 +1,4 @@
-"""RowStationarySequencer: takes task bodies and cuts them into rounds.
+"""Sequencer: takes task bodies and cuts them into rounds.
 
 ::
 
