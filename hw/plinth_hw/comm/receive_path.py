@@ -1,11 +1,11 @@
-"""Where tiles land: packets from the network and from this die are stored, or added to what lies in memory.
+"""Receive path of tiles: packets from the network and from this die are stored, or added to what lies in memory.
 
 ::
 
     arrive --+--> choice (packet by packet) --+--> flits FIFO -------------------------+--> adders --+
     own -----+                                +--> packets --> issue --> issued ---+   |             |
                                                                  |                 +---+---> sum or word
-                                           RunReader (memory) <-+-----> words that lie there        |
+                                           RunReader (memory) <--+-----> words that lie there        |
                                                                                                      v
     write <-- requests, beats <------------------------------------------------- beats FIFO (a sector at a time)
     response --> unanswered --> advance, stored

@@ -1,9 +1,10 @@
-"""Reading of tiles: a flit a cycle, with a memory that answers late."""
+"""Reading of tiles: random pieces, aligned as their destination; a flit a cycle, with a memory that answers late."""
 
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.support.amaranth_sim import send, simulate
+from tests.support.amaranth_sim import randomly, receive, send, simulate
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.comm.run_reader import PACKET_BEATS, packet_words
@@ -41,3 +42,64 @@ def test_long_packets_follow_each_other_whatever_the_latency(latency: int) -> No
     simulate(dut, pieces, flits, background=memory.benches([dut.read], latency=latency))
     assert found == list(range(count * words))
     assert cycles[-1] - cycles[0] + 1 == len(cycles) == count * words // parameters.flit_words
+
+
+def _packet(rng: np.random.Generator, memory: np.ndarray, longest: int, flit: int) -> tuple[list[Any], list[Any]]:
+    """Pieces of a random packet, and its flits: words with their lanes."""
+    begin = int(rng.integers(longest))
+    size, base = int(rng.integers(1, longest - begin + 1)), longest * int(rng.integers(20))
+    pieces, words, source = [], [], int(rng.integers(len(memory) - longest))
+    use = PieceUse.INDEX if rng.random() < 0.1 else PieceUse.TILE
+    while len(words) < size:
+        count = size if use is PieceUse.INDEX else int(rng.integers(1, size - len(words) + 1))
+        ends = len(words) + count == size
+        more = not ends and bool(rng.random() < 0.5) and source + size < len(memory)
+        pieces.append({"source": source, "run": {"address": base + begin + len(words), "words": count}, "use": use,
+                       "last": ends and bool(rng.random() < 0.3), "tail": ends, "more": more})
+        words += memory[source:source + count].tolist()
+        source = source + count if more else int(rng.integers(len(memory) - longest))
+    flits, at = [], 0
+    while at < size:
+        lane = (begin + at) % flit
+        here = words[at:at + flit - lane]
+        at += len(here)
+        tail = at == size
+        flits.append((base + begin, use, tail and pieces[-1]["last"], tail, {lane + i: w for i, w in enumerate(here)}))
+    return pieces, flits
+
+
+@pytest.mark.parametrize(("flit_words", "seed", "ready"), [(2, None, 1.0), (4, 1, 0.5), (1, 2, 0.8)])
+def test_random_pieces(flit_words: int, seed: int | None, ready: float) -> None:
+    """Packets of one or several pieces, of any alignment, with beats that two pieces share; arrivals between them."""
+    parameters = preset("ndp-tiny", chunk_words=16, flit_words=flit_words)
+    rng = np.random.default_rng(flit_words)
+    dut = TileRead(parameters)
+    memory = MemoryModel(parameters, 256)
+    memory.words[:] = rng.integers(0, 1 << 32, 256, dtype=np.uint32)
+    pieces: list[Any] = []
+    expected: list[Any] = []
+    for number in range(40):
+        if number % 7 == 3:
+            pieces.append({"source": 0, "run": {"address": number, "words": 1}, "use": PieceUse.ARRIVAL, "last": 1,
+                           "tail": 1, "more": 0})
+            expected.append((number, PieceUse.ARRIVAL, 1, 1, {}))
+        given, flits = _packet(rng, memory.words, packet_words(parameters), flit_words)
+        pieces += given
+        expected += flits
+
+    async def drive(ctx: Any) -> None:
+        await send(ctx, dut.piece, pieces, randomly(1, 0.9))
+        while not ctx.get(dut.idle):
+            await ctx.tick()
+
+    async def check(ctx: Any) -> None:
+        got = await receive(ctx, dut.o, len(expected), randomly(2, ready),
+                            lambda o: (o.address, o.use, o.last, o.tail, o.words, list(o.data)))
+        for (address, use, last, tail, words, data), wanted in zip(got, expected, strict=True):
+            assert (address, use, last and tail, tail) == wanted[:4]
+            if use is not PieceUse.ARRIVAL:
+                assert words == len(wanted[4])
+                assert {lane: data[lane] for lane in wanted[4]} == wanted[4]
+
+    simulate(dut, drive, check, limit_cycles=20_000,
+             background=memory.benches([dut.read], seed=seed, latency=8))
