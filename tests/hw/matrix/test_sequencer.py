@@ -104,11 +104,11 @@ def test_random_products(seed: int, ready: float) -> None:
 
     async def feeds(ctx: Any) -> None:
         """Releases panels some time after they were given; no half is to be loaded that one of them still needs."""
-        gate, users = randomly(seed + 9, ready), []
+        gate, leaves, users = randomly(seed + 9, ready), randomly(seed, 0.05), []
         for wanted in jobs.feed:
             taken = False
             while not taken:
-                accepts, releases = next(gate), bool(users) and next(gate)
+                accepts, releases = next(gate), bool(users) and next(leaves)
                 ctx.set(dut.feed.ready, accepts)
                 ctx.set(dut.release, releases)
                 for port, half in zip((dut.a_released, dut.b_released), users[0] if users else (0, 0), strict=True):
