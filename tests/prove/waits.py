@@ -1,4 +1,4 @@
-"""Proofs of what tasks wait for: :mod:`plinth_hw.control.task_slots`, :mod:`plinth_hw.control.wait_poll`."""
+"""Proofs of what tasks wait for: :mod:`plinth_hw.control.task_ring`, :mod:`plinth_hw.control.wait_poll`."""
 
 from types import ModuleType
 
@@ -9,39 +9,39 @@ from tests.prove.proof import Proof, Twin
 from plinth_hw.isa.tasks import WAITS
 
 
-def task_slots(harness: Harness, code: ModuleType) -> None:
+def task_ring(harness: Harness, code: ModuleType) -> None:
     """The tasks of an engine, beside a scheduler that loads the next one when it is asked to."""
-    m, slots = harness.m, code.TaskSlots()
-    state = harness.block(slots)
+    m, ring = harness.m, code.TaskRing()
+    state = harness.block(ring)
     # Tasks stored, started and completed, and bodies delivered: more than one can tell apart would do as well.
     stored, begun, ended, bodies = (Signal(8, name=name) for name in ("stored", "begun", "ended", "bodies"))
     loaded, unmet = Signal(), Signal(WAITS)
-    m.d.sync += [stored.eq(stored + slots.commit), begun.eq(begun + slots.started), ended.eq(ended + slots.complete),
-                 bodies.eq(bodies + slots.delivered)]
-    with m.If(slots.set_waits):
-        m.d.sync += [loaded.eq(1), unmet.eq(slots.new_waits)]
+    m.d.sync += [stored.eq(stored + ring.commit), begun.eq(begun + ring.started), ended.eq(ended + ring.complete),
+                 bodies.eq(bodies + ring.delivered)]
+    with m.If(ring.set_waits):
+        m.d.sync += [loaded.eq(1), unmet.eq(ring.new_waits)]
     with m.Else():
-        m.d.sync += [loaded.eq(loaded & ~slots.started), unmet.eq(unmet & ~slots.met)]
+        m.d.sync += [loaded.eq(loaded & ~ring.started), unmet.eq(unmet & ~ring.met)]
     held, waiting, ahead = (stored - ended)[:8], (stored - begun)[:8], (bodies - begun)[:8]
-    harness.assume(~slots.commit | (held != code.SLOTS))
-    harness.assume(~slots.complete | (begun != ended))
-    harness.assume(~slots.set_waits | ((waiting != 0) & ~loaded))
-    harness.assume(~slots.delivered | (ahead < waiting))
+    harness.assume(~ring.commit | (held != code.RING_TASKS))
+    harness.assume(~ring.complete | (begun != ended))
+    harness.assume(~ring.set_waits | ((waiting != 0) & ~loaded))
+    harness.assume(~ring.delivered | (ahead < waiting))
 
-    start = slots.start
+    start = ring.start
     harness.claim("a task starts only once it is loaded and all its waits are met",
                   ~start.valid | (loaded & (unmet == 0) & (waiting != 0)))
     harness.claim("a task starts only once its body is delivered", ~start.valid | (ahead != 0))
-    ready = loaded & (unmet == 0) & (ahead != 0) & ~slots.halted
+    ready = loaded & (unmet == 0) & (ahead != 0) & ~ring.halted
     harness.claim("a task whose waits are met and whose body is there does start", start.valid | ~harness.past(
-        ready & ~slots.started))
+        ready & ~ring.started))
     harness.claim("a start stands until it is taken", harness.stable(start))
-    harness.claim("tasks start in their order, each by its slot", start.payload == Cat(begun[:code.SLOT_BITS], 1))
-    harness.claim("there is room for eight", slots.room == (held != code.SLOTS))
-    bits = code.SLOT_BITS + 1
-    harness.invariant((slots.tail == stored[:bits]) & (slots.head == begun[:bits]) & (slots.old == ended[:bits]))
-    harness.invariant((slots.loaded == loaded) & (~loaded | (slots.pending == unmet)) & (state["staged"] == ahead))
-    harness.invariant((held <= code.SLOTS) & (waiting <= held) & (ahead <= waiting) & (~loaded | (waiting != 0)))
+    harness.claim("tasks start in their order, each by its place", start.payload == Cat(begun[:code.PLACE_BITS], 1))
+    harness.claim("there is room for eight", ring.room == (held != code.RING_TASKS))
+    bits = code.PLACE_BITS + 1
+    harness.invariant((ring.tail == stored[:bits]) & (ring.head == begun[:bits]) & (ring.old == ended[:bits]))
+    harness.invariant((ring.loaded == loaded) & (~loaded | (ring.pending == unmet)) & (state["staged"] == ahead))
+    harness.invariant((held <= code.RING_TASKS) & (waiting <= held) & (ahead <= waiting) & (~loaded | (waiting != 0)))
 
 
 def wait_poll(harness: Harness, code: ModuleType) -> None:
@@ -93,16 +93,16 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
 
 
 PROOFS = (
-    Proof("task-slots", "plinth_hw.control.task_slots", task_slots, 2, (
+    Proof("task-ring", "plinth_hw.control.task_ring", task_ring, 2, (
         Twin("a task starts only once it is loaded and all its waits are met", "self.loaded & (self.pending == 0)",
              "self.loaded"),
         Twin("a task starts only once its body is delivered", "(staged != 0) & ~self.halted", "~self.halted"),
         Twin("a task whose waits are met and whose body is there does start", "self.pending & ~self.met",
              "self.pending"),
         Twin("a start stands until it is taken", "self.start.valid & self.start.ready)", "self.start.valid)"),
-        Twin("tasks start in their order, each by its slot", "self.head.eq(self.head + 1)",
+        Twin("tasks start in their order, each by its place", "self.head.eq(self.head + 1)",
              "self.head.eq(self.tail)"),
-        Twin("there is room for eight", "!= SLOTS)", "!= SLOTS - 1)"),
+        Twin("there is room for eight", "!= RING_TASKS)", "!= RING_TASKS - 1)"),
     )),
     Proof("wait-poll", "plinth_hw.control.wait_poll", wait_poll, 3, (
         Twin("a poll is of the counter that the wait names", "keep.addr.eq(self.keep_engine)", "keep.addr.eq(0)"),
