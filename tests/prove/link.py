@@ -28,13 +28,14 @@ _WIDE = _SEQUENCE_BITS + 2
 _ORDER = "flits come out in their order, none lost, repeated or changed"
 _NOTHING = "nothing comes out that did not go in"
 _PLACES = "flits are taken while fewer than the window are not known to have come"
+_ROOM = "flits are taken in the cycles for which there was room"
 _HONEST = "the link does not fail by what an end says that errs not"
 
 
-def _small(code: ModuleType) -> Any:
-    """A part of the link layer with a window of :data:`_WINDOW` and flits of two bits."""
-    small = changed(link_frame, (("WINDOW = 32", f"WINDOW = {_WINDOW}"),))
-    small.__dict__["carried_layout"] = lambda _: data.StructLayout({"data": unsigned(2)})
+def _small(code: ModuleType, window: int = _WINDOW) -> Any:
+    """A part of the link layer with a small window and flits of two bits."""
+    small = changed(link_frame, ((f"WINDOW = {link_frame.WINDOW}\n", f"WINDOW = {window}\n"),))
+    small.__dict__["flit_layout"] = lambda _: data.StructLayout({"data": unsigned(2)})
     # A twin is a module of its own already.
     part = changed(code, ()) if sys.modules.get(code.__name__) is code else code
     vars(part).update({name: value for name, value in vars(small).items() if name in vars(part) and name[0] != "_"})
@@ -139,7 +140,28 @@ def replay(harness: Harness, code: ModuleType) -> None:
         harness.claim(_PLACES, transmit.i.ready == ((written - acked)[:_WIDE] < _WINDOW))
 
 
+def room(harness: Harness, code: ModuleType) -> None:
+    """The sender by itself, with a window of 16."""
+    window = 16
+    lead, part = window // 8 - 1, _small(code, window)
+    transmit = part.LinkTransmit(preset("ndp-tiny"), 4)
+    state = harness.block(transmit)
+    kept = (state["written"] - state["acked"])[:window.bit_length()]
+    harness.assume(~transmit.clear)
+    harness.assume(~transmit.heard.valid | ((transmit.heard.expected - state["acked"])[:window.bit_length()] <= kept))
+    harness.invariant(kept <= window)
+    rooms = [transmit.room]
+    for _ in range(lead):
+        rooms.append(harness.past(rooms[-1]))
+    for cycles, there_was in enumerate(rooms):
+        harness.invariant(~there_was | (kept <= window - 1 - lead + cycles))
+        harness.claim(_ROOM, ~there_was | transmit.i.ready)
+
+
 PROOFS = (
+    Proof("link-room", "plinth_hw.comm.link_transmit", room, 2, (
+        Twin(_ROOM, "~outstanding[-1] & ~outstanding[-4:-1].all()", "~outstanding[-1]", 20),
+    )),
     Proof("link-transmit", "plinth_hw.comm.link_transmit", replay, 2, (
         Twin(_ORDER, "write.addr.eq(written[:place_bits])", "write.addr.eq(0)"),
         Twin(_NOTHING, "get.eq(self.take & (upcoming != written) & ~overtaken)", "get.eq(self.take & ~overtaken)"),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from plinth_hw import emit
+from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.link import ROUND_TRIP, LinkLayer, phit_bits
-from plinth_hw.comm.link_frame import WINDOW, carried_layout
+from plinth_hw.comm.link_frame import WINDOW
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
@@ -65,7 +66,7 @@ class LinkEnds:
 
     def __init__(self, parameters: DieParameters, phits: int = 1, round_trip: int = ROUND_TRIP):
         text = emit.verilog(LinkLayer(parameters, phits, round_trip), "link_top")
-        flit = carried_layout(parameters)
+        flit = flit_layout(parameters)
         sizes = {"WIRES": phit_bits(parameters, phits), "PHITS": phits, "FLIT_BITS": flit.size,
                  "CLASSES": parameters.classes, "CLASS_AT": flit["traffic_class"].offset,
                  "CLASS_BITS": flit["traffic_class"].width, "PLACES": parameters.link_buffer_flits}
