@@ -47,15 +47,16 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Arr
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
                 link_latency: int = 5, links: Iterable[Link] | None = None,
-                window: Window | None = None) -> tuple[Array, str]:
-    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog.
+                window: Window | None = None, bit_errors: float = 0.0) -> tuple[Array, str]:
+    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog. Of the
+    bits on links with a link layer the share ``bit_errors`` is wrong.
 
     Raises
     ------
     UserError
         If a tool is missing or fails, or the build folder cannot be written.
     """
-    from plinth_sim.rtl.cosim import CosimArray, Waves
+    from plinth_sim.rtl.cosim import CosimArray, Faults, Waves
     from plinth_sim.rtl.elaborate import die_verilog
     from plinth_sim.rtl.verilator import ToolError
 
@@ -63,7 +64,8 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
     try:
         verilog = die_verilog(parameters)
         array = CosimArray(parameters, dies, memory_words, threads=threads, link_latency=link_latency,
-                           links=links, verilog=verilog, waves=waves)
+                           links=links, verilog=verilog, waves=waves,
+                           faults=Faults(flip=bit_errors) if bit_errors else None)
     except ToolError as error:
         raise UserError(str(error)) from error
     except OSError as error:

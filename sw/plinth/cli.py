@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
                "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
-               "ring_efficiency", "transfer_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
+               "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
+               "link_goodput_ber_1e-5", "harness_efficiency", "thread_scaling", "cosim_rate",
                "busy_machine_share",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",

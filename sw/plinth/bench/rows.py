@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import agreement, busy, commands, planning, row_stationary, simulation, steps
-from plinth.bench.row import Row
+from plinth.bench import agreement, busy, commands, links, planning, row_stationary, simulation, steps
+from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
@@ -24,14 +24,10 @@ from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import CollectiveOperation, Engine, MatrixOperation, TransferOperation, UpdateOperation
+from plinth_hw.isa.tasks import Engine, MatrixOperation
 
 #: Memory of a die in a benchmark, in words.
 MEMORY_WORDS = 1 << 22
-
-
-def _random_words(count: int, seed: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    return np.random.default_rng(seed).standard_normal(count).astype(np.float32).view(np.uint32)
 
 
 def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord, dict[str, int]]:
@@ -48,8 +44,8 @@ def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord
               backends.golden_array(parameters, 1, MEMORY_WORDS)]
     drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in arrays]
     for driver in drivers:
-        driver.write(0, a, _random_words(m * k, 1).reshape(m, k))
-        driver.write(0, b, _random_words(k * n, 2).reshape(k, n))
+        driver.write(0, a, random_words(m * k, 1).reshape(m, k))
+        driver.write(0, b, random_words(k * n, 2).reshape(k, n))
         driver.clear_counters()
         driver.step(0)
     if not np.array_equal(drivers[0].read(0, c), drivers[1].read(0, c)):
@@ -99,7 +95,7 @@ def _convolution(network: str, images: int) -> tuple[ConvolutionShape, list[Task
                              backends.golden_array(parameters, 1, memory_words))]
     for driver in drivers:
         for seed, buffer in enumerate((x, w)):
-            words = _random_words(buffer.rows * buffer.columns, seed)
+            words = random_words(buffer.rows * buffer.columns, seed)
             driver.write(0, buffer, words.reshape(buffer.rows, buffer.columns))
         driver.clear_counters()
         driver.step(0)
@@ -122,96 +118,6 @@ def conv_utilisation(name: str, network: str, images: int) -> list[Row]:
                 {"network": network, "images": images, "cycles": cycles, "useful": useful / available,
                  "issued_with_edges": counters["issued_macs"] / available, "counters": counters,
                  "cycles_of_tasks": [record.end - record.start for record in records]})]
-
-
-def _ring(parameters: DieParameters, dies: int, words: int) -> int:
-    """Cycles of an all-reduce with SGD from the first die's start to the last die's end."""
-    setup, step = [], []
-    for die in range(dies):
-        setup.append(ring_setup(parameters, list(range(dies)), die, 0))
-        builder = GraphBuilder(parameters)
-        gradients, weights = builder.allocate("g", 1, words), builder.allocate("w", 1, words)
-        builder.add("all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
-            "source": gradients.pointer, "destination": weights.pointer, "words": words, "group": 0,
-            "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
-            reads=[gradients], writes=[weights])
-        step.append(builder)
-    program = assemble(setup, step, memory_words=MEMORY_WORDS)
-    drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
-               for array in (backends.cosim_array(parameters, dies, MEMORY_WORDS)[0],
-                             backends.golden_array(parameters, dies, MEMORY_WORDS))]
-    for driver in drivers:
-        for die in range(dies):
-            driver.write(die, gradients, _random_words(words, die).reshape(1, words))
-            driver.write(die, weights, _random_words(words, 99).reshape(1, words))
-        driver.step(0)
-    for die in range(dies):
-        if not np.array_equal(drivers[0].read(die, weights), drivers[1].read(die, weights)):
-            raise AssertionError(f"die {die}: the reduced weights differ from the golden model's")
-    records = [drivers[0].records(die)[0] for die in range(dies)]
-    return max(record.end for record in records) - min(record.start for record in records)
-
-
-def ring_efficiency() -> list[Row]:
-    """Ring reduce, update and broadcast of 256 KiB on four dies, against what the links allow."""
-    parameters = preset("ndp-demo")
-    dies = 4
-    rate = parameters.flit_words * parameters.link_rate
-
-    def efficiency(words: int) -> tuple[float, int]:
-        cycles = _ring(parameters, dies, words)
-        return float(2 * (dies - 1) * words / dies / rate / cycles), cycles
-
-    large, cycles = efficiency(65536)
-    small, small_cycles = efficiency(1024)
-    chunk = parameters.chunk_words
-    hop = (_ring(parameters, 4, chunk) - _ring(parameters, 2, chunk)) / 4
-    return [Row("ring_efficiency", large, "bound / cycles", "filling and emptying the ring",
-                {"bytes": 262144, "dies": dies, "cycles": cycles, "cycles_4KiB": small_cycles,
-                 "efficiency_4KiB": small, "link_words_per_cycle": float(rate), "directions": 1,
-                 "hop_cycles": hop})]
-
-
-def _tile(parameters: DieParameters, words: int, operation: TransferOperation) -> int:
-    """Cycles from the start of a task that sends words to the next die to that of one there that waited for them."""
-    setup, step = [], []
-    for die in range(2):
-        setup.append(ring_setup(parameters, [0, 1], die, 0))
-        builder = GraphBuilder(parameters)
-        source, target, after = (builder.allocate(name, 1, size) for name, size in (
-            ("source", words), ("target", words), ("after", 1)))
-        if die == 0:
-            builder.add("send", Engine.TRANSFER, operation, {
-                "source": source.pointer, "destination": target.pointer, "columns": words, "rows": 1, "planes": 1,
-                "remote": 1, "destination_die": 1, "arrival_enable": 1, "arrival": len(Engine)}, reads=[source])
-        else:
-            builder.expect([target], len(Engine), 1)
-            builder.add("after", Engine.TRANSFER, TransferOperation.COPY, {
-                "source": target.pointer, "destination": after.pointer, "columns": 1, "rows": 1, "planes": 1},
-                reads=[target], writes=[after])
-        step.append(builder)
-    program = assemble(setup, step, memory_words=MEMORY_WORDS)
-    drivers = [Driver(array, program, memory_words=MEMORY_WORDS)
-               for array in (backends.cosim_array(parameters, 2, MEMORY_WORDS)[0],
-                             backends.golden_array(parameters, 2, MEMORY_WORDS))]
-    for driver in drivers:
-        driver.write(0, source, _random_words(words, 1).reshape(1, words))
-        driver.write(1, target, _random_words(words, 2).reshape(1, words))
-        driver.step(0)
-    if not np.array_equal(drivers[0].read(1, target), drivers[1].read(1, target)):
-        raise AssertionError("the tile of the RTL differs from the golden model's")
-    return drivers[0].records(1)[0].start - drivers[0].records(0)[0].start
-
-
-def transfer_efficiency() -> list[Row]:
-    """A tile of 64 KiB from one die's memory to the next one's, until a task there may read it."""
-    parameters, words = preset("ndp-demo"), 16384
-    rate = parameters.flit_words * parameters.link_rate
-    cycles = _tile(parameters, words, TransferOperation.COPY)
-    adding = _tile(parameters, words, TransferOperation.ADD)
-    return [Row("transfer_efficiency", float(words / rate / cycles), "payload words / (link rate x cycles)",
-                "the latency of memory at both ends and of the link",
-                {"bytes": 4 * words, "cycles": cycles, "cycles_add": adding, "link_words_per_cycle": float(rate)})]
 
 
 def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Program]:
@@ -283,8 +189,7 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)
        for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
-    "train_step_utilisation": train_step_utilisation, "ring_efficiency": ring_efficiency,
-    "transfer_efficiency": transfer_efficiency,
+    "train_step_utilisation": train_step_utilisation, **links.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES, **row_stationary.BENCHES,
     **simulation.BENCHES, **agreement.BENCHES,
