@@ -48,8 +48,8 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Arr
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
                 link_latency: int = 5, links: Iterable[Link] | None = None,
                 window: Window | None = None, bit_errors: float = 0.0) -> tuple[Array, str]:
-    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog. Of the
-    bits on links with a link layer the share ``bit_errors`` is wrong.
+    """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog. Of
+    the bits on links with a link layer the share ``bit_errors`` is wrong.
 
     Raises
     ------
