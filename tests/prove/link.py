@@ -6,10 +6,10 @@ few cycles long; invariants speak of any two frames on their way and so do not d
 
 import sys
 from itertools import pairwise
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Mux, Signal, Value, unsigned
+from amaranth.hdl import Array, Const, Mux, Signal, Value, unsigned
 from amaranth.lib import data
 from tests.prove.harness import Harness
 from tests.prove.proof import Proof, Twin, changed
@@ -17,6 +17,7 @@ from tests.prove.proof import Proof, Twin, changed
 from plinth_hw.comm import link_frame, link_receive, link_transmit
 from plinth_hw.comm.link_frame import FrameKind
 from plinth_hw.isa.parameters import preset
+from plinth_hw.lib.count import count_bits, count_of
 
 #: Cycles of the wires.
 _LENGTH = 2
@@ -158,7 +159,67 @@ def room(harness: Harness, code: ModuleType) -> None:
         harness.claim(_ROOM, ~there_was | transmit.i.ready)
 
 
+_GIVEN = "no more credits are given than places were freed"
+_NONE_LOST = "none is lost: nothing is under way once as many are given as were freed"
+_EACH_CYCLE = "a credit is given in each cycle until as many are given as are known"
+
+
+def credits(harness: Harness, code: ModuleType) -> None:
+    """One end tells, another hears, of two classes of four places each, in counts of seven values."""
+    m, places, classes = harness.m, 4, 2
+    parameters: Any = SimpleNamespace(classes=classes, link_buffer_flits=places)
+    bits = count_bits(places)
+    period = (1 << bits) - 1
+    tells, hears = code.LinkCredits(parameters), code.LinkCredits(parameters)
+    telling = harness.block(tells)
+    hearing = harness.block(hears, name="hears")
+    harness.assume(~tells.clear & ~hears.clear)
+    counts = Array(Const(count_of(number, bits), bits) for number in range(period))
+
+    def after(number: Value, steps: Value) -> Value:
+        return Mux(number + steps >= period, number + steps - period, number + steps)[:bits]
+
+    def apart(before: Value, number: Value) -> Value:
+        return Mux(number >= before, number - before, number + period - before)[:bits]
+
+    # Of each count how many steps from the first it is, modulo all; what is freed and not given is less than that.
+    freed, given, known = ([Signal(bits, name=f"number_{name}_{one}") for one in range(classes)]
+                           for name in ("freed", "given", "known"))
+    wires = _Wires(harness, "telling", {
+        "class": tells.told_class, "count": tells.told, **{f"number_{one}": freed[one] for one in range(classes)}})
+    come = wires.comes
+    harness.assume(~hears.heard | ((hears.heard_class == come["class"]) & (hears.heard_count == come["count"])))
+    harness.invariant(tells.told_class < classes)
+    for one in range(classes):
+        under_way = Signal(bits, name=f"under_way_{one}")
+        m.d.sync += [under_way.eq(under_way + tells.freed[one] - hears.credit[one]),
+                     freed[one].eq(after(freed[one], tells.freed[one])),
+                     given[one].eq(after(given[one], hearing["known"][one] != hearing["given"][one]))]
+        with m.If(hears.heard & (hears.heard_class == one)):
+            m.d.sync += known[one].eq(come[f"number_{one}"])
+        harness.assume(~tells.freed[one] | (under_way < places))
+        for register, number in ((telling["freed"], freed), (hearing["given"], given), (hearing["known"], known)):
+            harness.invariant((number[one] < period) & (register[one] == counts[number[one]]))
+        chain = [known[one], *(way[f"number_{one}"] for way in wires.ways)]
+        for before, number in pairwise(chain):
+            harness.invariant((number < period) & (apart(given[one], before) <= apart(given[one], number)))
+        for way in wires.ways:
+            harness.invariant((way["class"] != one) | (way["count"] == counts[way[f"number_{one}"]]))
+        harness.invariant(apart(given[one], freed[one]) + hears.credit[one] == under_way)
+        harness.invariant(under_way <= places)
+        harness.claim(_GIVEN, ~hears.credit[one] | (under_way != 0))
+        harness.claim(_NONE_LOST, (telling["freed"][one] != hearing["given"][one])
+                      | (under_way == hears.credit[one]))
+        harness.claim(_EACH_CYCLE, hears.credit[one] == harness.past(hearing["known"][one] != hearing["given"][one]))
+
+
 PROOFS = (
+    Proof("link-credits", "plinth_hw.comm.link_credits", credits, 2, (
+        Twin(_GIVEN, "with m.If(gives):", "with m.If(gives & ~self.heard):"),
+        Twin(_GIVEN, "with m.If(self.heard & (self.heard_class == number)):", "with m.If(self.heard):"),
+        Twin(_NONE_LOST, "with m.If(self.freed[number]):", "with m.If(self.freed[number] & ~self.take):"),
+        Twin(_EACH_CYCLE, "self.credit[number].eq(gives)", "self.credit[number].eq(gives & ~self.heard)"),
+    )),
     Proof("link-room", "plinth_hw.comm.link_transmit", room, 2, (
         Twin(_ROOM, "~outstanding[-1] & ~outstanding[-4:-1].all()", "~outstanding[-1]", 20),
     )),

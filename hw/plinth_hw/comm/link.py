@@ -15,7 +15,7 @@ the link by then, some may be gone: ``lost`` tells the die.
 A frame is sent in each frame time, whether there is a flit or not. Throughput: a flit each ``phits`` cycles. Latency
 from ``i`` to ``o``: 7 cycles, the wires, twice that of :func:`~plinth_hw.lib.crc.crc`, and with more phits as many but
 one, and up to as many again until a frame begins. A place of the window is free after 12 cycles, the wires to and fro,
-and four times the latency of ``crc``: with one phit, full rate needs that to be within 32.
+and four times the latency of ``crc``: with one phit, full rate needs that to be within the window.
 Undetected: of frames with more than five wrong bits, an even number, not within 24 in a row, one in 2^23 has a right
 check; what has one is believed.
 """
