@@ -36,7 +36,8 @@ def test_a_change_must_occur_once():
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("prove")
-@pytest.mark.parametrize("name", ["page-split", "crossbar", "axi4-master", "update-counters", "axi4-lite-slave"])
+@pytest.mark.parametrize("name", ["page-split", "crossbar", "axi4-master", "update-counters", "axi4-lite-slave",
+                                  "link-credits"])
 def test_proof_holds(name, tmp_path):
     assert judge(BY_NAME[name], None, tmp_path).answer.verdict == "holds"
 
