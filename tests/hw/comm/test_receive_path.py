@@ -9,7 +9,7 @@ from tests.support.memory_model import MemoryModel
 
 from plinth_hw.comm.flit import PacketKind, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
-from plinth_hw.comm.run_reader import packet_words
+from plinth_hw.comm.run_reader import packet_buffer_beats, packet_words
 from plinth_hw.isa.parameters import preset
 
 PARAMETERS = preset("ndp-tiny", chunk_words=16, flit_words=2)
@@ -160,7 +160,8 @@ def test_beyond_memory(own: bool, kind: PacketKind) -> None:
     dut = ReceivePath(PARAMETERS)
     memory = MemoryModel(PARAMETERS, AREA)
     limit = AREA - LONGEST
-    flits = [*_flits(0, [1] * 5, STORE), *_flits(limit - 2, [2] * 3, kind) * 20, *_flits(8, [3] * 5, STORE)]
+    dropped = packet_buffer_beats(PARAMETERS) // 2  # of two beats each
+    flits = [*_flits(0, [1] * 5, STORE), *_flits(limit - 2, [2] * 3, kind) * dropped, *_flits(8, [3] * 5, STORE)]
     faults = []
 
     async def drive(ctx: Any) -> None:
@@ -176,6 +177,6 @@ def test_beyond_memory(own: bool, kind: PacketKind) -> None:
             faults.extend([from_here] * valid)
 
     simulate(dut, drive, watch, background=memory.benches([dut.read], [dut.write]))
-    assert faults == [own] * 20
+    assert faults == [own] * dropped
     assert memory.words[:13].tolist() == [1] * 5 + [0] * 3 + [3] * 5
     assert not memory.words[13:].any()

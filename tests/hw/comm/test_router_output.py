@@ -1,0 +1,182 @@
+"""Outputs of the router: rate, credits, the bubble rule, and packets of a class that are never mixed."""
+
+from collections import deque
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.amaranth_sim import simulate
+
+from plinth_hw.comm.router_output import EJECT_FLITS, Ejection, LinkOutput, TokenBucket
+from plinth_hw.isa.parameters import preset
+
+PARAMETERS = preset("ndp-tiny", ports=4, chunk_words=8, flit_words=2)
+CLASSES, LOCAL = PARAMETERS.classes, PARAMETERS.ports
+LONGEST, CREDITS = PARAMETERS.packet_flits, PARAMETERS.link_buffer_flits
+
+
+@pytest.mark.parametrize("rate", [Fraction(15, 16), Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2)])
+def test_rate(rate: Fraction) -> None:
+    """As many flits as tokens have come, never two more at once; a pause saves up less than two."""
+    dut = TokenBucket()
+    sent: list[int] = []
+
+    async def bench(ctx: Any) -> None:
+        # Tokens for a flit are there at first.
+        ctx.set(dut.numerator, rate.denominator)
+        ctx.set(dut.denominator, rate.denominator)
+        await ctx.tick()
+        ctx.set(dut.numerator, rate.numerator)
+        for cycle in range(400):
+            sends = ctx.get(dut.allowed) and not 200 <= cycle < 300
+            ctx.set(dut.sends, sends)
+            sent.append(sends)
+            await ctx.tick()
+
+    simulate(dut, bench)
+    most = min(rate, Fraction(1))
+    for begin in range(0, 400, 13):
+        for end in range(begin + 1, 401, 29):
+            assert sum(sent[begin:end]) <= most * (end - begin) + 2
+    assert sum(sent[:200]) >= most * 200 - 2 and sum(sent[300:]) >= most * 100 - 2
+
+
+class Packets:
+    """Random packets of every class at every source; a source asks for one of its classes, as the switch does."""
+
+    def __init__(self, sources: int, classes: int, rng: np.random.Generator) -> None:
+        self.rng = rng
+        self.left = [[0] * classes for _ in range(sources)]
+        self.begun = [[False] * classes for _ in range(sources)]
+
+    def head(self, source: int, number: int) -> tuple[bool, bool]:
+        """Whether the flit that waits begins its packet, and ends it."""
+        if not self.left[source][number]:
+            self.left[source][number] = 1 if number == 0 else int(self.rng.integers(1, LONGEST + 1))
+            self.begun[source][number] = False
+        return not self.begun[source][number], self.left[source][number] == 1
+
+    def sent(self, source: int, number: int) -> None:
+        self.left[source][number] -= 1
+        self.begun[source][number] = True
+
+
+@pytest.mark.parametrize(("port", "returned"), [(0, 1.0), (1, 0.3)])
+def test_link(port: int, returned: float) -> None:
+    rng = np.random.default_rng(port)
+    dut = LinkOutput(PARAMETERS, port)
+    packets = Packets(len(dut.sources), CLASSES, rng)
+    flits = entered = stalled = 0
+
+    async def bench(ctx: Any) -> None:
+        nonlocal flits, entered, stalled
+        ctx.set(dut.rate, {"numerator": 1, "denominator": 1})
+        room = [CREDITS] * CLASSES
+        owed: list[int] = []
+        holder: list[int | None] = [None] * CLASSES
+        due: deque[dict[str, Any] | None] = deque([None, None])
+        for cycle in range(1500):
+            credit = 0
+            for number in rng.permutation(owed)[:1].tolist() if rng.random() < returned else []:
+                credit |= 1 << number
+                owed.remove(number)
+            ctx.set(dut.link.credit, credit)
+            paused = rng.random() < 0.1
+            ctx.set(dut.paused, paused)
+            asking: dict[int, int] = {}
+            tails = 0
+            for source in range(len(dut.sources)):
+                number = int(rng.integers(CLASSES))
+                first, tail = packets.head(source, number)
+                may = ctx.get(dut.may[number]) >> source & 1
+                # The rule: two longest packets for one that enters the ring, one for one that goes straight on.
+                straight = dut.sources[source] == port ^ 1
+                need = 1 if not first else (LONGEST if number else 1) * (1 if straight else 2)
+                allowed = not paused and room[number] >= need and (holder[number] in (None, source))
+                assert may == allowed
+                stalled += not may
+                if may and rng.random() < 0.8:
+                    asking[source] = number
+                ctx.set(dut.chosen[source], 1 << number)
+                tails |= tail << source
+            ctx.set(dut.tails, tails)
+            for number in range(CLASSES):
+                ctx.set(dut.asks[number], sum(1 << source for source, of in asking.items() if of == number))
+            grant = ctx.get(dut.grant)
+            assert bool(grant) == bool(asking) and grant & (grant - 1) == 0
+            seen = due.popleft()
+            assert ctx.get(dut.link.valid) == (seen is not None)
+            if seen is not None:
+                flit = ctx.get(dut.link.flit)
+                assert (flit.message, flit.traffic_class, flit.tail) == (seen["message"], seen["class"], seen["tail"])
+            # What was granted in the cycle before is at its source's buffer.
+            if due[0] is not None:
+                ctx.set(getattr(dut, f"read_{due[0]['source']}").message, due[0]["message"])
+            if grant:
+                source = grant.bit_length() - 1
+                number = asking[source]
+                assert number == 0 or 0 not in asking.values(), "class 0 goes first"
+                first, tail = packets.head(source, number)
+                entered += first
+                packets.sent(source, number)
+                room[number] -= 1
+                owed.append(number)
+                holder[number] = None if tail else source
+                due.append({"message": cycle & 0xFF, "class": number, "tail": tail, "source": source})
+                flits += 1
+            else:
+                due.append(None)
+            await ctx.tick()
+            for number in range(CLASSES):
+                room[number] += credit >> number & 1
+
+    simulate(dut, bench)
+    assert flits > 300 and entered > 50 and stalled > 100
+
+
+@pytest.mark.parametrize("ready", [1.0, 0.3])
+def test_ejection(ready: float) -> None:
+    """What is taken fits the queue, and comes out in order, packet by packet."""
+    number = PARAMETERS.transfer_class
+    rng = np.random.default_rng(3)
+    dut = Ejection(PARAMETERS, number)
+    packets = Packets(PARAMETERS.ports, 1, rng)
+    packets.head(0, 0)
+    given: list[tuple[int, bool]] = []
+    got: list[tuple[int, bool]] = []
+
+    async def bench(ctx: Any) -> None:
+        holder: int | None = None
+        read: tuple[int, int] | None = None
+        taken = 0
+        left = [0] * PARAMETERS.ports
+        for cycle in range(800):
+            left = [count or int(rng.integers(1, 5)) for count in left]
+            space = EJECT_FLITS - (taken - len(got))
+            may = ctx.get(dut.may)
+            assert may == sum(1 << source for source in range(PARAMETERS.ports)
+                              if space and holder in (None, source))
+            asks = may & int(rng.integers(1 << PARAMETERS.ports))
+            ctx.set(dut.asks, asks)
+            ctx.set(dut.tails, sum((count == 1) << source for source, count in enumerate(left)))
+            if read is not None:
+                ctx.set(getattr(dut, f"read_{read[0]}").message, read[1])
+            accepts = rng.random() < ready
+            ctx.set(dut.o.ready, accepts)
+            grant, read = ctx.get(dut.grant), None
+            assert bool(grant) == bool(asks)
+            leaves = accepts and ctx.get(dut.o.valid)
+            flit = ctx.get(dut.o.payload)
+            if grant:
+                source = grant.bit_length() - 1
+                left[source] -= 1
+                holder = source if left[source] else None
+                read, taken = (source, cycle & 0xFF), taken + 1
+                given.append((cycle & 0xFF, not left[source]))
+            await ctx.tick()
+            if leaves:
+                got.append((flit.message, bool(flit.tail)))
+
+    simulate(dut, bench)
+    assert len(got) > 100 and got == given[:len(got)]
