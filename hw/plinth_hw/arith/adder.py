@@ -100,7 +100,7 @@ class FloatAdder(wiring.Component):
         y = register(fmt.bits - 1, "y_1")
         subtract, x_normal, y_normal, larger = (register(1, f"{name}_1")
                                                 for name in ("subtract", "x_normal", "y_normal", "larger"))
-        swap, a_normal, b_normal = Signal(), Signal(), Signal()
+        swap, a_normal, b_normal = Signal(name="swap"), Signal(name="a_normal"), Signal(name="b_normal")
         m.d.comb += [
             swap.eq(self.a[:-1] < self.b[:-1]),
             a_normal.eq(self.a[fraction:-1].any()),
@@ -117,7 +117,7 @@ class FloatAdder(wiring.Component):
 
         # Stage 2: exponent difference, alignment by its higher bits.
         x_exponent, y_exponent = x[fraction:-1], y[fraction:]
-        x_special, y_special = Signal(), Signal()
+        x_special, y_special = Signal(name="x_special"), Signal(name="y_special")
         difference = Signal(exponent + 1)
         m.d.comb += [
             x_special.eq(x_exponent.all()),
@@ -129,10 +129,10 @@ class FloatAdder(wiring.Component):
         amount = difference[1:]
         fine_levels = min(3, levels)
         y_significand = Cat(Const(0, 2), y[:fraction], y_normal)
-        only_x, only_y = Signal(), Signal()
+        only_x, only_y = Signal(name="only_x"), Signal(name="only_y")
         m.d.comb += [only_x.eq(larger & ~x[-1]), only_y.eq(larger & x[-1])]
         coarse_amount = amount[fine_levels:levels] & ~only_y.replicate(levels - fine_levels)
-        coarse, lost = Signal(fraction + 3), Signal()
+        coarse, lost = Signal(fraction + 3, name="coarse"), Signal(name="lost")
         m.d.comb += [
             coarse.eq(y_significand >> Cat(Const(0, fine_levels), coarse_amount)),
             lost.eq(select([y_significand[:i << fine_levels].any() for i in range(1 << len(coarse_amount))],
@@ -162,7 +162,7 @@ class FloatAdder(wiring.Component):
         ]
 
         # Stage 3: fine alignment, sum.
-        aligned_2, lost_2 = Signal(fraction + 3), Signal()
+        aligned_2, lost_2 = Signal(fraction + 3, name="aligned_2"), Signal(name="lost_2")
         m.d.comb += [
             aligned_2.eq(reduce(or_, (moved[2 * index:] for index, moved in enumerate(y_2)))),
             lost_2.eq(Cat(moved[:2 * index] for index, moved in enumerate(y_2)).any()),
@@ -233,7 +233,7 @@ class FloatAdder(wiring.Component):
         ]
 
         # Stage 6: round and pack. exponent_5 is one less than the field when the leading bit is set.
-        overflow, carry = Signal(), Signal()
+        overflow, carry = Signal(name="overflow"), Signal(name="carry")
         low, guard, leading = (Cat(moved[bit] for moved in sums_5).any() for bit in (1, 0, -1))
         m.d.comb += [
             carry.eq(guard & (low | sticky_5)),

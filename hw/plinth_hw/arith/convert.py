@@ -90,7 +90,7 @@ class FloatConverter(wiring.Component):
         m = Module()
         a, width = self._a_format, self._a_format.fraction_bits
         fraction, exponent = self.a[:width], self.a[width:-1]
-        normal, special, nonzero = Signal(), Signal(), Signal()
+        normal, special, nonzero = Signal(name="normal"), Signal(name="special"), Signal(name="nonzero")
         m.d.comb += [normal.eq(exponent.any()), special.eq(exponent.all()), nonzero.eq(fraction.any())]
         sign_1, nan_1, infinite_1 = (Signal(name=f"{name}_1", reset_less=True)
                                      for name in ("sign", "nan", "infinite"))
@@ -157,7 +157,7 @@ class FloatConverter(wiring.Component):
             significand_2.eq(shifted), sticky_2.eq(lost | padded[:below].any()),
             exponent_2.eq(exponent_1),
         ]
-        carry, magnitude = Signal(), Signal(result.bits - 1)
+        carry, magnitude = Signal(name="carry"), Signal(result.bits - 1, name="magnitude")
         m.d.comb += [
             carry.eq(significand_2[0] & (significand_2[1] | sticky_2)),
             magnitude.eq(Cat(significand_2[1:-1], exponent_2)

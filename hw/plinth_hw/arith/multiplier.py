@@ -182,7 +182,7 @@ class FloatMultiplier(wiring.Component):
         low_bits = right_bits - _HIGH_BITS
         amount_3 = register(low_bits, "amount_3")
         exponent_3 = register(self._most_q.bit_length(), "exponent_3")
-        limited, vanishing = Signal(), Signal()
+        limited, vanishing = Signal(name="limited"), Signal(name="vanishing")
         least_shift = most_left - ((1 << right_bits) - 1)
         if self._least_q < self._most_zeros:
             m.d.comb += [limited.eq(q_2 < zeros_2), vanishing.eq(q_2 < least_shift)]
@@ -202,7 +202,7 @@ class FloatMultiplier(wiring.Component):
         below = max(0, product_bits - kept)
         placed = [Cat(Const(0, padding + most_left), product) for product in products_3]
         unit = 1 << low_bits
-        coarse, lost_3 = Signal(kept + unit - 1), Signal()
+        coarse, lost_3 = Signal(kept + unit - 1, name="coarse"), Signal(name="lost_3")
         m.d.comb += [
             coarse.eq(reduce(or_, (product[below + i * unit:] for i, product in enumerate(placed)))),
             lost_3.eq(Cat(product[:below + i * unit] for i, product in enumerate(placed)).any()),
@@ -229,7 +229,7 @@ class FloatMultiplier(wiring.Component):
         product_4 = Signal(kept)
         m.d.comb += product_4.eq(reduce(or_, products_4))
         high, some = product_4[-1], product_4[-2:].any()
-        carry, overflow = Signal(), Signal()
+        carry, overflow = Signal(name="carry"), Signal(name="overflow")
         m.d.comb += [
             carry.eq(Mux(high, product_4[1] & (product_4[2] | product_4[0] | sticky_4),
                          product_4[0] & (product_4[1] | sticky_4))),

@@ -66,7 +66,7 @@ class SignificandMultiplier(wiring.Component):
         return m
 
     def _generic(self, m: Module) -> None:
-        a, b = Signal(self._width, reset_less=True), Signal(self._width, reset_less=True)
+        a, b = Signal(self._width, reset_less=True, name="a"), Signal(self._width, reset_less=True, name="b")
         product = Signal(2 * self._width, reset_less=True)
         m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b)]
         m.d.comb += self.o.eq(product)

@@ -119,11 +119,12 @@ class CollectiveEngine(wiring.Component):
         words = Signal(data.ArrayLayout(unsigned(32), body_words))
         body = data.View(shape_of(CollectiveBody), words.as_value())
         # What is compared with the number of dies is known a cycle after the last word.
-        staged, compared, unknown_die = Signal(), Signal(), Signal()
+        staged, compared, unknown_die = Signal(name="staged"), Signal(name="compared"), Signal(name="unknown_die")
         m.d.sync += [compared.eq(staged), unknown_die.eq((body.members > self.dies) | (body.next_die >= self.dies))]
         pointers = [CollectiveBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination")]
-        word, came = engine.body.payload, Signal()
-        source, destination = Signal(parameters.address_bits), Signal(parameters.address_bits)
+        word, came = engine.body.payload, Signal(name="came")
+        source = Signal(parameters.address_bits)
+        destination = Signal(parameters.address_bits)
         m.submodules.addresses = addresses = BodyAddresses(parameters, pointers)
         m.d.comb += [
             engine.body.ready.eq(~staged), came.eq(engine.body.valid & engine.body.ready),
@@ -157,14 +158,14 @@ class CollectiveEngine(wiring.Component):
         entry_shape = data.StructLayout({"at_once": 1, "block": block_bits, "error": shape_of(ErrorCode)})
         m.submodules.order = order = FIFO(entry_shape, 2 * len(blocks))
         entry = order.i.payload
-        chosen, occupied = Signal(len(blocks)), Signal(len(blocks))
+        chosen, occupied = Signal(len(blocks), name="chosen"), Signal(len(blocks), name="occupied")
         m.d.comb += chosen.eq(Const(1, len(blocks)) << body.message[:exact_log2(len(blocks))])
 
         operation = engine.operation
         beat_log2, chunk_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.chunk_words)
         last_word = Signal(32)
-        set_group, gather, sgd = Signal(), Signal(), Signal()
-        bad_row, bad_message, alone = Signal(), Signal(), Signal()
+        set_group, gather, sgd = Signal(name="set_group"), Signal(name="gather"), Signal(name="sgd")
+        bad_row, bad_message, alone = Signal(name="bad_row"), Signal(name="bad_message"), Signal(name="alone")
         update = body.update.as_value()
         m.d.comb += [
             last_word.eq(body.words - 1),

@@ -115,7 +115,7 @@ class InputBuffer(wiring.Component):
         bits = ceil_log2(self._depth)
         pointers = data.ArrayLayout(unsigned(bits), classes)
         # Places are walked in the order of `following`; a class never holds more than credits allow.
-        written, taken = Signal(pointers), Signal(pointers)
+        written, taken = Signal(pointers, name="written"), Signal(pointers, name="taken")
 
         m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[], attrs=UNCHECKED,
                                             depth=self._depth << len(self.select))

@@ -139,13 +139,13 @@ class Schedule(wiring.Component):
         depth, bits = chunks_in_flight(self._parameters), count_bits(self._parameters)
         message, step = self.message, self.o.payload
         # The chunk, its place in the stage, the stage's first chunk, and their owner.
-        chunk, first = Signal(bits), Signal(bits)
+        chunk, first = Signal(bits, name="chunk"), Signal(bits, name="first")
         place = Signal(range(depth))
-        owner, before = Signal(MEMBER_BITS), Signal(MEMBER_BITS)
+        owner, before = Signal(MEMBER_BITS, name="owner"), Signal(MEMBER_BITS, name="before")
         # In the round's first stage; results are passed on; the last chunk has been taken.
-        opening, passing, finished = Signal(), Signal(), Signal()
+        opening, passing, finished = Signal(name="opening"), Signal(name="passing"), Signal(name="finished")
         left = Signal(signed(bits + 1))
-        moves, advances, stage_ends = Signal(), Signal(), Signal()
+        moves, advances, stage_ends = Signal(name="moves"), Signal(name="advances"), Signal(name="stage_ends")
         distance = Signal(signed(MEMBER_BITS + exact_log2(depth) + 1))
         m.d.comb += [
             left.eq(message.last_chunk - chunk),

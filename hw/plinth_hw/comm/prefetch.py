@@ -133,8 +133,9 @@ class _Slicer(wiring.Component):
         wiring.connect(m, wiring.flipped(self.chunk), chunks.i)
         chunk, sector = chunks.o.payload, self.o.payload.sector
         size = Signal(exact_log2(parameters.chunk_words))
-        flit, place = Signal(range(max(2, chunk_flits(parameters)))), Signal(flit_number(parameters))
-        step, tail, beat_ends = Signal(), Signal(), Signal()
+        flit = Signal(range(max(2, chunk_flits(parameters))))
+        place = Signal(flit_number(parameters))
+        step, tail, beat_ends = Signal(name="step"), Signal(name="tail"), Signal(name="beat_ends")
         present = chunks.o.valid
         m.d.comb += [
             size.eq(chunk_size(parameters, chunk.short, self.last_words)),
@@ -209,7 +210,8 @@ class Prefetch(wiring.Component):
         # The lanes of all chunks that have been asked for, and the numbers of their last beats.
         order_shape = data.StructLayout({"lane": ReadUse, "last": max(1, exact_log2(chunk_beats(parameters)))})
         m.submodules.order = order = FIFO(order_shape, 4 * buffer_chunks(parameters))
-        last_beat, room, gone = Signal(order.i.payload.last.shape()), Signal(), Signal()
+        last_beat, room = Signal(order.i.payload.last.shape(), name="last_beat"), Signal(name="room")
+        gone = Signal()
         m.d.comb += [
             last_beat.eq(chunk_size(parameters, wanted.short, self.last_words)[beat_log2:]),
             # Weights have room where their words had.
@@ -222,7 +224,7 @@ class Prefetch(wiring.Component):
         ]
 
         # Data come in the order of the requests.
-        beat, arriving = Signal.like(last_beat), order.o.payload
+        beat, arriving = Signal.like(last_beat, name="beat"), order.o.payload
         m.d.comb += [
             self.read.data.ready.eq(1),
             order.o.ready.eq(self.read.data.valid & (beat == arriving.last)),

@@ -125,8 +125,9 @@ class ReceivePath(wiring.Component):
     def _take(self, m: Module, flits: FIFO, packets: FIFO) -> None:
         """Chooses a packet and takes it apart."""
         arrive, own, packet = self.arrive, self.own, packets.i.payload
-        inside, turn, own_turn = Signal(), Signal(), Signal()
-        valid, tail, takes, has_words = Signal(), Signal(), Signal(), Signal()
+        inside, turn, own_turn = Signal(name="inside"), Signal(name="turn"), Signal(name="own_turn")
+        valid, tail, takes = Signal(name="valid"), Signal(name="tail"), Signal(name="takes")
+        has_words = Signal()
         words = Signal(self._parameters.flit_words.bit_length())
         before = Signal.like(packet.run.words)
         m.d.comb += [
@@ -159,10 +160,12 @@ class ReceivePath(wiring.Component):
                                   "end": unsigned(block_bits + 1)})
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
-        number, unanswered, age = Signal(NUMBER_BITS), Signal(NUMBER_BITS), Signal(NUMBER_BITS)
-        has_words, adds, beyond, issues = Signal(), Signal(), Signal(), Signal()
-        open_writes, waits = Signal(), Signal()
-        begin, end = Signal(block_bits), Signal(block_bits + 1)
+        number, unanswered = Signal(NUMBER_BITS, name="number"), Signal(NUMBER_BITS, name="unanswered")
+        age = Signal(NUMBER_BITS)
+        has_words, adds, beyond = Signal(name="has_words"), Signal(name="adds"), Signal(name="beyond")
+        issues = Signal()
+        open_writes, waits = Signal(name="open_writes"), Signal(name="waits")
+        begin, end = Signal(block_bits, name="begin"), Signal(block_bits + 1, name="end")
         writes = issues & has_words & ~beyond
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
@@ -199,7 +202,7 @@ class ReceivePath(wiring.Component):
             shape=data.ArrayLayout(unsigned(32 * flit_words), sectors), depth=depth, init=[])
         sector_write = store.write_port(granularity=1)
         place = Signal(range(depth))
-        room, freed = Signal(range(depth + 1), init=depth), Signal()
+        room, freed = Signal(range(depth + 1), init=depth, name="room"), Signal(name="freed")
 
         adders = [FloatAdder(FP32) for _ in range(flit_words)]
         for lane, adder in enumerate(adders):
@@ -208,8 +211,10 @@ class ReceivePath(wiring.Component):
         shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
-        made, begins, last, adds = Signal(len(count)), Signal(), Signal(), Signal()
-        has_words, may_begin, step, ends, finishes = Signal(), Signal(), Signal(), Signal(), Signal()
+        made, begins, last = Signal(len(count), name="made"), Signal(name="begins"), Signal(name="last")
+        adds = Signal()
+        has_words, may_begin, step = Signal(name="has_words"), Signal(name="may_begin"), Signal(name="step")
+        ends, finishes = Signal(name="ends"), Signal(name="finishes")
         sector = Signal(sector_bits)
         summing = Cat(stage.valid for stage in delays).any()
         m.d.comb += [
@@ -234,7 +239,7 @@ class ReceivePath(wiring.Component):
             *(later.eq(stage) for stage, later in pairwise(delays)),
         ]
         complete = Signal()
-        chosen, puts = Signal(sector_bits), Signal()
+        chosen, puts = Signal(sector_bits, name="chosen"), Signal(name="puts")
         summed = delays[-1]
         m.d.comb += [
             puts.eq(summed.valid | (step & ~adds & ~packet.dropped)),
@@ -266,7 +271,7 @@ class ReceivePath(wiring.Component):
         place = Signal.like(beat.addr)
         # Beats that are there, and not asked for yet.
         full = Signal(range(packet_buffer_beats(parameters) + 1))
-        requests, finishes = Signal(), Signal()
+        requests, finishes = Signal(name="requests"), Signal(name="finishes")
         request, given = self.write.request, requested.i.payload
         m.d.comb += [
             request.valid.eq(writes.o.valid & ~advances & (full >= beats) & requested.i.ready & unanswered.i.ready),
@@ -283,8 +288,8 @@ class ReceivePath(wiring.Component):
         m.d.sync += full.eq(full + complete - Mux(requests, beats, 0))
 
         head, payload = requested.o.payload, self.write.data.payload
-        sent, gives, last = Signal(len(beats)), Signal(), Signal()
-        begin, end = Signal(width), Signal(width + 1)
+        sent, gives, last = Signal(len(beats), name="sent"), Signal(name="gives"), Signal(name="last")
+        begin, end = Signal(width, name="begin"), Signal(width + 1, name="end")
         m.d.comb += [
             self.write.data.valid.eq(requested.o.valid),
             gives.eq(requested.o.valid & self.write.data.ready),
@@ -299,7 +304,7 @@ class ReceivePath(wiring.Component):
         with m.If(gives):
             m.d.sync += sent.eq(Mux(last, 0, sent + 1))
 
-        oldest, answers = unanswered.o, Signal(range(RESPONSES + 2))
+        oldest, answers = unanswered.o, Signal(range(RESPONSES + 2), name="answers")
         m.d.comb += [
             self.advance.valid.eq(oldest.valid & oldest.payload.advances),
             self.advance.payload.eq(oldest.payload.counter),

@@ -134,12 +134,12 @@ class ReduceBlock(wiring.Component):
 
         # Own words with what arrives: to the lanes, and their results to the FIFO.
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
-        alone, expected, starts_written = Signal(), Signal(), Signal()
+        alone, expected, starts_written = Signal(name="alone"), Signal(name="expected"), Signal(name="starts_written")
         m.d.comb += starts_written.eq(message.gather & ~message.in_place)
         room = Signal(range(RESULT_SECTORS + 1), init=RESULT_SECTORS)
         # Whether what was added last is this member's own; no sum or result is left.
-        owned, drained = Signal(), Signal()
-        adds, copies, passed = Signal(), Signal(), Signal()
+        owned, drained = Signal(name="owned"), Signal(name="drained")
+        adds, copies, passed = Signal(name="adds"), Signal(name="copies"), Signal(name="passed")
         m.d.comb += [
             alone.eq(message.members == 1),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
@@ -167,8 +167,9 @@ class ReduceBlock(wiring.Component):
         # Departures and writes: every sector goes, in one cycle, to all that need it. A sector is one of this member's
         # words as they are, or else a result, or a copy if there is none.
         start, result = prefetch.o_start, results.o.payload
-        sector, sent, written = Signal(sector_layout(parameters)), Signal(), Signal()
-        sends, stores, begins = Signal(), Signal(), Signal()
+        sector, sent = Signal(sector_layout(parameters), name="sector"), Signal(name="sent")
+        written = Signal()
+        sends, stores, begins = Signal(name="sends"), Signal(name="stores"), Signal(name="begins")
         m.d.comb += [
             sector.eq(result.sector),
             sent.eq(~(result.own & message.scatter)), written.eq(result.own),
@@ -192,7 +193,7 @@ class ReduceBlock(wiring.Component):
                 sent.eq(~arrival.payload.final), written.eq(1),
             ]
 
-        flit, leaving, leaves = self.send.payload, outgoing.o.payload, Signal()
+        flit, leaving, leaves = self.send.payload, outgoing.o.payload, Signal(name="leaves")
         m.d.comb += [
             self.send.valid.eq(outgoing.o.valid), outgoing.o.ready.eq(self.send.ready),
             *(flit[field].eq(leaving.sector[field]) for field in ("data", "words", "tail")),
@@ -226,8 +227,9 @@ class ReduceBlock(wiring.Component):
               departures: FIFO, writes: FIFO) -> None:
         """Tell every part its steps: of each chunk first what it reads of the source, then where it goes."""
         step, read = schedule.o.payload, prefetch.i
-        written, second, to_result, last = Signal(), Signal(), Signal(), Signal()
-        asks, room, goes = Signal(), Signal(), Signal()
+        written, second, to_result = Signal(name="written"), Signal(name="second"), Signal(name="to_result")
+        last = Signal()
+        asks, room, goes = Signal(name="asks"), Signal(name="room"), Signal(name="goes")
         beats_log2 = exact_log2(chunk_beats(self._parameters))
         address = chosen_sum(m, platform, "address", to_result, message.destination, message.source,
                              step.chunk << beats_log2)

@@ -79,7 +79,7 @@ class RouteLookup(wiring.Component):
         write, found = routes.write_port(), routes.read_port()
         start = Signal()
         source = Signal(range(self.inputs))
-        names_port, named_port = Signal(), Signal(self.parameters.ports)
+        names_port, named_port = Signal(name="names_port"), Signal(self.parameters.ports, name="named_port")
         waiting = data.View(stored_layout(self.parameters),
                             Array(getattr(self, f"read_{index}").as_value() for index in range(self.inputs))[source])
         m.d.comb += [

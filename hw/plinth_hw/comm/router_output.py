@@ -171,14 +171,14 @@ class LinkOutput(wiring.Component):
         sends, leaving, tail = Signal(name="sends"), Signal(classes, name="leaving"), Signal(name="tail")
         allowed = Signal(name="allowed")
         m.submodules.turn = turn = RoundRobin(sources)
-        m.submodules.tokens = tokens = TokenBucket()
+        m.submodules.bucket = bucket = TokenBucket()
         request = Cat(Cat(self.asks[number][source] for number in range(classes)).any() for source in range(sources))
         m.d.comb += [
             turn.requests.eq(Mux(self.asks[0].any(), self.asks[0], request)), turn.taken.eq(1),
             self.grant.eq(turn.grant), sends.eq(request.any()),
             leaving.eq(one_of(turn.grant, self.chosen)), tail.eq(one_of(turn.grant, self.tails)),
-            tokens.numerator.eq(self.rate.numerator), tokens.denominator.eq(self.rate.denominator),
-            tokens.sends.eq(sends), allowed.eq(tokens.allowed & ~self.paused),
+            bucket.numerator.eq(self.rate.numerator), bucket.denominator.eq(self.rate.denominator),
+            bucket.sends.eq(sends), allowed.eq(bucket.allowed & ~self.paused),
         ]
         for number in range(classes):
             m.submodules[f"hold_{number}"] = hold = PacketHold(sources)

@@ -93,8 +93,8 @@ class RunReader(wiring.Component):
         # A place that gets free is known here before it is one of the first queue's.
         places = self._beats - self._beats // SECTION + 1
         room = Signal(range(places + 1), init=places)
-        end, beats = Signal(len(run.words) + 1), Signal(len(run.words) + 1 - bits)
-        takes, fits = Signal(), Signal()
+        end, beats = Signal(len(run.words) + 1, name="end"), Signal(len(run.words) + 1 - bits, name="beats")
+        takes, fits = Signal(name="takes"), Signal(name="fits")
         request = self.port.request
         m.d.comb += [
             # One beat less where the first is kept.

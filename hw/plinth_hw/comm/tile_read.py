@@ -102,7 +102,7 @@ class TileRead(wiring.Component):
             "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
         m.submodules.pieces = pieces = FIFO(shape, PIECES, Storage.BLOCK)
         piece, given = self.piece.payload, pieces.i.payload
-        has_words, kept = Signal(), Signal()
+        has_words, kept = Signal(name="has_words"), Signal(name="kept")
         m.d.comb += [
             has_words.eq(piece.use != PieceUse.ARRIVAL),
             reader.command.valid.eq(self.piece.valid & has_words & pieces.i.ready),
@@ -121,7 +121,7 @@ class TileRead(wiring.Component):
         # The piece at the head: where it begins in a higher lane than its destination, a sector is read before the
         # first flit, unless that is all; the last flit may need none.
         head = pieces.o.payload
-        origin, destination = Signal(width), Signal(width)
+        origin, destination = Signal(width, name="origin"), Signal(width, name="destination")
         _, flits = covered(head.run, flit_words)
         source_run = Signal(run_layout(parameters))
         m.d.comb += [
@@ -129,12 +129,14 @@ class TileRead(wiring.Component):
             source_run.address.eq(origin), source_run.words.eq(head.run.words),
         ]
         _, sectors = covered(source_run, flit_words)
-        shift, sector = Signal(width), Signal(index_bits(parameters.beat_words // flit_words))
-        step, made, taken = Signal(), Signal(len(flits)), Signal(len(sectors))
-        prime, last, needs, alone, unfinished = Signal(), Signal(), Signal(), Signal(), Signal()
+        shift = Signal(width)
+        sector = Signal(index_bits(parameters.beat_words // flit_words))
+        step, made, taken = Signal(name="step"), Signal(len(flits), name="made"), Signal(len(sectors), name="taken")
+        prime, last, needs = Signal(name="prime"), Signal(name="last"), Signal(name="needs")
+        alone, unfinished = Signal(name="alone"), Signal(name="unfinished")
         arrival = head.use == PieceUse.ARRIVAL
         free = ~self.o.valid | self.o.ready
-        begin, end = Signal(width), Signal(width + 1)
+        begin, end = Signal(width, name="begin"), Signal(width + 1, name="end")
         word_end = Signal(width)
         m.d.comb += [
             shift.eq((origin - destination)[:lane_bits]), alone.eq((sectors == 1) & (flits == 1)),
@@ -160,7 +162,7 @@ class TileRead(wiring.Component):
             m.d.sync += before.eq(rotated)
 
         #: A packet goes on from the piece before; a flit does.
-        inside, begun = Signal(), Signal()
+        inside, begun = Signal(name="inside"), Signal(name="begun")
         with m.If(step):
             m.d.sync += [made.eq(Mux(last, 0, made + ~prime)), taken.eq(Mux(last, 0, taken + needs))]
         with m.If(free):

@@ -122,12 +122,12 @@ class TransferEngine(wiring.Component):
         """Body, start, done; from start to done, the task's target."""
         engine, body = self.engine, walk.body
         words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
-        staged, moved, stored = Signal(), Signal(), Signal()
+        staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
         done = Signal.like(engine.done.payload)
-        running, number = Signal(), Signal(TASK_BITS)
+        running, number = Signal(name="running"), Signal(TASK_BITS, name="number")
         m.submodules.addresses = addresses = BodyAddresses(self.parameters, [
             TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")])
-        word, came = engine.body.payload, Signal()
+        word, came = engine.body.payload, Signal(name="came")
         # The last word of a body, which is kept as the task may start, is none of the fields.
         assert len(words) < BODY_WORDS
         m.d.comb += [
@@ -197,7 +197,7 @@ class TransferEngine(wiring.Component):
     def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
         flit, own, sent = tile_read.o.payload, receiver.own.payload, self.send.payload
-        is_index, kind = Signal(), Signal(PacketKind)
+        is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
             is_index.eq(flit.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
@@ -247,17 +247,22 @@ class TileWalk(wiring.Component):
         bits = self.parameters.address_bits
         reach = packet_words(self.parameters)
         # First words of the plane and the row, the column that the piece begins in, and where that is.
-        source_plane, source_row, source = Signal(bits), Signal(bits), Signal(bits)
-        target_plane, target_row, target = Signal(bits), Signal(bits), Signal(bits)
-        column, left, rows, planes = Signal(32), Signal(32), Signal(32), Signal(32)
-        list_address, list_rows, listed, row_last = Signal(bits), Signal(32), Signal(), Signal()
+        source_plane, source_row = Signal(bits, name="source_plane"), Signal(bits, name="source_row")
+        source = Signal(bits)
+        target_plane, target_row = Signal(bits, name="target_plane"), Signal(bits, name="target_row")
+        target = Signal(bits)
+        column, left, rows = Signal(32, name="column"), Signal(32, name="left"), Signal(32, name="rows")
+        planes = Signal(32)
+        list_address, list_rows = Signal(bits, name="list_address"), Signal(32, name="list_rows")
+        listed, row_last = Signal(name="listed"), Signal(name="row_last")
         # The next row's words follow a row's.
-        source_goes_on, target_goes_on = Signal(), Signal()
+        source_goes_on, target_goes_on = Signal(name="source_goes_on"), Signal(name="target_goes_on")
         m.submodules.numbers = numbers = _RowNumbers(self.parameters)
         wiring.connect(m, wiring.flipped(self.index), numbers.flit)
         product = Signal(bits)
 
-        room, words, row_ends = Signal(range(reach + 1)), Signal(range(reach + 1)), Signal()
+        room, words = Signal(range(reach + 1), name="room"), Signal(range(reach + 1), name="words")
+        row_ends = Signal()
         list_words = Signal(range(INDEX_WORDS + 1))
         m.d.comb += [
             listed.eq(body.gather | body.scatter), row_last.eq(rows == 1),
@@ -363,7 +368,8 @@ class _RowNumbers(wiring.Component):
         shape = data.StructLayout({name: self.flit.payload.shape()[name].shape for name in ("data", "words", "tail")})
         depth = max(2, INDEX_PIECES * INDEX_WORDS // flit_words)
         m.submodules.numbers = numbers = FIFO(shape, depth)
-        pieces, lane, ends = Signal(range(INDEX_PIECES + 1)), Signal(index_bits(flit_words)), Signal()
+        pieces, lane = Signal(range(INDEX_PIECES + 1), name="pieces"), Signal(index_bits(flit_words), name="lane")
+        ends = Signal()
         head = numbers.o.payload
         m.d.comb += [
             numbers.i.valid.eq(self.flit.valid), self.flit.ready.eq(numbers.i.ready),

@@ -66,10 +66,11 @@ class WriteBack(wiring.Component):
         # A request takes as long as the beats do.
         m.submodules.requests = requests = FIFO(request_layout(parameters), buffer_beats(parameters), Storage.SECTIONS)
         beat = beats.i
-        put, taken = Signal(range(2 * depth)), Signal(range(2 * depth))
-        flit, number = Signal(flit_number(parameters)), Signal(range(max(2, chunk_beats(parameters))))
+        put, taken = Signal(range(2 * depth), name="put"), Signal(range(2 * depth), name="taken")
+        flit = Signal(flit_number(parameters))
+        number = Signal(range(max(2, chunk_beats(parameters))))
         unanswered = Signal(UNANSWERED_BITS)
-        step, full, ends = Signal(), Signal(), Signal()
+        step, full, ends = Signal(name="step"), Signal(name="full"), Signal(name="ends")
         m.d.comb += [
             self.i.ready.eq(((put ^ taken) != depth) & requests.i.ready & ~unanswered.all()),
             step.eq(self.i.valid & self.i.ready),

@@ -52,7 +52,7 @@ class BodyAddresses(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        pointer, is_pointer = Signal(shape_of(Pointer)), Signal()
+        pointer, is_pointer = Signal(shape_of(Pointer), name="pointer"), Signal(name="is_pointer")
         given = Signal.like(self.i.word)
         numbers = range(BASE_COUNT)
         base = one_registered(m, "base", [is_pointer & (pointer.base == number) for number in numbers],

@@ -241,7 +241,7 @@ class Control(wiring.Component):
             m.d.comb += [cause.valid.eq(self.links_lost.any()), cause.code.eq(ErrorCode.LINK),
                          cause.engine.eq(SCHEDULER), cause.port.eq(index_of(lowest(self.links_lost)))]
         # A hang is to blame on the first engine whose task waits, or else runs.
-        hung, found = Signal(8, init=SCHEDULER), Signal()
+        hung, found = Signal(8, init=SCHEDULER, name="hung"), Signal(name="found")
         statuses = [getattr(scheduler, f"status_{e}") for e in range(len(self.engines))]
         for name in ("runs", "waits"):
             for kind, status in reversed(list(zip(self.engines, statuses, strict=True))):

@@ -83,7 +83,7 @@ class PerformanceCounters(wiring.Component):
         # From the cycle in which a sum is ready to the one in which it is needed again.
         m.submodules.sums = sums = DelayLine(32, VISIT_CYCLES * visits - 1)
 
-        wraps, visited = Signal(), Signal(VISIT_CYCLES * visits, init=1)
+        wraps, visited = Signal(name="wraps"), Signal(VISIT_CYCLES * visits, init=1, name="visited")
         parts: list[Value] = []
         for i, width in enumerate(self.bits):
             if width:
@@ -98,8 +98,9 @@ class PerformanceCounters(wiring.Component):
         # sum are those of the part, which has moved on by less than its range.
         part = Signal(max(len(part) for part in parts))
         moved = Signal.like(part)
-        word, addend, total, low = Signal(32), Signal.like(part), Signal(33), Signal(32)
-        second, clears = Signal.like(place), Signal()
+        word, addend, total = Signal(32, name="word"), Signal.like(part, name="addend"), Signal(33, name="total")
+        low = Signal(32)
+        second, clears = Signal.like(place, name="second"), Signal(name="clears")
         found = Signal(3)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
         m.d.comb += [

@@ -99,7 +99,8 @@ class Dispatch(wiring.Component):
 
         first = header_word(word, 0)
         is_first = Signal()
-        refused, refusal, bad_counter = Signal(), Signal(shape_of(ErrorCode)), Signal(8)
+        refused, refusal = Signal(name="refused"), Signal(shape_of(ErrorCode), name="refusal")
+        bad_counter = Signal(8)
         m.d.comb += [
             is_first.eq(index == 0),
             self.position.eq(position),
@@ -110,7 +111,7 @@ class Dispatch(wiring.Component):
             self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number)),
             self.error.task.eq(self.address),
         ]
-        known, operations = Signal(), Signal(range(17))
+        known, operations = Signal(name="known"), Signal(range(17), name="operations")
         with m.If(is_first):
             for i, engine in enumerate(self.engines):
                 with m.If(first.as_value()[:4] == engine.value):
@@ -125,7 +126,7 @@ class Dispatch(wiring.Component):
         second = header_word(word, 1)
         remote = Signal()  # word 0 asked for a remote advance
         # Compared a word after word 1, told another word later.
-        remote_die, bad_die = Signal.like(second.remote_die), Signal()
+        remote_die, bad_die = Signal.like(second.remote_die, name="remote_die"), Signal(name="bad_die")
         m.d.sync += bad_die.eq(remote & (remote_die >= self.dies))
 
         with m.If(self.halted):

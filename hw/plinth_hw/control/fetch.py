@@ -124,7 +124,7 @@ class DescriptorFetch(wiring.Component):
             read.addr.eq(row),
         ]
 
-        asks, begins = Signal(), Signal()
+        asks, begins = Signal(name="asks"), Signal(name="begins")
         m.d.comb += asks.eq(self.active & ~self.stop & known & ~final
                             & ((ahead == 0) | ((ahead == 1) & (index == 0))))
         m.d.sync += ahead.eq(ahead + asks - begins)

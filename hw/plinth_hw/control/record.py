@@ -73,7 +73,7 @@ class RecordWriter(wiring.Component):
         words = [Signal(32, name=f"word_{i}") for i in range(RECORD_WORDS)]
         collected = Signal(range(RECORD_WORDS))
         outstanding = Signal(range(OUTSTANDING + 1))
-        request_valid, data_valid = Signal(), Signal()
+        request_valid, data_valid = Signal(name="request_valid"), Signal(name="data_valid")
         record_number = Signal(self.parameters.address_bits - _RECORD_LOG2)
         beats = max(1, RECORD_WORDS // beat_words)
         beat = Signal(range(max(2, beats)))

@@ -93,8 +93,9 @@ class FIFO(wiring.Component):
         m.submodules.storage = storage = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attributes)
         write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
         bits = ceil_log2(self.depth)
-        written, taken, holds = Signal(bits + 1), Signal(bits + 1), Signal()
-        put, get = Signal(), Signal()
+        written, taken = Signal(bits + 1, name="write_pointer"), Signal(bits + 1, name="read_pointer")
+        holds = Signal()
+        put, get = Signal(name="put"), Signal(name="get")
         m.d.comb += [
             holds.eq(written != taken), self.i.ready.eq((written ^ taken) != 1 << bits),
             put.eq(self.i.valid & self.i.ready),

@@ -121,7 +121,7 @@ class MatrixEngine(wiring.Component):
                 loaded: object) -> None:
         """Completion and strobes."""
         done, strobes = self.engine.done, self.engine.strobes
-        failed, stored = Signal(), Signal(32)
+        failed, stored = Signal(name="failed"), Signal(32, name="stored")
         _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)
         m.d.comb += [
             failed.eq(output.ended.payload != ErrorCode.NONE),

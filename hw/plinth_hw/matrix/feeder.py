@@ -87,7 +87,8 @@ class SystolicFeeder(wiring.Component):
         job, queued = jobs.o.payload, jobs.o.valid
         wiring.connect(m, wiring.flipped(self.job), jobs.i)
         k = Signal(geometry.k_bits)
-        first, last, fed, allowed, go, boundary = (Signal() for _ in range(6))
+        first, last, fed = Signal(name="first"), Signal(name="last"), Signal(name="fed")
+        allowed, go, boundary = Signal(name="allowed"), Signal(name="go"), Signal(name="boundary")
         slot = Signal(geometry.interleave_log2)
         m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.tile_places) + 3)
         wiring.connect(m, totals.o, wiring.flipped(self.total))
@@ -173,7 +174,7 @@ class SystolicFeeder(wiring.Component):
         within = Signal(parameters.rows)
         m.d.sync += within.eq(Cat(row < left["row"] for row in range(parameters.rows)))
         there = FEED_LATENCY - 3
-        inside, rows = Signal(parameters.rows), Signal(range(parameters.rows + 1))
+        inside, rows = Signal(parameters.rows, name="inside"), Signal(range(parameters.rows + 1), name="rows")
         real = Cat(self.a_read.data[row][-1] for row in range(parameters.rows))
         m.d.sync += [inside.eq(delayed(m, "within", within, there) & real), rows.eq(population(inside))]
 

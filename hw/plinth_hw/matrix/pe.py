@@ -217,7 +217,7 @@ class ProcessingRow(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        drain, load, final = Signal(), Signal(), Signal()
+        drain, load, final = Signal(name="drain"), Signal(name="load"), Signal(name="final")
         slot = Signal(slot_shape(self.interleave))
         m.d.comb += final.eq(slot == self.interleave - 1)
         m.d.sync += [
@@ -230,7 +230,7 @@ class ProcessingRow(wiring.Component):
             self.o_control.eq(self.control),
         ]
 
-        a, control = self.a, Signal(pe_control(self.interleave))
+        a, control = self.a, Signal(pe_control(self.interleave), name="control")
         m.d.comb += [
             control.zero.eq(self.control.zero),
             control.preload.eq(self.control.preload),

@@ -123,7 +123,7 @@ class PreloadBuffer(wiring.Component):
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # The job stays at the head until its tile has been played.
-        loading, playing = Signal(), Signal()
+        loading, playing = Signal(name="loading"), Signal(name="playing")
         write, read = memory.write, memory.read
         m.d.comb += [
             rows.command.valid.eq(present & ~loading & ~self.full & ~playing), rows.grid.eq(job.grid),

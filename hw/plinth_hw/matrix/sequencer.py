@@ -83,7 +83,8 @@ class SystolicSequencer(wiring.Component):
                 "k": lookup(m, "panel_k", option, geometry.panel_k)}
         address_bits = geometry.parameters.address_bits
 
-        convolution, bad_view, number = Signal(), Signal(), Signal(TASK_BITS)
+        convolution, bad_view = Signal(name="convolution"), Signal(name="bad_view")
+        number = Signal(TASK_BITS)
         origin = {name: Signal(address_bits, name=f"{name}_first") for name in "abc"}
         c_column = Signal(address_bits)
         left = {name: Signal(32, name=f"{name}_left") for name in "mnk"}
@@ -91,7 +92,7 @@ class SystolicSequencer(wiring.Component):
         last = {name: Signal(name=f"last_{name}") for name in "mnk"}
         size = {name: Signal(len(span[name]), name=f"{name}_size") for name in "mnk"}
         error = Signal(shape_of(ErrorCode))
-        emit, emitted = Signal(), Signal()
+        emit, emitted = Signal(name="emit"), Signal(name="emitted")
         self._views(m, task, number, convolution, origin)
         self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
         m.submodules.addresses = addresses = BodyAddresses(geometry.parameters, POINTERS)
@@ -200,7 +201,8 @@ class SystolicSequencer(wiring.Component):
         """Hand out the jobs of a panel, all in one cycle, when every queue and half has room."""
         geometry = self.geometry
         option = task.interleave_m_log2[:geometry.option_bits]
-        failed, last_tile, resident, single, several = (Signal() for _ in range(5))
+        failed, last_tile, resident = Signal(name="failed"), Signal(name="last_tile"), Signal(name="resident")
+        single, several = Signal(name="single"), Signal(name="several")
         m.d.comb += [
             failed.eq(error != ErrorCode.NONE),
             last_tile.eq(last["m"] & last["n"]),

@@ -161,7 +161,7 @@ class SystolicArray(wiring.Component):
 
     def _cells(self, m: Module, platform: Any) -> None:
         operand = self.multiply_format.bits
-        first, last = Signal(), Signal()
+        first, last = Signal(name="first"), Signal(name="last")
         m.d.comb += [first.eq(self.valid & self.first), last.eq(self.valid & self.last)]
 
         rows = [ProcessingRow(self.multiply_format, self.accumulate_format, self.columns, self.interleave)

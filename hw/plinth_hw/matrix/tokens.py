@@ -61,7 +61,7 @@ class TokenControl(wiring.Component):
         array, interleave = self.array, self.geometry.parameters.interleave
         # From the decision to the token: the preload buffer needs so much to play its first word.
         delay = preload_latency(self.geometry.parameters) - array.load_delay
-        drain, load, loaded = Signal(), Signal(), Signal()
+        drain, load, loaded = Signal(name="drain"), Signal(name="load"), Signal(name="loaded")
         pending = Signal()  # a tile is in the drain memories, or on its way there
 
         def guard(name: str, start: Signal, cycles: int) -> Signal:

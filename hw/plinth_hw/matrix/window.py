@@ -112,7 +112,8 @@ class GridRows(wiring.Component):
         current, begun, origin, following = (Signal(place, name=name)
                                              for name in ("current", "begun", "origin", "following"))
         command = Signal.like(self.command.payload, name="walked")
-        active, fresh, step, last_column, last_row = (Signal() for _ in range(5))
+        active, fresh, step = Signal(name="active"), Signal(name="fresh"), Signal(name="step")
+        last_column, last_row = Signal(name="last_column"), Signal(name="last_row")
 
         m.d.comb += [
             last_column.eq((current.columns == 1) & ~grid.plain), last_row.eq(current.rows == 1),
@@ -143,7 +144,7 @@ class GridRows(wiring.Component):
             with m.If(command.rows == 1):
                 m.d.sync += active.eq(0)
 
-        o, first = self.o.payload, Signal(address)
+        o, first = self.o.payload, Signal(address, name="first")
         m.d.comb += first.eq(current.address + command.offset)
         if not self.clipped:
             m.d.comb += [
@@ -157,7 +158,7 @@ class GridRows(wiring.Component):
         row = Signal(data.StructLayout({
             "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1),
             "task": unsigned(TASK_BITS), "row": ROW_SHAPE, "column": COLUMN_SHAPE}))
-        there, taken = Signal(), Signal()
+        there, taken = Signal(name="there"), Signal(name="taken")
         m.d.comb += [step.eq(active & ~fresh & (~there | taken)), self.busy.eq(active | there)]
         with m.If(step):
             m.d.sync += [row.address.eq(first), row.columns.eq(command.columns), row.last.eq(command.rows == 1),
@@ -165,7 +166,8 @@ class GridRows(wiring.Component):
                          row.column.eq(current.column + command.place)]
         with m.If(~there | taken):
             m.d.sync += there.eq(step)
-        skip, left, before, inside = Signal(COLUMN_SHAPE), Signal(COLUMN_SHAPE), Signal(), Signal()
+        skip, left, before = Signal(COLUMN_SHAPE, name="skip"), Signal(COLUMN_SHAPE, name="left"), Signal(name="before")
+        inside = Signal()
         m.d.comb += [
             skip.eq(-row.column), left.eq(grid.map_columns - row.column), before.eq(row.column < 0),
             inside.eq((row.row >= 0) & (row.row < grid.map_rows)
@@ -221,7 +223,7 @@ class RunWalk(wiring.Component):
             "place": unsigned(ELEMENT_BITS), "kernel_row": unsigned(COUNT_BITS)})
         current, begun, origin, following = (Signal(at, name=name)
                                              for name in ("current", "begun", "origin", "following"))
-        ends, last_run, fresh = Signal(), Signal(), Signal()
+        ends, last_run, fresh = Signal(name="ends"), Signal(name="last_run"), Signal(name="fresh")
         m.d.comb += [
             origin.left.eq(runs.run), origin.runs.eq(runs.runs),
             last_run.eq(current.runs == 1),

@@ -197,7 +197,7 @@ class RowCut(wiring.Component):
         ]
         address, more, wanted = span.address[lane_bits:], end[lane_bits:], Const(1)
         if self.clipped:
-            first, final = Signal(self.column_bits + 1), Signal(self.column_bits + 1)
+            first, final = Signal(self.column_bits + 1, name="first"), Signal(self.column_bits + 1, name="final")
             m.d.comb += [
                 first.eq(offset + span.low), final.eq(offset + span.high), record.any.eq(span.any),
                 record.first.as_value().eq(first), record.final.as_value().eq(final),
@@ -206,8 +206,9 @@ class RowCut(wiring.Component):
             wanted = span.any
 
         split_address = Signal(len(span.address) - lane_bits)
-        split_more, split_task = Signal(beats_bits), Signal(TASK_BITS)
-        split_active, split_last, split_final, split_free = Signal(), Signal(), Signal(), Signal()
+        split_more, split_task = Signal(beats_bits, name="split_more"), Signal(TASK_BITS, name="split_task")
+        split_active, split_last = Signal(name="split_active"), Signal(name="split_last")
+        split_final, split_free = Signal(name="split_final"), Signal(name="split_free")
         m.d.comb += [
             self.row.valid.eq(self.i.valid & split_free),
             self.i.ready.eq(self.row.ready & split_free),
@@ -261,7 +262,7 @@ class BeatWalk(wiring.Component):
         beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.element_bits))
         row = Signal(self.row_bits)
         record = self.row.payload
-        start, end = Signal(lane_bits), Signal(lane_bits)
+        start, end = Signal(lane_bits, name="start"), Signal(lane_bits, name="end")
         m.d.comb += [
             start.eq(Mux(beat == 0, record.offset, 0)),
             end.eq(Mux(position.row_last, record.end, words - 1)),
@@ -275,7 +276,7 @@ class BeatWalk(wiring.Component):
             self.row.ready.eq(self.o.ready & position.row_last),
         ]
         if self.clipped:
-            first, final, read = Signal(lane_bits), Signal(lane_bits), Signal()
+            first, final, read = Signal(lane_bits, name="first"), Signal(lane_bits, name="final"), Signal(name="read")
             m.d.comb += [
                 read.eq(record.any & (beat >= record.first.beat) & (beat <= record.final.beat)),
                 first.eq(Mux(beat == record.first.beat, record.first.lane, 0)),

@@ -161,7 +161,7 @@ class MemoryCrossbar(wiring.Component):
         ]
 
         # The register has a beat; it can take the next one.
-        full, given = Signal(), Signal()
+        full, given = Signal(name="full"), Signal(name="given")
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
             "index": unsigned(len(write.data_index)), "task": unsigned(TASK_BITS)}), self.outstanding)
         oldest = unanswered.o.payload

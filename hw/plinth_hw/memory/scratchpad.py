@@ -115,7 +115,7 @@ class SharedArray(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lines = Signal(data.ArrayLayout(unsigned(line_bits(self.lines)), self.banks))
-        writes, reads = Signal(), Signal()
+        writes, reads = Signal(name="writes"), Signal(name="reads")
         bank_lines(m, self.command, lines, self.banks)
         m.d.sync += [writes.eq(self.command.enable & self.write), reads.eq(self.command.enable & ~self.write)]
         for number in range(self.banks):
@@ -277,7 +277,8 @@ def bank_lines(m: Module, command: wiring.FlippedInterface, lines: data.View, ba
     lane_bits = exact_log2(banks)
     line, along_rows = command.line, command.along_rows
     line_low, line_high = line[:lane_bits], line[lane_bits:]
-    low, offset, following = Signal(lane_bits), Signal(lane_bits), Signal.like(line)
+    low, offset = Signal(lane_bits, name="low"), Signal(lane_bits, name="offset")
+    following = Signal.like(line)
     m.d.comb += [
         low.eq(Mux(along_rows, line_low, command.column_low)),
         offset.eq(low - command.skew),

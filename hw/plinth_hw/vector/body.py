@@ -142,7 +142,7 @@ class BodyStore(wiring.Component):
         m = Module()
         m.submodules.words = words = Memory(shape=unsigned(32), depth=BODIES * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
-        complete, comes, word = Signal(), Signal(), self.body.payload
+        complete, comes, word = Signal(name="complete"), Signal(name="comes"), self.body.payload
         m.submodules.addresses = addresses = BodyAddresses(self.parameters, POINTERS)
         m.d.comb += [
             self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
@@ -186,10 +186,11 @@ class BodyStore(wiring.Component):
                      for groups, count in ((row_groups, rows), (column_groups, columns))]
         full_lines = Signal(len(rows) + len(column_groups))
         m.d.sync += full_lines.eq(rows * column_groups)
-        is_row, is_column, unfit = Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS), Signal(VECTOR_REGIONS)
+        is_row, is_column = Signal(VECTOR_REGIONS, name="is_row"), Signal(VECTOR_REGIONS, name="is_column")
+        unfit = Signal(VECTOR_REGIONS)
         region = Signal(shape_of(VectorRegion))
         # Lines of the region, and whether it has far too many; a line beyond the last one.
-        lines, far, end = Signal(16), Signal(), Signal(17)
+        lines, far, end = Signal(16, name="lines"), Signal(name="far"), Signal(17, name="end")
         m.d.comb += [
             region.as_value().eq(word.word), end.eq(region.line + lines),
             far.eq(~region.is_row & ~region.is_column & full_lines[len(lines):].any()),

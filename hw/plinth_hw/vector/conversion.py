@@ -108,7 +108,7 @@ class FixedConversion(Conversion):
     def rounded(self, m: Module, total: Any) -> Any:
         exponent, fraction = total[_FRACTION:31], total[:_FRACTION]
         number = Cat(fraction[:-1], ~fraction[-1])
-        nan, low, high = Signal(), Signal(), Signal()
+        nan, low, high = Signal(name="nan"), Signal(name="low"), Signal(name="high")
         fits = number[self._bits - 1:].all() | ~number[self._bits - 1:].any()
         m.d.comb += [
             nan.eq(exponent.all() & fraction.any()),

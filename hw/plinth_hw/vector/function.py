@@ -143,8 +143,8 @@ class FunctionUnit(wiring.Component):
         code_2, code_3, code_4 = (
             Signal(ENTRY_BITS, name=f"code_{stage}", reset_less=True) for stage in range(2, 5))
         block = Signal(data.StructLayout({"distance": 3, "code": 8}), reset_less=True)
-        tanh_1, flat = Signal(reset_less=True), Signal(reset_less=True)
-        tiny, moved = Signal(), Signal()
+        tanh_1, flat = Signal(reset_less=True, name="tanh_1"), Signal(reset_less=True, name="flat")
+        tiny, moved = Signal(name="tiny"), Signal(name="moved")
         below = Signal(signed(10))
         large = Signal()
         first, second = fraction[22], fraction[21]

@@ -101,7 +101,7 @@ class GroupWalk(wiring.Component):
             lacks = Mux(self.reduces, getattr(instruction.a, dimension), getattr(instruction.dst, dimension))
             extents.append(Mux(lacks, 1, count))
         extent_bits, group_bits = _extent_bits(self.banks, self.lines), _group_bits(self.lines)
-        lanes, depth = Signal(extent_bits), Signal(extent_bits)
+        lanes, depth = Signal(extent_bits, name="lanes"), Signal(extent_bits, name="depth")
         groups = Signal(group_bits)
         is_function = Signal()
         m.d.comb += [
@@ -115,13 +115,15 @@ class GroupWalk(wiring.Component):
         m.d.sync += [lanes.eq(Mux(self.along_rows, extents[0], extents[1])),
                      depth.eq(Mux(self.along_rows, extents[1], extents[0]))]
 
-        group, batch = Signal(group_bits), Signal(group_bits)
-        k, slot = Signal(extent_bits), Signal(range(BATCH))
+        group, batch = Signal(group_bits, name="group"), Signal(group_bits, name="batch")
+        k, slot = Signal(extent_bits, name="k"), Signal(range(BATCH), name="slot")
         step = Signal(lane_bits)
         # A multiple of rows: of the group, of the first one of the batch; along rows that of k div W.
-        lines, batch_lines = Signal(line_bits(self.lines)), Signal(line_bits(self.lines))
-        step_last, slot_last, k_last, batch_last = Signal(), Signal(), Signal(), Signal()
-        following, following_lines = Signal(group_bits), Signal.like(lines)
+        lines = Signal(line_bits(self.lines))
+        batch_lines = Signal(line_bits(self.lines))
+        step_last, slot_last, k_last = Signal(name="step_last"), Signal(name="slot_last"), Signal(name="k_last")
+        batch_last = Signal()
+        following, following_lines = Signal(group_bits, name="following"), Signal.like(lines, name="following_lines")
         o = self.o
         m.d.comb += [
             o.valid.eq(self.run & (group < groups)), o.group.eq(group), o.k.eq(k),

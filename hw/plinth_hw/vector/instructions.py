@@ -57,7 +57,8 @@ class InstructionFetch(wiring.Component):
         m = Module()
         index = Signal.like(self.body.index)
         left = Signal.like(self.count)
-        word, instruction = Signal(shape_of(VectorInstruction)), Signal(shape_of(VectorInstruction))
+        word = Signal(shape_of(VectorInstruction))
+        instruction = Signal(shape_of(VectorInstruction))
         decoded = self.o.payload
         m.d.comb += [self.body.place.eq(self.place), word.eq(self.body.data)]
 

@@ -84,7 +84,8 @@ class LaneDecoder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        larger, turned, sum_turned, further = Signal(), Signal(), Signal(), Signal()
+        larger, turned, sum_turned = Signal(name="larger"), Signal(name="turned"), Signal(name="sum_turned")
+        further = Signal()
 
         def one_of(*ops: VectorOp) -> Any:
             return Cat(self.op == op for op in ops).any()
@@ -140,8 +141,8 @@ class Lane(wiring.Component):
         conversion, control = self.conversion, self.control
         cycles = latencies(conversion)
         assert (cycles[VectorOp.ADD], cycles[VectorOp.MUL]) == (1 + adder.latency, 1 + multiplier.latency)
-        x, y = Signal(32, reset_less=True), Signal(32, reset_less=True)
-        total, larger = Signal(32, reset_less=True), Signal(reset_less=True)
+        x, y = Signal(32, reset_less=True, name="x"), Signal(32, reset_less=True, name="y")
+        total, larger = Signal(32, reset_less=True, name="total"), Signal(reset_less=True, name="larger")
         m.d.comb += [
             adder.a.eq(x), adder.b.eq(y), adder.larger.eq(larger), multiplier.a.eq(x), multiplier.b.eq(y),
             self.chosen.eq(x),

@@ -100,8 +100,8 @@ class MoveFetch(wiring.Component):
         left = Signal.like(self.count)
         number = Signal(3)
         m.submodules.places = places = FIFO(Place, VECTOR_LOADS)
-        command, place = self.command.payload, Signal(Place)
-        move, region = Signal(shape_of(VectorMove)), Signal(shape_of(VectorRegion))
+        command, place = self.command.payload, Signal(Place, name="place")
+        move, region = Signal(shape_of(VectorMove), name="move"), Signal(shape_of(VectorRegion), name="region")
         word = self.read.data
         elements = Signal(COUNT_BITS)
         m.d.comb += [

@@ -66,7 +66,8 @@ class PairReader(wiring.Component):
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
         turn_1, turn_2, turn_3, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "123ab")
         held_a, held_b = (Signal(32 * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
-        second_4, valid_1, valid_2, valid_3 = Signal(), Signal(), Signal(), Signal()
+        second_4, valid_1, valid_2 = Signal(name="second_4"), Signal(name="valid_1"), Signal(name="valid_2")
+        valid_3 = Signal()
         m.d.sync += [
             valid_1.eq(self.command.enable), valid_2.eq(valid_1), valid_3.eq(valid_2), second_4.eq(turn_3.second),
             turn_1.eq(Cat(self.command.skew, self.command.broadcast, self.command.second)), turn_2.eq(turn_1),

@@ -126,7 +126,7 @@ class StoreStage(wiring.Component):
         # Where an even lane is not inside, its word is not written.
         packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:16], 0) for lane in range(banks))
         # A packed beat comes in halves: there is a memory for each.
-        put, taken = Signal(range(2 * DEPTH)), Signal(range(2 * DEPTH))
+        put, taken = Signal(range(2 * DEPTH), name="put"), Signal(range(2 * DEPTH), name="taken")
         words = []
         for side, name in enumerate(("lower", "upper")):
             m.submodules[name] = memory = Memory(shape=16 * banks, depth=DEPTH, init=[])

@@ -119,7 +119,7 @@ class RowArray(wiring.Component):
 
     def _filters(self, m: Module, rows: list[Row]) -> None:
         """Writes of filters, one cycle later."""
-        filters, loaded = Signal.like(self.filters), Signal.like(self.filters_loaded)
+        filters, loaded = Signal.like(self.filters, name="filters"), Signal.like(self.filters_loaded, name="loaded")
         m.d.sync += [filters.eq(self.filters), loaded.eq(self.filters_loaded)]
         line = Signal(range(2 * self.shape.filter_lines))
         m.d.comb += line.eq(filters.address + Mux(filters.half, self.shape.filter_lines, 0))
@@ -133,14 +133,14 @@ class RowArray(wiring.Component):
         """Writes of ifmaps, two cycles later; between, rows take their part from the id."""
         shape = self.shape
         arrival = data.StructLayout({"ifmaps": shape.ifmap_write, "done": 1, "ids": shape.id_write})
-        early, late = Signal(arrival), Signal(arrival)
+        early, late = Signal(arrival, name="early"), Signal(arrival, name="late")
         m.d.sync += [
             early.ifmaps.eq(self.ifmaps), early.done.eq(self.line_done), early.ids.eq(self.ids), late.eq(early),
         ]
         column_parts = Signal(data.ArrayLayout(ID_BITS, shape.columns))
         with m.If(late.ids.valid & late.ids.is_column):
             m.d.sync += column_parts[late.ids.index].eq(late.ids.value)
-        done, released = Signal(LINE_BITS), Signal(LINE_BITS)
+        done, released = Signal(LINE_BITS, name="done"), Signal(LINE_BITS, name="released")
         m.d.comb += self.lines_released.eq((released != done) & (released != rows[-1].first_line))
         m.d.sync += [done.eq(done + late.done), released.eq(released + self.lines_released)]
         for r, row in enumerate(rows):

@@ -60,7 +60,7 @@ class Passes(wiring.Component):
         accepted = Signal()
         same = "tap_columns tap_channels tap_step window_step windows filter_step interleaved_windows"
         task = copied(m, self.task, f"{same} stream_lines sets set_rows", accepted)
-        groups, active = Signal(GROUP_BITS), Signal(8)
+        groups, active = Signal(GROUP_BITS, name="groups"), Signal(8, name="active")
         m.d.comb += [
             self.job.ready.eq((groups == 0) | ((groups == 1) & self.o.ready)),
             accepted.eq(self.job.valid & self.job.ready), self.o.valid.eq(groups != 0),
@@ -165,10 +165,10 @@ class RowStationaryEngine(wiring.Component):
         m.submodules.totals = totals = FIFO(unsigned(64), COUNTED_TASKS)
         issued = Signal(range(self.parameters.rows * self.parameters.columns + 1))
         # Useful multiply-adds of a task that the strobe has still to show; then its total may go.
-        unshown, showing, shown = Signal(64), Signal(), Signal()
+        unshown, showing, shown = Signal(64, name="unshown"), Signal(name="showing"), Signal(name="shown")
         useful = Signal.like(strobes.useful_macs)
         most = (1 << len(useful)) - 1
-        failed, stored = Signal(), Signal(32)
+        failed, stored = Signal(name="failed"), Signal(32, name="stored")
         _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)
         rows = sum((array.issued[row] for row in range(self.parameters.rows)), Const(0))
         m.d.sync += [issued.eq(rows * self.parameters.columns),

@@ -84,8 +84,8 @@ class FilterLoader(wiring.Component):
         m.submodules.drained = drained = FIFO(row, ROWS)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # Rows and lines of the ring that are free.
-        taken, freed = Signal(count), Signal(count)
-        rows, free = Signal(range(ROWS + 1), init=ROWS), Signal(count, init=self.lines)
+        taken, freed = Signal(count, name="taken"), Signal(count, name="freed")
+        rows, free = Signal(range(ROWS + 1), init=ROWS, name="rows"), Signal(count, init=self.lines, name="free")
         m.d.sync += [free.eq(free - taken + freed), rows.eq(rows - (taken != 0) + (freed != 0))]
         self._walk(m, load, written.i, Mux(rows == 0, 0, free), taken)
         self._write(m, load, memory, written.o)
@@ -96,7 +96,7 @@ class FilterLoader(wiring.Component):
     def _walk(self, m: Module, load: RowLoad, rows: Any, free: Value, taken: Signal) -> None:
         """Jobs to spans."""
         sizes, record = self.sizes, rows.payload
-        job, accepted = Signal(sizes.filter_job), Signal()
+        job, accepted = Signal(sizes.filter_job, name="job"), Signal(name="accepted")
         task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
                                     "tap_columns set_rows sets", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
@@ -112,7 +112,7 @@ class FilterLoader(wiring.Component):
         taps = Signal(sizes.tap_bits)
         size = Signal(range(self.lines + 1))
         place = Signal(line_bits(self.lines))
-        wraps, empty = Signal(), Signal()
+        wraps, empty = Signal(name="wraps"), Signal(name="empty")
         m.d.comb += [
             empty.eq(free == self.lines), wraps.eq(place + size > self.lines),
             record.base.eq(Mux(wraps | empty, 0, place)),
@@ -122,7 +122,7 @@ class FilterLoader(wiring.Component):
             record.last.eq((set_ == task.sets - 1) & (r == task.set_rows - 1)),
         ]
 
-        span, there, rest = load.i.payload, Signal(), Signal(CHANNEL_BITS)
+        span, there, rest = load.i.payload, Signal(name="there"), Signal(CHANNEL_BITS, name="rest")
         s_last, c_last, f_last, r_last = (Signal(name=name) for name in ("s_last", "c_last", "f_last", "r_last"))
         m.d.comb += [
             there.eq((left.rows != 0) & (s < job.columns) & (c < left.channels)),
@@ -210,7 +210,7 @@ class FilterLoader(wiring.Component):
         m.d.comb += load.o.ready.eq(1)
         m.d.sync += [valid.eq(load.o.valid), beat.eq(load.o.payload)]
         # Tap and filter of the span; line of its column of B filters; lane 0 of the beat, and its line.
-        tap, filter_ = Signal(sizes.tap_bits), Signal(sizes.filter_bits)
+        tap, filter_ = Signal(sizes.tap_bits, name="tap"), Signal(sizes.filter_bits, name="filter")
         column_line = Signal(line_bits(self.lines))
         row_line = Signal(line_bits(self.lines))
         first = Signal()
@@ -251,17 +251,18 @@ class FilterLoader(wiring.Component):
         that has some."""
         sizes, record = self.sizes, rows.payload
         shape = sizes.array
-        row, half = Signal(range(shape.rows)), Signal()
+        row, half = Signal(range(shape.rows), name="row"), Signal(name="half")
         idle = Signal()
         free = Array(Signal(range(3), init=2, name=f"free_{number}") for number in range(shape.rows))
-        begins, ends, reads = Signal(), Signal(), Signal()
-        tap, line = Signal(sizes.tap_bits), Signal.like(record.tap_lines)
+        begins, ends, reads = Signal(name="begins"), Signal(name="ends"), Signal(name="reads")
+        tap, line = Signal(sizes.tap_bits, name="tap"), Signal.like(record.tap_lines, name="line")
         address = Signal(range(shape.filter_lines))
         # Of the line's first filter.
-        filter_, column_line = Signal(sizes.filter_bits), Signal(line_bits(self.lines))
+        filter_ = Signal(sizes.filter_bits)
+        column_line = Signal(line_bits(self.lines))
         lane_bits = sizes.lane_bits
         read = memory.read
-        line_last, last = Signal(), Signal()
+        line_last, last = Signal(name="line_last"), Signal(name="last")
         m.d.comb += [line_last.eq(line == record.tap_lines - 1), last.eq(line_last & (tap == record.taps - 1))]
         for number, count in enumerate(free):
             m.d.sync += count.eq(count + self.released[number] - (begins & (row == number)))
@@ -297,7 +298,7 @@ class FilterLoader(wiring.Component):
         ]
         m.d.comb += read.along_rows.eq(0)
         place = delayed(m, "place", Cat(reads, ends, row, half, address), 1 + memory.read_latency)
-        valid, ended = Signal(), Signal()
+        valid, ended = Signal(name="valid"), Signal(name="ended")
         which = Signal(range(shape.rows))
         write = Signal(shape.filter_write)
         m.d.comb += [

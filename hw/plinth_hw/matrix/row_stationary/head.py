@@ -35,11 +35,11 @@ class PassPreparation(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         shape = self.shape
-        given, made = Signal(Pass), self.o_passes.payload
-        busy, count = Signal(), Signal(8)
+        given, made = Signal(Pass, name="given"), self.o_passes.payload
+        busy, count = Signal(name="busy"), Signal(8, name="count")
         span, reach, step = (Signal(word_bits(shape), name=name) for name in ("span", "reach", "step"))
         slots = Signal(range(shape.psum_words + 1))
-        adds_span, adds_step = Signal(), Signal()
+        adds_span, adds_step = Signal(name="adds_span"), Signal(name="adds_step")
         m.d.comb += [
             self.passes.ready.eq(~busy),
             adds_span.eq(count + 1 < given.tap_columns), adds_step.eq(count < given.interleaved_windows),

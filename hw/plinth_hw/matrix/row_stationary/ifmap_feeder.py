@@ -55,7 +55,7 @@ class IfmapFeeder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        job, taken = Signal(sizes.feed_job), Signal()
+        job, taken = Signal(sizes.feed_job, name="job"), Signal(name="taken")
         task = copied(m, self.task, "images rows id_rows row_stride row_dilation sets set_rows stream_lines ids", taken)
         m.d.comb += taken.eq(self.job.valid & self.job.ready)
         room = Signal(range(sizes.array.ifmap_lines + 1), init=sizes.array.ifmap_lines)
@@ -64,10 +64,10 @@ class IfmapFeeder(wiring.Component):
 
         # Place of id 0's line 0, of its line at hand, and of the line at hand.
         line_bits = sizes.stream_bits - sizes.feed_bits
-        half, group = Signal(), Signal(GROUP_BITS)
+        half, group = Signal(name="half"), Signal(GROUP_BITS, name="group")
         first, own, place = (Signal(line_bits, name=name) for name in ("first", "own", "place"))
-        line, number = Signal(COUNT_BITS), Signal(ID_BITS)
-        read, last_id, last_line = Signal(), Signal(), Signal()
+        line, number = Signal(COUNT_BITS, name="line"), Signal(ID_BITS, name="number")
+        read, last_id, last_line = Signal(name="read"), Signal(name="last_id"), Signal(name="last_line")
         m.d.comb += [first.eq(Mux(half, sizes.half_words // sizes.feed, 0)),
                      last_id.eq(number == task.ids - 1), last_line.eq(line == task.stream_lines - 1)]
         with m.FSM():
@@ -126,9 +126,9 @@ class IfmapFeeder(wiring.Component):
         """
         shape = self.sizes.array
         index = Signal(range(max(shape.rows, shape.columns)))
-        is_row, outer, inner = Signal(), Signal(COUNT_BITS), Signal(COUNT_BITS)
+        is_row, outer, inner = Signal(name="is_row"), Signal(COUNT_BITS, name="outer"), Signal(COUNT_BITS, name="inner")
         base, value, set_step = (Signal(ID_BITS, name=name) for name in ("base", "value", "set_step"))
-        inner_last, outer_last, done = Signal(), Signal(), Signal()
+        inner_last, outer_last, done = Signal(name="inner_last"), Signal(name="outer_last"), Signal(name="done")
         following = Signal(ID_BITS)
         parts = Signal(shape.id_write)
         m.d.comb += [

@@ -112,7 +112,7 @@ class IfmapBuffer(wiring.Component):
         channels = Signal(CHANNEL_BITS)
         row = Signal(ROW_SHAPE)
         column = Signal(COUNT_BITS)
-        whole, absent = Signal(), Signal()
+        whole, absent = Signal(name="whole"), Signal(name="absent")
         span = load.i.payload
         inside = Signal()
         m.d.comb += [
@@ -187,10 +187,10 @@ class IfmapBuffer(wiring.Component):
         wiring.connect(m, wiring.flipped(self.read), banks.read)
         wiring.connect(m, writer.o, banks.write)
         # Place of the id's and the span's first word, and of lane 0.
-        first, place, lane_0 = Signal(bits), Signal(bits), Signal(bits)
+        first, place, lane_0 = Signal(bits, name="first"), Signal(bits, name="place"), Signal(bits, name="lane_0")
         ids = Signal(COUNT_BITS)
-        active, ends = Signal(), Signal()
-        beat, taken = load.o.payload, Signal()
+        active, ends = Signal(name="active"), Signal(name="ends")
+        beat, taken = load.o.payload, Signal(name="taken")
         write = writer.i
         m.d.comb += [load.o.ready.eq(active), taken.eq(active & load.o.valid),
                      ends.eq(taken & beat.last & (ids == 1)), loads.ready.eq(ends),

@@ -87,7 +87,8 @@ class LimitCheck(wiring.Component):
         steps = self._steps(kept)
         # The step whose factors are chosen, multiplied, added and compared.
         busy = Signal()
-        a, b, product = Signal(FACTOR_BITS), Signal(FACTOR_BITS), Signal(2 * FACTOR_BITS)
+        a, b = Signal(FACTOR_BITS, name="a"), Signal(FACTOR_BITS, name="b")
+        product = Signal(2 * FACTOR_BITS)
         low, end, before, total, found = (Signal(_SUM, name=name) for name in (
             "low", "end", "before", "total", "found"))
         marks = [Signal(len(steps), name=f"step_{stage}") for stage in range(4)]
@@ -115,7 +116,7 @@ class LimitCheck(wiring.Component):
         with m.If(those(2, [step.kept for step in steps])):
             m.d.sync += kept.eq(total)
         compared = those(3, [step.end is not None for step in steps])
-        wrong, shown = Signal(), Signal()
+        wrong, shown = Signal(name="wrong"), Signal(name="shown")
         m.d.sync += wrong.eq(compared & ((found < low) | (found >= end)))
         run_of_one = task.window_run == 1
         m.d.sync += shown.eq(Cat(
@@ -195,8 +196,8 @@ class _Division(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         bits = self.bits
-        left, divisor = Signal(bits), Signal(2 * bits - 1)
-        step, rounds = Signal(len(self.multiple)), Signal(range(bits + 1))
+        left, divisor = Signal(bits, name="left"), Signal(2 * bits - 1, name="divisor")
+        step, rounds = Signal(len(self.multiple), name="step"), Signal(range(bits + 1), name="rounds")
         m.d.comb += self.busy.eq(rounds != 0)
         with m.If(self.start):
             # A divisor beyond the dividend goes into it no time.

@@ -67,7 +67,7 @@ class LinesOfBeat(wiring.Component):
         m = Module()
         sizes, numbers = self.sizes, self.numbers
         beat = Signal.like(self.i.payload)
-        pending, rest = Signal(numbers), Signal(numbers)
+        pending, rest = Signal(numbers, name="pending"), Signal(numbers, name="rest")
         o = self.o.payload
         for number in reversed(range(numbers)):
             with m.If(pending[number]):
@@ -168,7 +168,7 @@ class Preload(wiring.Component):
         m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
-        loading, take = Signal(), Signal()
+        loading, take = Signal(name="loading"), Signal(name="take")
         conversion = None
         last, written = lines.o.payload.last, lines.o
         if isinstance(sizes.array.accumulate_format, Fixed):
@@ -293,7 +293,7 @@ class Store(wiring.Component):
         psums = sizes.array.accumulate_format
         reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(psums))
         words = to_memory(m, platform, psums, [self.line[number] for number in range(sizes.feed)])
-        beat, whole = Signal(32 * sizes.beat_words), Signal(32 * sizes.beat_words)
+        beat, whole = Signal(32 * sizes.beat_words, name="beat"), Signal(32 * sizes.beat_words, name="whole")
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
             m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(Cat(words))
@@ -306,7 +306,7 @@ class Store(wiring.Component):
         """Batches one after another, each until all its psums are read (``freed``); then the answers of a task."""
         job = Signal(self.sizes.batch_job)
         unanswered = Signal(range(UNANSWERED + 1))
-        failed, taken = Signal(), Signal()
+        failed, taken = Signal(name="failed"), Signal(name="taken")
         m.d.comb += [failed.eq(self.job.payload.error != ErrorCode.NONE), taken.eq(self.job.valid & self.job.ready),
                      self.ended.payload.eq(job.error)]
         m.d.sync += unanswered.eq(unanswered + (taken & ~failed) - store.done)

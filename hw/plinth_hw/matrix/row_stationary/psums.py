@@ -81,7 +81,7 @@ class PsumBanks(wiring.Component):
             return found
 
         word = Signal(sizes.psum_bits)
-        low, column = Signal(feed_bits), Signal.like(self.line_read.payload.column)
+        low, column = Signal(feed_bits, name="low"), Signal.like(self.line_read.payload.column, name="column")
         later = Signal(feed_bits)
         picked = Signal(self.line.shape())
         place = self.line_read.payload
@@ -150,31 +150,31 @@ class Starts(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        job, accepted = Signal(sizes.psum_job), Signal()
+        job, accepted = Signal(sizes.psum_job, name="job"), Signal(name="accepted")
         task = copied(m, self.task, "windows filter_step interleaved_windows accumulate", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
-        batches, steps = Signal(range(3)), Signal(sizes.psum_bits + 1)
-        open_, step = Signal(), Signal()
+        batches, steps = Signal(range(3), name="batches"), Signal(sizes.psum_bits + 1, name="steps")
+        open_, step = Signal(name="open"), Signal(name="step")
         m.d.sync += [batches.eq(batches + self.opened - open_), steps.eq(steps + self.again - step)]
 
         m.submodules.ahead = ahead = FIFO(sizes.array.column_psums, SLOTS_AHEAD)
         wiring.connect(m, ahead.o, wiring.flipped(self.o))
         room = Signal(range(SLOTS_AHEAD + 1), init=SLOTS_AHEAD)
-        slots, slot = Signal(sizes.filter_bits), Signal(sizes.filter_bits)
-        windows, group = Signal(COUNT_BITS), Signal(GROUP_BITS)
+        slots, slot = Signal(sizes.filter_bits, name="slots"), Signal(sizes.filter_bits, name="slot")
+        windows, group = Signal(COUNT_BITS, name="windows"), Signal(GROUP_BITS, name="group")
         word = Signal(sizes.psum_bits)
-        gives, reads = Signal(), Signal()
+        gives, reads = Signal(name="gives"), Signal(name="reads")
         pops = self.o.valid & self.o.ready
         m.d.comb += [
             reads.eq(~job.first | task.accumulate),
             self.slot_read.eq(gives & reads), self.slot_word.eq(word),
         ]
         m.d.sync += room.eq(room - gives + pops)
-        given, read = Signal(), Signal()
+        given, read = Signal(name="given"), Signal(name="read")
         m.d.sync += [given.eq(gives), read.eq(gives & reads)]
         m.d.comb += [ahead.i.valid.eq(given), ahead.i.payload.eq(Mux(read, self.slot, 0))]
 
-        last_slot, last_step = Signal(), Signal()
+        last_slot, last_step = Signal(name="last_slot"), Signal(name="last_step")
         m.d.comb += [last_slot.eq(slot == slots - 1), last_step.eq(windows <= task.interleaved_windows)]
         with m.FSM():
             with m.State("JOB"):
@@ -241,7 +241,8 @@ class Results(wiring.Component):
                      self.job.ready.eq(rounds.i.ready),
                      *(given[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
                      self.busy.eq(rounds.o.valid)]
-        filter_, interleaved, group = Signal(8), Signal(8), Signal(GROUP_BITS)
+        filter_, interleaved = Signal(8, name="filter"), Signal(8, name="interleaved")
+        group = Signal(GROUP_BITS)
         windows = Signal(COUNT_BITS + 1)
         word = Signal(sizes.psum_bits)
         filter_last, slot_last, step_last, group_last = (Signal(name=name) for name in (

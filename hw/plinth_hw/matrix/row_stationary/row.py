@@ -193,7 +193,8 @@ class Row(wiring.Component):
 
         # Whether the lines of the next step have come is found in three cycles; steps are longer than that.
         # The stream may lack lines of absent windows.
-        settled, reach, lines_there = Signal(3), Signal(word_bits(self.shape)), Signal()
+        settled, reach = Signal(3, name="settled"), Signal(word_bits(self.shape), name="reach")
+        lines_there = Signal()
         first_line = Signal(LINE_BITS)
         m.d.comb += first_line.eq(origin + (base >> line_log2))
         m.d.sync += [
@@ -230,11 +231,12 @@ class Row(wiring.Component):
         shape = self.shape
         word_log2 = exact_log2(shape.feed_words)
         now = Signal(ready_pass(shape))
-        running, final, passive, half = Signal(), Signal(), Signal(), Signal(init=1)
+        running, final, passive = Signal(name="running"), Signal(name="final"), Signal(name="passive")
+        half = Signal(init=1)
         slot, filter_, interleaved = (Signal(range(shape.psum_words), name=name)
                                       for name in ("slot", "filter", "interleaved"))
-        idle, first = Signal(), Signal()
-        column, channel = Signal.like(now.last_column), Signal.like(now.last_channel)
+        idle, first = Signal(name="idle"), Signal(name="first")
+        column, channel = Signal.like(now.last_column, name="column"), Signal.like(now.last_channel, name="channel")
         filter_tap, filter_line = (Signal(range(2 * shape.filter_lines), name=name)
                                    for name in ("filter_tap", "filter_line"))
         column_place, tap_place, place = (Signal(exact_log2(shape.ifmap_words), name=name)

@@ -85,14 +85,16 @@ class RowStationarySequencer(wiring.Component):
         x = Signal(data.StructLayout(dict.fromkeys(("task", "block", "fold", "segment"), operand)), name="x")
         w = Signal(data.StructLayout(dict.fromkeys(("batch", "next", "block", "fold", "segment"), operand)), name="w")
         c = Signal(data.StructLayout({"batch": address, "next": address}), name="c")
-        row, column = Signal(ROW_SHAPE), Signal(COLUMN_SHAPE)
+        row, column = Signal(ROW_SHAPE, name="row"), Signal(COLUMN_SHAPE, name="column")
         left = Signal(data.StructLayout({
             "filters": COUNT_BITS, "next": COUNT_BITS, "channels": CHANNEL_BITS, "rows": COUNT_BITS,
             "columns": COUNT_BITS, "blocks": COUNT_BITS, "folds": COUNT_BITS, "segments": COUNT_BITS}), name="left")
-        groups, region, number = Signal(GROUP_BITS), Signal(), Signal(TASK_BITS)
-        fresh_task, fresh_batch, last_batch = Signal(), Signal(), Signal()
+        groups, region = Signal(GROUP_BITS, name="groups"), Signal(name="region")
+        number = Signal(TASK_BITS)
+        fresh_task, fresh_batch = Signal(name="fresh_task"), Signal(name="fresh_batch")
+        last_batch = Signal()
         # Steps from round to round.
-        channels, rows, columns = Signal(16), Signal(24), Signal(24)
+        channels, rows, columns = Signal(16, name="channels"), Signal(24, name="rows"), Signal(24, name="columns")
         last = {name: Signal(name=f"last_{name}") for name in ("blocks", "folds", "segments")}
         final = Signal()
         m.d.comb += [
@@ -109,7 +111,7 @@ class RowStationarySequencer(wiring.Component):
                 source = fresh_task if name in ("feed", "passes") and field == "first" else (
                     payloads.get((name, field), payloads.get(field, flags.get(field))))
                 m.d.comb += payload[field].eq(source)
-        offered, pending = Signal(len(self.jobs)), Signal(len(self.jobs))
+        offered, pending = Signal(len(self.jobs), name="offered"), Signal(len(self.jobs), name="pending")
         ready = Cat(getattr(self, name).ready for name in self.jobs)
         m.d.comb += Cat(getattr(self, name).valid for name in self.jobs).eq(pending)
         with m.If(offered == 0):
@@ -119,7 +121,7 @@ class RowStationarySequencer(wiring.Component):
         everyone = sum(1 << index for index, name in enumerate(self.jobs) if name not in ("preload", "store"))
         preload, store = (1 << list(self.jobs).index(name) for name in ("preload", "store"))
 
-        pointer, place = Signal(range(3)), Signal(address)
+        pointer, place = Signal(range(3), name="pointer"), Signal(address, name="place")
         first = Cat(Const(0, sizes.element_log2), place)
         m.submodules.addresses = addresses = BodyAddresses(sizes.parameters, POINTERS)
         m.d.comb += [

@@ -59,7 +59,7 @@ class PsumSpans(wiring.Component):
         m = Module()
         sizes = self.sizes
         address = unsigned(sizes.address_bits)
-        job, accepted = Signal(sizes.batch_job), Signal()
+        job, accepted = Signal(sizes.batch_job, name="job"), Signal(name="accepted")
         task = copied(m, self.task, "images rows windows window_run filter_step interleaved_windows c_image c_row "
                                     "c_column c_run", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)

@@ -47,9 +47,9 @@ class InsideWalk(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        first, place = Signal(self.shape), Signal(self.shape)
-        outer, inner = Signal(COUNT_BITS), Signal(COUNT_BITS)
-        fresh, last = Signal(), Signal()
+        first, place = Signal(self.shape, name="first"), Signal(self.shape, name="place")
+        outer, inner = Signal(COUNT_BITS, name="outer"), Signal(COUNT_BITS, name="inner")
+        fresh, last = Signal(name="fresh"), Signal(name="last")
         m.d.comb += last.eq(outer == self.outers - 1)
         with m.If(self.start):
             m.d.sync += [self.busy.eq(1), fresh.eq(1), self.total.eq(0), outer.eq(0), inner.eq(0)]
@@ -90,7 +90,7 @@ class UsefulCount(wiring.Component):
         m.submodules.rows = rows = InsideWalk(ROW_SHAPE)
         m.submodules.columns = columns = InsideWalk(COLUMN_SHAPE)
         # Window columns, and windows of the last one.
-        v, left = Signal(COUNT_BITS), Signal(COUNT_BITS)
+        v, left = Signal(COUNT_BITS, name="v"), Signal(COUNT_BITS, name="left")
         m.d.comb += [
             rows.origin.eq(task.row_origin), rows.size.eq(task.map_rows),
             rows.outers.eq(task.rows), rows.outer_step.eq(task.row_stride),
@@ -103,7 +103,7 @@ class UsefulCount(wiring.Component):
         ]
         factors = Array([columns.total, task.filters, task.channels, task.images])
         which = Signal(range(len(factors)))
-        product, shifted = Signal(64), Signal(64)
+        product, shifted = Signal(64, name="product"), Signal(64, name="shifted")
         factor = Signal(FACTOR_BITS)
         m.d.comb += [self.busy.eq(1), self.o.payload.eq(product)]
         with m.FSM():
