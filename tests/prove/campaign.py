@@ -39,7 +39,8 @@ def judge(proof: Proof, twin: Twin | None, root: Path) -> Result:
         raise ValueError(f"{proof.name}: claims {sorted(harness.claims)}, twins of {sorted(named)}")
     name = proof.name if twin is None else f"{proof.name}-{proof.twins.index(twin)}"
     answer = solve(harness.rtlil(), root / name, proof.cycles if twin is None else twin.cycles,
-                   bounded=proof.bounded or twin is not None)
+                   bounded=proof.bounded or twin is not None, vacuous=twin is not None,
+                   mapped=proof.mapped and twin is not None)
     return Result(proof, twin, tuple(harness.claims), answer)
 
 

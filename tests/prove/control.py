@@ -35,9 +35,9 @@ def update_counters(harness: Harness, code: ModuleType) -> None:
         m.d.sync += value.eq(counters.host_write_data)
     # An advance reaches the memory a cycle after it was taken.
     under_way = harness.past(mine.any())
-    m.d.comb += [state["values_peek"].addr.eq(which), state["bases_peek"].addr.eq(which)]
-    harness.invariant((state["values_peek"].data + under_way)[:32] == value)
-    harness.invariant(state["bases_peek"].data == base)
+    m.d.comb += [state["values_peek"][0].addr.eq(which), state["bases_peek"][0].addr.eq(which)]
+    harness.invariant((state["values_peek"][0].data + under_way)[:32] == value)
+    harness.invariant(state["bases_peek"][0].data == base)
     within, index = state["in_state"], state["index"]
     harness.invariant(~within("CLEAR") | ((value == 0) & (base == 0)))
     harness.invariant(within("ADVANCE") == harness.past(Cat(advances).any()))

@@ -9,6 +9,7 @@ from typing import Any
 from amaranth.back import rtlil
 from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Fragment, Module, Signal, Value
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 from tests.prove.queue import Queue
 
@@ -16,10 +17,13 @@ from plinth_hw.lib.fifo import Storage
 
 
 def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str, Any]]:
-    """A block elaborated, and the local variables of ``elaborate`` and its other methods: state that invariants speak
-    of; of memories ``peeked`` at, under their name with ``_peek``, one more read port without a clock; if it has
-    one state machine, ``in_state``, which tells of a state's name whether it is in it; ``signals``, its own by their
-    names; and ``inside``, which gives the same variables of a component within."""
+    """A block elaborated, and the local variables of ``elaborate`` and its other methods: state for invariants.
+
+    Of memories ``peeked`` at, wherever within, there is one more read port without a clock for each time that they
+    are named, in a list under their name with ``_peek``; if there is one state machine, ``in_state`` tells of a
+    state's name whether it is in it; ``signals`` are its own by their names; ``inside`` gives the same variables of a
+    component within.
+    """
     found: dict[str, Any] = {}
     within: dict[int, dict[str, Any]] = {id(block): found}
 
@@ -32,8 +36,9 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
         known = within.setdefault(id(owner), {})
         new = {name: value for name, value in frame.f_locals.items() if name not in known}
         known.update(new)
-        if owner is block:
-            known.update({f"{name}_peek": new[name].read_port(domain="comb") for name in peeked if name in new})
+        for name in peeked:
+            if isinstance(new.get(name), Memory):
+                found.setdefault(f"{name}_peek", []).append(new[name].read_port(domain="comb"))
 
     before = sys.getprofile()
     sys.setprofile(watch)
@@ -120,6 +125,11 @@ class Harness:
     def assume(self, condition: Any) -> None:
         """Neighbours see to it that this holds."""
         self.m.d.comb += Assume(condition)
+
+    def hint(self, condition: Any) -> None:
+        """What is assumed only where a broken twin is looked for: it fails so, and there is less to search."""
+        if self._only is not None:
+            self.assume(condition)
 
     def claim(self, name: str, condition: Any) -> None:
         """The property ``name``, or a part of it: this holds in every cycle."""

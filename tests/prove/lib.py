@@ -15,7 +15,7 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         m, block = harness.m, storage == "BLOCK"
         queue = code.FIFO(2, depth, code.Storage[storage])
         state = harness.block(queue, peeked=("storage",))
-        written, taken, peek = state["written"], state["taken"], state["storage_peek"]
+        written, taken, peek = state["written"], state["taken"], state["storage_peek"][0]
         put, get = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
         held = Signal(range(depth + 2))
         m.d.sync += held.eq(held + put - get)

@@ -72,6 +72,8 @@ class Proof:
     shortcuts: tuple[tuple[str, str], ...] = ()
     #: FIFOs within the block are what is proved of FIFOs (:class:`~tests.prove.queue.Queue`).
     queues: bool = False
+    #: Where a twin is looked for, memories are registers: so many cycles go by that it is quicker.
+    mapped: bool = False
 
     @property
     def how(self) -> str:

@@ -15,15 +15,16 @@ depth {cycles}
 timeout {seconds}
 
 [engines]
-smtbmc z3
+smtbmc {flags}z3
 
 [script]
 read_rtlil design.il
-prep -top top
+{prepare}
 
 [files]
 design.il
 """
+_MAPPED = "prep -flatten -top top\nmemory_map\nopt -full"
 
 
 @dataclass(frozen=True)
@@ -36,17 +37,24 @@ class Answer:
     log: Path
 
 
-def solve(design: str, folder: Path, cycles: int, *, bounded: bool, seconds: int = 600) -> Answer:
+def solve(design: str, folder: Path, cycles: int, *, bounded: bool, vacuous: bool = False,
+          mapped: bool = False, seconds: int = 600) -> Answer:
     """Check the assertions of an RTLIL design: by induction of that length, or for so many cycles after reset.
 
     Parameters
     ----------
     folder : Path
         Made; holds the log, and the trace of what fails.
+    vacuous : bool
+        Do not see to it that the assumptions can be met: what fails meets them.
+    mapped : bool
+        Memories as registers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "design.il").write_text(design, encoding="utf-8")
-    (folder / "run.sby").write_text(_CONFIG.format(mode="bmc" if bounded else "prove", cycles=cycles, seconds=seconds),
+    (folder / "run.sby").write_text(_CONFIG.format(mode="bmc" if bounded else "prove", cycles=cycles, seconds=seconds,
+                                                   flags="--nopresat " if vacuous else "",
+                                                   prepare=_MAPPED if mapped else "prep -top top"),
                                     encoding="utf-8")
     scripts = sysconfig.get_path("scripts")
     tools = [argument for tool in ("yosys", "smtbmc", "witness")

@@ -2,11 +2,15 @@
 
 from types import ModuleType
 
-from amaranth.hdl import Array, Cat, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 from tests.prove.harness import Harness, one_hot
 from tests.prove.proof import Proof, Twin
 
-from plinth_hw.isa.tasks import WAITS
+from plinth_hw.control.fetch import header_word
+from plinth_hw.control.task_ring import PLACE_BITS, RING_TASKS
+from plinth_hw.isa.layout import pack
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, TaskHeader
 
 
 def task_ring(harness: Harness, code: ModuleType) -> None:
@@ -71,7 +75,7 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     m.d.sync += others.eq(Mux(~stays | mine, 0, others + poll.taken))
     harness.claim("a wait that is pending is polled after so many others at most", others <= most)
 
-    peek = state["numbers_peek"]
+    peek = state["numbers_peek"][0]
     m.d.comb += peek.addr.eq(engine)
     harness.invariant(Cat(peek.data).word_select(wait, 8) == kept)
     asked_0, asked_1, chosen = state["asked_0"], state["asked_1"], Cat(wait, engine)
@@ -90,6 +94,102 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     chosen_now = poll.valid & (poll.engine == engine) & (poll.wait == wait)
     rest = (away(wait, Array(polled)[engine], WAITS) - 1) * engines + away(engine, turn.last[1], engines) - 1
     harness.invariant(others + Mux(chosen_now, 0, poll.valid + rest) <= most)
+
+
+def sequencer(harness: Harness, code: ModuleType) -> None:
+    """Of two engines; of one of them, whichever, the task of one place and one of its waits, whichever.
+
+    That a counter tells the truth is proved of the update counters, that a wait is polled and its task starts, of
+    ``wait-poll`` and ``task-ring``.
+    """
+    m, parameters = harness.m, preset("ndp-tiny", engines=frozenset((Engine.VECTOR, Engine.TRANSFER)), address_bits=14)
+    block = code.TaskSequencer(parameters)
+    state = harness.block(block, peeked=("words", "words", "words", "numbers"))
+    parts = state["parts"]
+    which, place, wait = (harness.fixed(shape, name) for shape, name in (
+        (range(2), "which"), (PLACE_BITS, "place"), (range(WAITS), "wait")))
+    mine = block.position == which
+
+    def own(name: str) -> Value:
+        return Array(getattr(ring, name) for ring in parts.rings)[which]
+
+    # Headers come in order, a task at a time, where there is room.
+    room = block.room.bit_select(block.position, 1)
+    harness.assume(~(block.header_valid | block.commit) | room)
+    # What was stored of the task in that place: the numbers of its counters, which waits it has, and the wait's value.
+    stored, begun = Signal(PLACE_BITS + 1), Signal(PLACE_BITS + 1)
+    numbers, enables, value = Signal(32), Signal(32), Signal(32)
+    writes = block.header_valid & block.header_ready & mine & (stored[:PLACE_BITS] == place)
+    for index, word in ((2, numbers), (3, enables), (HEADER_WORDS - WAITS + wait, value)):
+        with m.If(writes & (block.header_index == index)):
+            m.d.sync += word.eq(block.header_word)
+    starts = block.started.bit_select(which, 1)
+    commits = block.commit & mine
+    m.d.sync += [stored.eq(stored + commits), begun.eq(begun + starts)]
+    counter = numbers.word_select(wait, 8)[:len(block.poll_index)]
+    enabled = header_word(enables, 3).wait_enable.bit_select(wait, 1)
+    asks = block.poll_valid & block.poll_ready & (block.poll_index == counter)
+    asked = Signal(2)
+    reached = Signal()
+    reaches = asked[1] & ((block.slack - value)[:32][31] == 0)
+    at_head = begun[:PLACE_BITS] == place
+    # An answer counts if the poll was made for the task that is there.
+    with m.If(writes | (starts & at_head)):
+        m.d.sync += [asked.eq(0), reached.eq(0)]
+    with m.Else():
+        m.d.sync += [asked.eq(Cat(asks, asked[0])), reached.eq(reached | reaches)]
+    harness.claim("a task starts only once its counter has been seen to reach its value",
+                  ~(starts & at_head & enabled) | reached)
+
+    # A twin fails with a task that comes at once and is alone.
+    now = Signal(5)
+    m.d.sync += now.eq(now + (now != 31))
+    harness.hint((which == 0) & (place == 0) & ~block.inspect_valid & (block.position == 0) & ~block.halted)
+    harness.hint((block.header_valid == (now <= HEADER_WORDS)) & (block.header_index == now[:4]))
+    harness.hint((block.commit == (now == HEADER_WORDS)) & (block.delivered == (now == HEADER_WORDS + 1)))
+    header = pack(TaskHeader, {"wait_enable": 1, "wait_counter": [5, 0, 0, 0], "wait_value": [100, 0, 0, 0]})
+    for index, given in enumerate((*header, 0)):
+        harness.hint((now != index) | (block.header_word == given))
+    harness.hint((wait == 0) & ((block.slack == 50) | (block.slack == 200)) & (block.cycle == 0))
+    harness.hint(block.record_ready & block.local.ready & block.remote.ready)
+    harness.hint(block.poll_ready & block.start_0.ready & ~block.done_0.valid & ~block.done_1.valid)
+
+    within, step = state["in_state"], state["signals"]["step"]
+    loaded, pending = own("loaded"), own("pending").bit_select(wait, 1)
+    position = state["signals"]["served"]
+    store, poll = state["inside"](parts.store), state["inside"](parts.poll)
+    for peek, index in zip(state["words_peek"], (Const(2, 4), Const(3, 4), Const(4, 4) + wait), strict=True):
+        m.d.comb += peek.addr.eq(Cat(index[:4], place, which))
+    m.d.comb += state["numbers_peek"][0].addr.eq(which)
+    kept = Cat(state["numbers_peek"][0].data)
+    for peek, word in zip(state["words_peek"], (numbers, enables, value), strict=True):
+        harness.invariant(peek.data == word)
+    harness.invariant((own("tail") == stored) & (own("head") == begun))
+    harness.invariant(((own("tail") - own("old"))[:PLACE_BITS + 1] <= RING_TASKS)
+                      & ((own("tail") - own("head"))[:PLACE_BITS + 1] <= (own("tail") - own("old"))[:PLACE_BITS + 1]))
+    results, of = parts.results, state["inside"](parts.results)["engine"]
+    harness.invariant(~within("DONE") | (~results.busy & (step <= 5)))
+    completes = (within("DONE") & (position == which)) | (results.busy & (of == which))
+    harness.invariant(~completes | (own("old") != own("head")))
+    offered = Array(ring.start.valid for ring in parts.rings)[which]
+    harness.invariant(~offered | (loaded & (own("pending") == 0)))
+    harness.invariant(~loaded | (stored != begun))
+    loading = within("LOAD") & (position == which)
+    harness.invariant(~within("LOAD") | (step <= 3))
+    harness.invariant(~loading | (~loaded & (stored != begun)))
+    ahead, word = store["read"].data, parts.store.read_word
+    here = loading & at_head
+    harness.invariant(~(here & (step == 1)) | (ahead == numbers))
+    harness.invariant(~(here & (step == 2)) | ((ahead == enables) & (word == numbers)))
+    harness.invariant(~(here & (step == 3)) | ((word == enables) & (kept == numbers)))
+    head = loaded & at_head
+    harness.invariant(~head | ((kept == numbers) & (pending | ~enabled | reached)))
+    chosen = Cat(wait, which)
+    first, second = (poll["asked"][n] & (poll[f"asked_{n}"] == chosen) for n in range(2))
+    harness.invariant(~poll["asked"][0] | within("IDLE"))
+    harness.invariant(~poll["asked"][1] | ~within("LOAD") | (step == 0))
+    harness.invariant(~(first & head) | ((ahead == value) & asked[0]))
+    harness.invariant(~(second & head) | ((word == value) & asked[1]))
 
 
 PROOFS = (
@@ -112,4 +212,10 @@ PROOFS = (
              "asked[1] & ~shortfall[31]", "asked[1] & (shortfall == 0)"),
         Twin("a wait that is pending is polled after so many others at most", "before.eq(wait)", "before.eq(0)"),
     )),
+    Proof("waits", "plinth_hw.control.sequencer", sequencer, 3, (
+        Twin("a task starts only once its counter has been seen to reach its value",
+             "Cat(poll.wait, Const(1, STORED_BITS - 2))", "Cat(poll.wait, Const(2, STORED_BITS - 2))", 22),
+        Twin("a task starts only once its counter has been seen to reach its value", "poll.keep.eq(step == 2)",
+             "poll.keep.eq(step == 3)", 22),
+    ), mapped=True),
 )
