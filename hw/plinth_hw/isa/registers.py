@@ -67,7 +67,7 @@ class Register(IntEnum):
     LINKS_UP = 0x078
 
 
-class Control(IntFlag):
+class ControlBits(IntFlag):
     """Bits of register CONTROL."""
 
     START = 1

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
-from plinth_hw.isa.registers import Control, EngineRegister, ErrorInfo, Register, Status
+from plinth_hw.isa.registers import ControlBits, EngineRegister, ErrorInfo, Register, Status
 from plinth_hw.isa.tasks import (
     BODIES,
     DESCRIPTOR_WORDS,
@@ -161,16 +161,16 @@ class GoldenDevice:
             return
         limits.check_register(address, value, self.parameters)
         if address == Register.CONTROL:
-            if value & Control.CLEAR_COUNTERS:
+            if value & ControlBits.CLEAR_COUNTERS:
                 self.sums_at_ends = self.narrowed_to_ends = 0
-            if value & Control.START and not (self.running or self.failed or self.stopped):
+            if value & ControlBits.START and not (self.running or self.failed or self.stopped):
                 self.running, self.done = True, False
                 self.queues = self._fetch()
-            if value & Control.CLEAR_ERROR and not self.running:
+            if value & ControlBits.CLEAR_ERROR and not self.running:
                 self.stopped = False
                 for register in (Register.ERROR_CODE, Register.ERROR_TASK, Register.ERROR_INFO):
                     self.registers.pop(register, None)
-            if value & Control.STOP:
+            if value & ControlBits.STOP:
                 self._stop()
         elif regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             self.counters[(address - regs.COUNTERS) // 4] = value

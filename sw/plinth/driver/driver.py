@@ -17,7 +17,7 @@ from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import check_register, rate_word
-from plinth_hw.isa.registers import Control, EngineRegister, Register, Status
+from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
 Floats = NDArray[np.float32]
@@ -171,12 +171,12 @@ class Driver:
         if len(self._devices) < self.array.size:
             raise UserError("dies of other processes cannot be stopped from here; end all processes and begin anew")
         for die in self._devices.values():
-            die.write_register(Register.CONTROL, Control.STOP)
+            die.write_register(Register.CONTROL, ControlBits.STOP)
         for number, die in self._devices.items():
             if not any(die.read_register(Register.STATUS) & Status.STOPPED for _ in range(STOP_LOOKS)):
                 raise DieError(f"die {number} does not stop: its memory owes it an answer; reset the array")
         for die in self._devices.values():
-            die.write_register(Register.CONTROL, Control.CLEAR_ERROR)
+            die.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
         self._running.clear()
         for number in self._devices:
             self._epoch[number].clear()
@@ -252,7 +252,7 @@ class Driver:
         self._write(number, Register.TASK_BASE, graph.address)
         self._write(number, Register.RECORD_BASE, self.program.records)
         die.write_register(Register.RECORD_COUNT, 0)
-        die.write_register(Register.CONTROL, Control.START)
+        die.write_register(Register.CONTROL, ControlBits.START)
         self._running[number] = graph
 
     def wait(self, number: int | None = None) -> int:
@@ -412,4 +412,4 @@ class Driver:
     def clear_counters(self) -> None:
         """Clear performance counters on every die of this process."""
         for die in self._devices.values():
-            die.write_register(Register.CONTROL, Control.CLEAR_COUNTERS)
+            die.write_register(Register.CONTROL, ControlBits.CLEAR_COUNTERS)

@@ -13,7 +13,7 @@ from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import Control, Register, Status
+from plinth_hw.isa.registers import ControlBits, Register, Status
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
 
@@ -59,13 +59,13 @@ def test_a_stopped_die_starts_nothing_and_hears_nothing() -> None:
             driver.start(number, 0)
         rtl.run(700)
         one = rtl.dies[1]
-        one.write_register(Register.CONTROL, Control.STOP)
+        one.write_register(Register.CONTROL, ControlBits.STOP)
         assert one.read_register(Register.STATUS) == Status.BUSY
         rtl.run(2000)
         assert one.read_register(Register.STATUS) == Status.STOPPED
         counters = [one.read_register(address + 4 * counter) for address in (regs.COUNTERS, regs.COUNTER_BASES)
                     for counter in range(TINY.counters)]
-        one.write_register(Register.CONTROL, Control.START)
+        one.write_register(Register.CONTROL, ControlBits.START)
         rtl.run(2000)
         assert one.read_register(Register.STATUS) == Status.STOPPED and not any(counters)
         driver.recover()
