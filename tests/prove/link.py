@@ -110,7 +110,7 @@ def replay(harness: Harness, code: ModuleType) -> None:
         m.d.sync += [before.eq(before - 1), watched.eq(before != 0)]
     number, waits = Signal(_WIDE), Signal()
     m.d.comb += [number.eq(given + before), waits.eq(watched & ~(receive.o.valid & (before == 0))),
-                 inside["flits_peek"].addr.eq(number[:_SEQUENCE_BITS - 1])]
+                 inside["flits_peek"][0].addr.eq(number[:_SEQUENCE_BITS - 1])]
 
     for register, wide in ((inside["written"], written), (inside["acked"], acked), (inside["upcoming"], upcoming),
                            *((way["expected"], way["number"]) for way in tellings.ways),
@@ -131,7 +131,7 @@ def replay(harness: Harness, code: ModuleType) -> None:
             harness.invariant(~(frame["valid"] & older["valid"])
                               | _within(older["number"] + 1 - _WINDOW, frame["number"], 3 * _WINDOW))
     harness.invariant(~watched | (before < held))
-    harness.invariant(~waits | (inside["flits_peek"].data.as_value() == payload))
+    harness.invariant(~waits | (inside["flits_peek"][0].data.as_value() == payload))
     harness.invariant(held <= _WINDOW + 1)
 
     harness.claim(_ORDER, ~(receive.o.valid & watched & (before == 0)) | (receive.o.flit.as_value() == payload))
