@@ -66,17 +66,18 @@ class Traffic:
             self.packets += 2 * (DIES - 1) * REDUCED // DIES // PARAMETERS.chunk_words
         for hop in (1, 2, 3):
             for number in range(3):
-                columns = int(rng.integers(1, 5) if number else rng.integers(5, 65))
-                places = [builder.allocate(f"from{hop}.{number}", ROWS, columns) for builder in builders]
+                # A few long packets.
+                columns, rows = (int(rng.integers(1, 4)), ROWS) if hop + number > 1 else (int(rng.integers(5, 65)), 24)
+                places = [builder.allocate(f"from{hop}.{number}", rows, columns) for builder in builders]
                 self.places.append(places[0])
                 for die, builder in enumerate(builders):
                     other = (die + hop) % DIES
                     builder.add(f"to{other}.{number}", Engine.TRANSFER, TransferOperation.COPY, {
                         "source": source[die].pointer, "source_row_stride": source[die].stride,
                         "destination": places[other].pointer, "destination_row_stride": places[other].stride,
-                        "columns": columns, "rows": ROWS, "planes": 1, "remote": 1, "destination_die": other,
+                        "columns": columns, "rows": rows, "planes": 1, "remote": 1, "destination_die": other,
                         "arrival_enable": 1, "arrival": 8 + die}, reads=[source[die]])
-                    self.packets += ROWS + 1
+                    self.packets += rows + 1
         for die, builder in enumerate(builders):
             for other in range(DIES):
                 if other != die:
