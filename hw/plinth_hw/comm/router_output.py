@@ -71,7 +71,7 @@ class TokenBucket(wiring.Component):
     """Lets ``numerator / denominator`` flits a cycle through, or one a cycle if that is more.
 
     ``numerator`` tokens come each cycle, a flit takes ``denominator``; what is saved up stays below one flit more
-    than a flit.
+    than a flit. After reset nothing is.
 
     Members
     -------
@@ -85,7 +85,7 @@ class TokenBucket(wiring.Component):
     numerator: In(8)
     denominator: In(8)
     sends: In(1)
-    allowed: Out(1, init=1)
+    allowed: Out(1)
 
     def elaborate(self, platform: object) -> Module:
         m = Module()

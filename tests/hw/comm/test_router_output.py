@@ -18,16 +18,14 @@ LONGEST, CREDITS = PARAMETERS.packet_flits, PARAMETERS.link_buffer_flits
 
 @pytest.mark.parametrize("rate", [Fraction(15, 16), Fraction(1, 7), Fraction(2, 3), Fraction(1), Fraction(5, 2)])
 def test_rate(rate: Fraction) -> None:
-    """As many flits as tokens have come, never two more at once; a pause saves up less than two."""
+    """As many flits as tokens have come, never two more at once; a pause saves up less than two; nothing at first."""
     dut = TokenBucket()
     sent: list[int] = []
 
     async def bench(ctx: Any) -> None:
-        # Tokens for a flit are there at first.
-        ctx.set(dut.numerator, rate.denominator)
-        ctx.set(dut.denominator, rate.denominator)
-        await ctx.tick()
+        # From reset on: no tokens have come.
         ctx.set(dut.numerator, rate.numerator)
+        ctx.set(dut.denominator, rate.denominator)
         for cycle in range(400):
             sends = ctx.get(dut.allowed) and not 200 <= cycle < 300
             ctx.set(dut.sends, sends)
@@ -72,6 +70,7 @@ def test_link(port: int, returned: float) -> None:
     async def bench(ctx: Any) -> None:
         nonlocal flits, entered, stalled
         ctx.set(dut.rate, {"numerator": 1, "denominator": 1})
+        await ctx.tick()
         room = [CREDITS] * CLASSES
         owed: list[int] = []
         holder: list[int | None] = [None] * CLASSES
