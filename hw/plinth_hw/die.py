@@ -175,33 +175,36 @@ class Die(wiring.Component):
             control.transit_words.eq(router.transit_words), control.port_words.eq(router.port_words),
         ]
 
-
     def _link(self, m: Module, port: int, router: Router, control: Control) -> None:
-        """A port of the router by a link layer to pins; it begins anew while the die is apart. Nothing passes from the
-        link's loss to then."""
+        """A port of the router by a link layer to pins; it begins anew while the die is apart.
+
+        From the link's loss to then, or from an error while it is not up, nothing passes: what the router sends is
+        thrown away, so that what goes elsewhere, ERROR packets first of all, does not wait behind it."""
         m.submodules[f"link_{port}"] = link = LinkLayer(self.parameters, self.parameters.link_phits)
         out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
-        lost = Signal(name=f"link_lost_{port}")
+        gone, loses = Signal(name=f"link_gone_{port}"), Signal(name=f"link_loses_{port}")
         with m.If(control.apart):
-            m.d.sync += lost.eq(0)
-        with m.Elif(link.lost):
-            m.d.sync += lost.eq(1)
+            m.d.sync += gone.eq(0)
+        with m.Elif(loses | (control.halted & ~link.up)):
+            m.d.sync += gone.eq(1)
         connect(m, link.wires_out, flipped(getattr(self, f"link_out_{port}")))
         connect(m, link.wires_in, flipped(getattr(self, f"link_in_{port}")))
         m.d.comb += [
-            link.restart.eq(control.apart), router.paused[port].eq(~link.room | lost),
-            link.i.valid.eq(out.valid & ~lost), link.i.payload.eq(out.flit), out.credit.eq(Mux(lost, 0, link.credit)),
-            into.valid.eq(link.o.valid & ~lost), into.flit.eq(link.o.flit), link.freed.eq(into.credit),
-            control.links_up[port].eq(link.up), control.links_lost[port].eq(link.lost),
+            link.restart.eq(control.apart), router.paused[port].eq(~link.room & ~gone), router.drops[port].eq(gone),
+            link.i.valid.eq(out.valid & ~gone), link.i.payload.eq(out.flit), out.credit.eq(link.credit),
+            into.valid.eq(link.o.valid & ~gone), into.flit.eq(link.o.flit), link.freed.eq(Mux(gone, 0, into.credit)),
+            # Flits on their way from the router as the link goes down are lost, too.
+            loses.eq(~gone & ~control.apart & (link.lost | (link.i.valid & ~link.i.ready))),
+            control.links_up[port].eq(link.up & ~gone), control.links_lost[port].eq(loses),
             control.bad_frames[port].eq(link.bad_frames), control.replays[port].eq(link.replays),
         ]
 
     def _wires(self, m: Module, port: int, router: Router, apart: Value) -> None:
-        """A port of the router to pins: nothing comes in while the die is apart."""
+        """A port of the router to pins: nothing comes in or goes out while the die is apart."""
         pins_out, pins_in = (getattr(self, f"link_{way}_{port}") for way in ("out", "in"))
         out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
         m.d.comb += [
-            pins_out.valid.eq(out.valid), pins_out.flit.eq(out.flit), pins_in.credit.eq(into.credit),
+            pins_out.valid.eq(out.valid & ~apart), pins_out.flit.eq(out.flit), pins_in.credit.eq(into.credit),
             into.valid.eq(pins_in.valid & ~apart), into.flit.eq(pins_in.flit),
             out.credit.eq(Mux(apart, 0, pins_out.credit)),
         ]

@@ -122,7 +122,7 @@ class Traffic:
         rng, outcome = np.random.default_rng(seed), Outcome()
         with CosimArray(self.parameters, DIES, MEMORY_WORDS, faults=faults) as array:
             driver = Driver(array, self.program, memory_words=MEMORY_WORDS, watchdog_cycles=50_000)
-            cycles = 8_000
+            cycles, gone = 8_000, 0
             while outcome.packets < packets:
                 self.fill(driver)
                 for die in range(DIES):
@@ -131,13 +131,17 @@ class Traffic:
                 reset = rng.random() < resets
                 if reset:
                     array.run(int(rng.integers(1, cycles)))
-                    array.reset_die(int(rng.integers(DIES)))
+                    gone = int(rng.integers(DIES))
+                    array.reset_die(gone)
                     outcome.resets += 1
                 try:
                     cycles = driver.wait()
                 except DieError as error:
                     assert reset and "stopped" in str(error), error
                     outcome.errors.append(str(error))
+                    array.run(2_000)
+                    assert all(array.dies[die].read_register(Register.STATUS) & Status.ERROR
+                               for die in range(DIES) if die != gone), "all hear of it"
                     driver.recover()
                 else:
                     assert not reset

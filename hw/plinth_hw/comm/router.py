@@ -65,6 +65,8 @@ class Router(wiring.Component):
         Flits a cycle on each link.
     paused : In(ports)
         Nothing more leaves by that link, but for what may be on it in this cycle and the next two.
+    drops : In(ports)
+        What leaves by that link is thrown away, until the next reset.
     route_write : In
         ``valid``, ``destination``, ``port``: writes the route table. Takes effect for packets whose
         first flit arrives later; meant for an idle network. Until it is written no port leads to a destination.
@@ -89,6 +91,7 @@ class Router(wiring.Component):
                for number in range(parameters.classes)},
             "die": In(parameters.die_bits),
             "rates": In(rates_layout(parameters)), "paused": In(parameters.ports),
+            "drops": In(parameters.ports),
             "route_write": In(route_write_layout(parameters)),
             "lost": Out(lost_layout(parameters)),
             "injected_words": Out(range(words * parameters.ports + 1)),
@@ -106,6 +109,7 @@ class Router(wiring.Component):
             m.submodules[f"output_{port}"] = output
             wiring.connect(m, output.link, wiring.flipped(getattr(self, f"link_out_{port}")))
             m.d.comb += [output.rate.eq(self.rates[port]), output.paused.eq(self.paused[port]),
+                         output.drops.eq(self.drops[port]),
                          self.port_words[port].eq(output.words)]
         for number, ejection in enumerate(ejections):
             m.submodules[f"ejection_{number}"] = ejection

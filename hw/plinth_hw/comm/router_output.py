@@ -137,6 +137,8 @@ class LinkOutput(wiring.Component):
         Flits a cycle.
     paused : In(1)
         Nothing is granted; what was may be on the link in this cycle and the next two.
+    drops : In(1)
+        Whatever leaves is thrown away: no credit is waited for, until the next reset.
     injected, transit : Out
         Payload words that are read, from this die and from other dies, a cycle before they are on the link. ADVANCE
         and ERROR packets have none.
@@ -161,7 +163,7 @@ class LinkOutput(wiring.Component):
             "tails": In(sources), "grant": Out(sources),
             **{f"read_{source}": In(stored_layout(parameters)) for source in range(sources)},
             "link": Out(LinkSignature(parameters)),
-            "rate": In(shape_of(LinkRate)), "paused": In(1),
+            "rate": In(shape_of(LinkRate)), "paused": In(1), "drops": In(1),
             "injected": Out(words), "transit": Out(words), "words": Out(words),
         })
 
@@ -187,7 +189,8 @@ class LinkOutput(wiring.Component):
             m.d.comb += [
                 hold.sends.eq(sends & leaving[number]), hold.grant.eq(turn.grant), hold.tail.eq(tail),
                 self.may[number].eq(Cat(
-                    allowed & hold.may[source] & Mux(hold.has[source], credits.any(), credits >= room)
+                    allowed & hold.may[source] & (
+                        self.drops | Mux(hold.has[source], credits.any(), credits >= room))
                     for source, room in enumerate(self._rooms(number)))),
             ]
             m.d.sync += credits.eq(stepped(credits, self.link.credit[number], hold.sends))

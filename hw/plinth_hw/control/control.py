@@ -97,6 +97,8 @@ class Control(wiring.Component):
         With fixed-point operands only: numbers at an end of their format that were stored, or made, in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
         To and from other dies.
+    halted : Out(1)
+        There is an error.
     error_out : Out(1), error_source : Out
         Pulse: the other dies are to be told that this one has stopped; and the die that had the error.
     error_in : In(stream of die number)
@@ -139,7 +141,7 @@ class Control(wiring.Component):
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
             "advance_out": Out(stream.Signature(RemoteAdvance)),
             "advance_in": In(stream.Signature(range(parameters.counters))),
-            "error_out": Out(1), "error_source": Out(parameters.die_bits),
+            "halted": Out(1), "error_out": Out(1), "error_source": Out(parameters.die_bits),
             "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
             "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
@@ -192,7 +194,7 @@ class Control(wiring.Component):
             self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
             self.rates.eq(registers.rates),
             self.limit.eq(registers.memory_words >> exact_log2(parameters.beat_words)),
-            self.error_out.eq(errors.raised),
+            self.error_out.eq(errors.raised & ~recovery.apart), self.halted.eq(errors.halted),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
             self.irq.eq(registers.done | errors.error),
 
@@ -203,7 +205,7 @@ class Control(wiring.Component):
         ]
         if parameters.link_phits:
             m.d.comb += registers.links_up.eq(self.links_up)
-        with m.If(scheduler.start | registers.stop):
+        with m.If(scheduler.start | registers.stop | recovery.stopping):
             m.d.sync += registers.done.eq(0)
         with m.Elif(scheduler.finished):
             m.d.sync += registers.done.eq(1)

@@ -9,7 +9,8 @@
 The memory is owed what it was asked for (AXI4 knows no way back): data of reads are thrown away, what is missing of
 writes is written with no strobe set. What other dies have on the wires is thrown away from ``stop`` until ``clear``. So
 a host that stops all dies of an array, and only then clears them, finds none with anything of before. Registers,
-performance counters, the route table and the memory stay; update counters and their bases become 0.
+performance counters, the route table and the memory stay; update counters and their bases become 0, rows of the group
+table unset.
 """
 
 from amaranth.hdl import Module, Signal

@@ -24,7 +24,8 @@ class Register(IntEnum):
     #: RO: ISA_VERSION
     VERSION = 0x004
     #: WO: bit 0 start the graph at TASK_BASE (unless busy, stopped or in error); bit 1 clear the sticky error, and let
-    #: go a stopped die (unless busy); bit 2 clear performance counters; bit 3 stop: throw away all that is under way
+    #: go a stopped die (unless busy, as it is from an error of its graph until it is stopped; LINK needs a stop, too);
+    #: bit 2 clear performance counters; bit 3 stop: throw away all that is under way
     CONTROL = 0x008
     #: RO: bit 0 busy, bit 1 done (last task completed; cleared by start and stop), bit 2 error, bit 3 stopped
     STATUS = 0x00C

@@ -115,6 +115,8 @@ class GoldenDevice:
     running: bool = False
     done: bool = False
     stopped: bool = False
+    #: An error came while it was running: busy until it is stopped.
+    broken: bool = False
     #: As the registers of the same names.
     sums_at_ends: int = 0
     narrowed_to_ends: int = 0
@@ -134,8 +136,9 @@ class GoldenDevice:
         if address == Register.VERSION:
             return regs.ISA_VERSION
         if address == Register.STATUS:
-            return ((self.running and Status.BUSY) | (self.done and Status.DONE)
-                    | (self.failed and Status.ERROR) | (self.stopped and Status.STOPPED))
+            flags = ((self.running or self.broken, Status.BUSY), (self.done, Status.DONE), (self.failed, Status.ERROR),
+                     (self.stopped, Status.STOPPED))
+            return sum(bit.value for flag, bit in flags if flag)
         if regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             return self.counters[(address - regs.COUNTERS) // 4]
         for register, counter in ((Register.SUMS_AT_ENDS, self.sums_at_ends),
@@ -163,14 +166,16 @@ class GoldenDevice:
         if address == Register.CONTROL:
             if value & ControlBits.CLEAR_COUNTERS:
                 self.sums_at_ends = self.narrowed_to_ends = 0
-            if value & ControlBits.START and not (self.running or self.failed or self.stopped):
+            busy, stopped = self.running or self.broken, self.stopped
+            if value & ControlBits.START and not (busy or self.failed or stopped):
                 self.running, self.done = True, False
+                self._forget("ENGINES")
                 self.queues = self._fetch()
-            if value & ControlBits.CLEAR_ERROR and not self.running:
+            if value & ControlBits.CLEAR_ERROR and not busy:
                 self.stopped = False
                 for register in (Register.ERROR_CODE, Register.ERROR_TASK, Register.ERROR_INFO):
                     self.registers.pop(register, None)
-            if value & ControlBits.STOP:
+            if value & ControlBits.STOP and not stopped:
                 self._stop()
         elif regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             self.counters[(address - regs.COUNTERS) // 4] = value
@@ -178,17 +183,23 @@ class GoldenDevice:
             self.registers[address] = value
 
     def _stop(self) -> None:
-        """Throw away all that is under way; counters and their bases become 0."""
-        self.running, self.done, self.stopped = False, False, True
+        """Throw away all that is under way; counters and their bases become 0, rows of the group table unset."""
+        self.running = self.broken = self.done = False
+        self.stopped = True
         self.queues.clear()
         self.chunks.clear()
         self.members.clear()
+        self.groups.clear()
         self.arrivals = Arrivals()
         self.counters = [0] * len(self.counters)
-        bases = regs.ARRAYS["COUNTER_BASES"]
-        for register in [register for register in self.registers if register in bases]:
-            del self.registers[register]
+        self._forget("COUNTER_BASES", "ENGINES")
         self.registers.pop(Register.RECORD_COUNT, None)
+
+    def _forget(self, *arrays: str) -> None:
+        """Registers of some arrays are as after reset."""
+        for register in [register for register in self.registers
+                         if any(register in regs.ARRAYS[array] for array in arrays)]:
+            del self.registers[register]
 
     @property
     def failed(self) -> bool:
@@ -208,6 +219,7 @@ class GoldenDevice:
             self.registers[Register.ERROR_TASK] = task
             (self.registers[Register.ERROR_INFO],) = layout.pack(ErrorInfo, {"engine": engine, "counter": counter,
                                                                             "die": die})
+        self.broken |= self.running
         self.running = False
 
     def lose(self, die: int) -> None:

@@ -54,7 +54,7 @@ class Noise {
         if (due(next_repeat_, faults_.repeat)) slot = before_;
         before_ = sent;
         if (due(next_burst_, faults_.burst)) {
-            const uint32_t length = 1 + below(faults_.burst_bits);
+            const uint32_t length = 1 + below(std::min(faults_.burst_bits, WIRES));
             const uint32_t first = below(WIRES);
             for (uint32_t bit = first; bit < first + length && bit < WIRES; bit++) {
                 if (random_() & 1) flip(slot, bit);

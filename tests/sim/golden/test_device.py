@@ -188,7 +188,7 @@ def test_a_die_that_waits_in_vain_says_for_what() -> None:
         EngineRegister.TASK, EngineRegister.WAIT_COUNTER, EngineRegister.WAIT_VALUE)] == [
         TASKS + DESCRIPTOR_WORDS, 6 | 1 << 31, 15]
     assert error(array) == (ErrorCode.TIMEOUT.value, TASKS + DESCRIPTOR_WORDS, Engine.TRANSFER.value | 6 << 8)
-    assert status(array) == 4
+    assert status(array) == 5
     assert floats(array, 0, 600, 2) == [5, 601]
 
 
@@ -298,7 +298,7 @@ def test_tasks_that_an_engine_refuses(bad: tuple[Any, dict[str, Any]], code: Err
     array = made([SELF, task(copy(5, 700), advance_enable=1, advance=1), task(bad, **waiting((1, 1)))])
     before = array.dies[0].read_memory(0, 700)
     run(array)
-    assert error(array) == (code.value, TASKS + 2 * DESCRIPTOR_WORDS, engine.value) and status(array) == 4
+    assert error(array) == (code.value, TASKS + 2 * DESCRIPTOR_WORDS, engine.value) and status(array) == 5
     assert array.dies[0].read_memory(0, 700).tolist() == before.tolist() and floats(array, 0, 700, 1) == [5]
 
 
@@ -360,7 +360,7 @@ def test_a_graph_without_an_end_leaves_the_memory() -> None:
 def test_an_error_stays_and_is_told() -> None:
     array = run(made([task(copy(5, 600, 0))], [task(copy(5, 600), **waiting((1, 1)))]))
     assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
-    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF) and status(array, 1) == 4
+    assert error(array, 1) == (ErrorCode.REMOTE.value, 0, 0xFF) and status(array, 1) == 5
     array.dies[0].fail(ErrorCode.TIMEOUT, 7, 0)
     assert error(array) == (ErrorCode.BAD_OPERAND.value, TASKS, Engine.TRANSFER.value)
 
