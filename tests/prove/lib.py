@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from types import ModuleType
 
-from amaranth.hdl import Cat, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 from tests.prove.harness import Harness, one_hot
 from tests.prove.proof import Proof, Twin
 
@@ -118,7 +118,92 @@ def delay_line(harness: Harness, code: ModuleType) -> None:
     harness.claim("a word comes after so many cycles", line.o == word)
 
 
+def choice(harness: Harness, code: ModuleType) -> None:
+    """Of five words of two bits."""
+    m, count = harness.m, 5
+    words = [harness.free(2, f"word_{number}") for number in range(count)]
+    index, enable = harness.free(3, "index"), harness.free(1, "enable")
+    harness.assume(index < count)
+    wanted = Signal(count)
+    m.d.comb += wanted.eq((1 << index)[:count])
+    one, none = code.one_of(wanted, words), code.one_of(Const(0, count), words)
+    chosen = Array(words)[index]
+    given = Signal()
+    with m.If(enable):
+        m.d.sync += given.eq(1)
+    kept = Signal(2)
+    with m.If(enable):
+        m.d.sync += kept.eq(chosen)
+    registered = code.one_registered(m, "held", wanted, words, enable)
+    harness.invariant(~given | (registered == kept))
+    harness.claim("the one that is wanted, or zero", (one == chosen) & (none == 0))
+    harness.claim("the one that was wanted when it was enabled last", ~given | (registered == kept))
+    harness.claim("the one of an index", code.select(words, index) == chosen)
+    harness.claim("the index of the one", (code.index_of(wanted) == index) & (code.index_of(Const(0, count)) == 0))
+
+
+def count(harness: Harness, code: ModuleType) -> None:
+    """Of six bits."""
+    bits = 6
+    one, other = harness.free(bits, "one"), harness.free(bits, "other")
+    up, down = harness.free(1, "up"), harness.free(1, "down")
+    harness.claim("no two values are followed by the same one", (one == other) | (
+        code.following(one) != code.following(other)))
+    harness.claim("no two counts are followed by the same one", (one == other) | (
+        code.counted(one)[:bits] != code.counted(other)[:bits]))
+    harness.claim("one more, one less, or as many", code.stepped(one, up, down) == (one + up - down)[:bits])
+    harness.claim("as many as bits are set", code.population(one) == sum(one))
+
+
+def rotator(harness: Harness, code: ModuleType) -> None:
+    """Eight lanes of two bits, both ways."""
+    m, lanes = harness.m, 8
+    words = [harness.free(2, f"word_{lane}") for lane in range(lanes)]
+    amount, enable = harness.free(3, "amount"), harness.free(1, "enable")
+    for up in (False, True):
+        way = "up" if up else "down"
+        rotated = Signal(2 * lanes, name=f"rotated_{way}")
+        m.d.comb += rotated.eq(Cat(Array(words)[(lane - amount if up else lane + amount)[:3]] for lane in range(lanes)))
+        found = code.rotate(m, f"now_{way}", words, amount, 0, 3, up=up)
+        harness.claim("each lane goes so many on, in the same cycle", Cat(found) == rotated)
+        spread = code.rotate_held(m, f"held_{way}", [words], 0, 3, lambda source, value, lane: amount == value, up=up)
+        harness.claim("each lane goes so many on, a cycle later",
+                      harness.first | (Cat(spread) == harness.past(rotated)))
+        inner = Module()
+        kept = code.rotate_registered(inner, words, amount, enable, up=up)
+        m.submodules[f"registered_{way}"] = inner
+        given, last = Signal(name=f"given_{way}"), Signal(2 * lanes, name=f"last_{way}")
+        with m.If(enable):
+            m.d.sync += [given.eq(1), last.eq(rotated)]
+        harness.invariant(~given | (Cat(kept) == last))
+        harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
+
+
 PROOFS = (
+    Proof("choice", "plinth_hw.lib.choice", choice, 2, (
+        Twin("the one that is wanted, or zero", "Mux(condition, value, 0) for", "Mux(condition, value, value & 1) for"),
+        Twin("the one that was wanted when it was enabled last", "register.eq(Mux(condition, word, 0))",
+             "register.eq(word)"),
+        Twin("the one of an index", "Mux(index[bit], level[at + 1], level[at])",
+             "Mux(index[bit], level[at], level[at + 1])"),
+        Twin("the index of the one", "if number >> bit & 1).any()", "if number >> bit & 2).any()"),
+    )),
+    Proof("count", "plinth_hw.lib.count", count, 2, (
+        Twin("no two values are followed by the same one", ".xor() ^ ~place[:bits - 1].any()", ".xor() | place[0]"),
+        Twin("no two counts are followed by the same one", "for tap in _TAPS[len(count)]).xor(), count)",
+             "for tap in _TAPS[len(count)]).all(), count)"),
+        Twin("one more, one less, or as many", "(down & ~up).replicate", "down.replicate"),
+        Twin("as many as bits are set", "population(bits[:half]) + population(bits[half:])",
+             "population(bits[:half]) | population(bits[half:])"),
+    )),
+    Proof("rotator", "plinth_hw.lib.rotator", rotator, 2, (
+        Twin("each lane goes so many on, in the same cycle", "cut = total - low if up else low",
+             "cut = total - low if up else low + width"),
+        Twin("each lane goes so many on, a cycle later", "places = (-value if up else value) << first_bit",
+             "places = (value if up else value) << first_bit"),
+        Twin("each lane went so many on when it was enabled last", "(-high if up else high) << low",
+             "(high if up else -high) << low"),
+    )),
     *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
             _FIFO_BLOCK if storage == "BLOCK" else _FIFO_LUT)
       for depth, storage in ((4, "LUT"), (3, "LUT"), (4, "BLOCK"), (3, "BLOCK"))),
