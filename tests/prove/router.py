@@ -12,13 +12,14 @@ from plinth_hw.lib.count import following
 
 
 def link_output(harness: Harness, code: ModuleType) -> None:
-    """A link of a die with two, beside a buffer downstream that frees what it has got; of one class, whichever."""
+    """A link of a die with two, that drops nothing, beside a buffer downstream that frees what it has got; of one
+    class, whichever."""
     m, parameters = harness.m, preset("ndp-tiny", address_bits=14, chunk_words=4)
     output = code.LinkOutput(parameters, 0)
     state = harness.block(output)
     classes, sources = range(parameters.classes), range(len(output.sources))
     which = harness.fixed(classes, "which")
-    harness.assume(which < len(classes))
+    harness.assume((which < len(classes)) & ~output.drops)
 
     def of_class(values: Any) -> Value:
         return Array(list(values))[which]
