@@ -67,8 +67,8 @@ void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a)
     m.rst = 0;
     m.die = die;
     m.dies = s.dies;
-    m.rate_numerator = s.numerator;
-    m.rate_denominator = s.denominator;
+    // numerator and denominator of each of two ports, from the low end
+    m.rates = uint32_t(s.numerator | s.denominator << 8) * 0x10001u;
     std::memcpy(&m.engine__bases, a.bases, 16 * 4);
     for (uint64_t to = 0; to < s.dies; ++to) {
         const uint64_t distance = (to + s.dies - die) % s.dies;
