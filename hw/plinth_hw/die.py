@@ -183,6 +183,8 @@ class Die(wiring.Component):
         m.submodules[f"link_{port}"] = link = LinkLayer(self.parameters, self.parameters.link_phits)
         out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
         gone, loses = Signal(name=f"link_gone_{port}"), Signal(name=f"link_loses_{port}")
+        taken = Signal(name=f"link_taken_{port}")
+        m.d.sync += taken.eq(link.i.valid & link.i.ready)
         with m.If(control.apart):
             m.d.sync += gone.eq(0)
         with m.Elif(loses | (control.halted & ~link.up)):
@@ -193,8 +195,8 @@ class Die(wiring.Component):
             link.restart.eq(control.apart), router.paused[port].eq(~link.room & ~gone), router.drops[port].eq(gone),
             link.i.valid.eq(out.valid & ~gone), link.i.payload.eq(out.flit), out.credit.eq(link.credit),
             into.valid.eq(link.o.valid & ~gone), into.flit.eq(link.o.flit), link.freed.eq(Mux(gone, 0, into.credit)),
-            # Flits on their way from the router as the link goes down are lost, too.
-            loses.eq(~gone & ~control.apart & (link.lost | (link.i.valid & ~link.i.ready))),
+            # The flit that the link takes as it goes down is lost, too, and those on their way from the router.
+            loses.eq(~gone & ~control.apart & (link.lost | (taken & ~link.up) | (link.i.valid & ~link.i.ready))),
             control.links_up[port].eq(link.up & ~gone), control.links_lost[port].eq(loses),
             control.bad_frames[port].eq(link.bad_frames), control.replays[port].eq(link.replays),
         ]

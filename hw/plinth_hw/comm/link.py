@@ -149,7 +149,7 @@ class LinkLayer(wiring.Component):
                 m.d.comb += [
                     self.up.eq(1), kind.eq(Mux(transmit.o.valid, FrameKind.FLIT, FrameKind.IDLE)),
                     down.eq((hears & (said == FrameKind.HELLO)) | transmit.failed),
-                    self.lost.eq(down & (used | self.i.valid | self.o.valid)),
+                    self.lost.eq(down & used),
                 ]
                 with m.If(down | self.restart):
                     m.d.sync += held.eq(0)
