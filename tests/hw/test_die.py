@@ -63,5 +63,5 @@ def test_ports(name: str) -> None:
         *(f"axil__{signal}" for signal in lite),
         *(f"axi_{port}__{signal}" for port in range(parameters.axi_ports) for signal in full),
         *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
-          for signal in ("valid", "flit", "credit")), "irq"}
+          for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))), "irq"}
     assert len(die.axi_0.rdata) == 32 * parameters.beat_words // parameters.axi_ports
