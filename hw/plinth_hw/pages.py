@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from plinth_hw.comm.flit import flit_layout
-from plinth_hw.control.control import performance_counters
 from plinth_hw.control.counters import VISIT_CYCLES
+from plinth_hw.control.registers import counter_count
 from plinth_hw.control.scheduler import QUEUE_DEPTH
 from plinth_hw.isa.formats import Float, Format
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -82,8 +82,8 @@ CONTROL_ROWS: dict[str, Row] = {
     **{f"words of a body, {engine.name.lower()}": lambda p, engine=engine: f"{p.body_words(engine)}"  # type: ignore[misc]
        for engine in Engine},
     "bodies that wait, words": lambda p: f"{QUEUE_DEPTH * sum(p.body_words(engine) for engine in p.engines)}",
-    "performance counters": lambda p: f"{performance_counters(p)}",
-    "sweep over them, cycles": lambda p: f"{VISIT_CYCLES * performance_counters(p)}",
+    "performance counters": lambda p: f"{counter_count(p)}",
+    "sweep over them, cycles": lambda p: f"{VISIT_CYCLES * counter_count(p)}",
 }
 CONTROL_SHOWN = ("ndp-demo", "ndp-demo-fixed", "hypar-demo")
 

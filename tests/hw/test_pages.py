@@ -4,7 +4,8 @@ import pytest
 from amaranth.hdl import Fragment
 
 from plinth_hw import pages
-from plinth_hw.control.control import Control, performance_counters
+from plinth_hw.control.control import Control
+from plinth_hw.control.registers import counter_count
 from plinth_hw.isa.parameters import PRESETS
 
 
@@ -29,5 +30,5 @@ def test_a_stale_page_is_told_and_written(tmp_path, monkeypatch, capsys) -> None
 def test_performance_counters_are_counted(name: str) -> None:
     """The number that the page gives is that of the hardware, which says so while it is built."""
     parameters = PRESETS[name]
-    assert performance_counters(parameters) == 38 + 2 * name.endswith("fixed")
+    assert counter_count(parameters) == 38 + 2 * name.endswith("fixed")
     Fragment.get(Control(parameters, [None], [None]), None)

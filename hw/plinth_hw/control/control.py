@@ -26,7 +26,7 @@ from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.recovery import Recovery
-from plinth_hw.control.registers import AXI4LiteSignature, Registers
+from plinth_hw.control.registers import AXI4LiteSignature, Registers, counter_count
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
@@ -43,13 +43,6 @@ from plinth_hw.shapes import either
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
 #: Those of them that only the matrix engine has; the counters of other engines stay 0.
 MACS = ("useful_macs", "issued_macs")
-
-
-def performance_counters(parameters: DieParameters) -> int:
-    """How many a die has: of each engine, of its words, of sums at ends of their format, and of each link."""
-    ends = 2 if isinstance(parameters.multiply_format, Fixed) else 0
-    of_link = 3 if parameters.link_phits else 1
-    return (len(STROBES) + 1) * len(parameters.engines) + 4 + ends + of_link * parameters.ports
 
 
 class ReceiveFault(data.Struct):
@@ -322,7 +315,7 @@ class Control(wiring.Component):
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
         if parameters.link_phits:
             increments += [*self.bad_frames, *self.replays]
-        assert len(increments) == performance_counters(parameters)
+        assert len(increments) == counter_count(parameters)
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
         m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
                      if counters.bits[i]]

@@ -214,10 +214,10 @@ class Die {
     template <size_t P>
     void sample_link(uint64_t now) {
         if (Link* link = out_[P]) {
-            Slot slot;
+            Slot& slot = link->later(now);
             slot.valid = LinkOut<P>::valid(model_);
             if (LINK_LAYER || slot.valid) slot.flit = LinkOut<P>::flit(model_);
-            link->send(now, slot);
+            link->sent(slot);
         }
         if (Link* link = in_[P]) link->credit_later(now) = LinkIn<P>::credit(model_);
     }

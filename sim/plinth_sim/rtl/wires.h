@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -124,13 +125,13 @@ class Link {
         slots_.resize(size);
         credits_.resize(size);
         mask_ = size - 1;
-        if (faults) noise_.emplace_back(*faults);
+        if (faults) noise_.emplace(*faults);
     }
     const Slot& now(uint64_t now) const { return slots_[now & mask_]; }
-    void send(uint64_t now, const Slot& slot) {
-        Slot& place = slots_[(now + latency_) & mask_];
-        place = slot;
-        if (!noise_.empty()) noise_.front().damage(place);
+    Slot& later(uint64_t now) { return slots_[(now + latency_) & mask_]; }
+    // What is in a slot has been sent: something may go wrong with it.
+    void sent(Slot& slot) {
+        if (noise_) noise_->damage(slot);
     }
     Credit& credit_now(uint64_t now) { return credits_[now & mask_]; }
     Credit& credit_later(uint64_t now) { return credits_[(now + latency_) & mask_]; }
@@ -140,7 +141,7 @@ class Link {
     uint64_t mask_;
     std::vector<Slot> slots_;
     std::vector<Credit> credits_;
-    std::vector<Noise> noise_;
+    std::optional<Noise> noise_;
 };
 
 }  // namespace plinth
