@@ -78,29 +78,31 @@ class Side:
             harness.assume(harness.stable(client.request))
             harness.assume((client.request.payload.beats > 0) & (client.request.payload.beats <= MAX_BEATS))
         layout = type(request)(request.shape(), self.request)
-        beyond = self.held & (layout.address + layout.beats > limit)
+        # It had asked, and was told of its fault as this one was taken.
+        barred = self.blocked.bit_select(self.who, 1)
+        beyond = self.held & ((layout.address + layout.beats > limit) | barred)
         with m.If(taken.any()):
             m.d.sync += [self.held.eq(1), self.who.eq(whose)]
         with m.Elif(self.asks | beyond):
             m.d.sync += self.held.eq(0)
         with m.If(beyond):
             m.d.sync += self.blocked.eq(self.blocked | (1 << self.who)[:len(self.clients)])
-        blocked = harness.past(beyond) & (harness.past(self.who) == whose)
 
         def claim(what: str, condition: Any) -> None:
             harness.claim(f"{self.name}: {what}", condition)
 
         claim("one request is taken whenever one is offered and none is held", taken.any() == (
-            (offered & ~self.blocked).any() & (~self.held | self.asks)))
+            (offered & ~self.blocked).any() & (~self.held | (self.memory.request.ready & room))))
         claim("one at a time", ~taken.any() | one_hot(taken))
         claim("a request goes to the memory as it was given, once, in its turn", (
             self.memory.request.valid == (self.held & ~beyond & room))
             & (~self.memory.request.valid | (request.as_value() == self.request)))
         claim("a request beyond the memory goes nowhere, and is a fault of who asked", (
-            self.fault.valid == harness.past(beyond))
+            self.fault.valid == harness.past(beyond & ~barred))
             & (~self.fault.valid | ((self.fault.index == harness.past(self.who))
                                     & (self.fault.task == harness.past(layout.task)))))
-        claim("who was at fault is not taken again", ~(taken & self.blocked).any() & ~(taken.any() & blocked))
+        claim("of who was at fault nothing goes to the memory", ~(taken & self.blocked).any() & ~(
+            self.memory.request.valid & barred))
 
         # Some client, and some other one.
         count = len(self.clients)
@@ -212,8 +214,8 @@ PROOFS = (
             Twin(f"{side}: a request goes to the memory as it was given, once, in its turn",
                  "queue.i.valid.eq(self.request.valid & self.request.ready)", "queue.i.valid.eq(self.request.valid)"),
             Twin(f"{side}: a request beyond the memory goes nowhere, and is a fault of who asked",
-                 "inside.eq(held.address + held.beats <= self.limit)", "inside.eq(held.address <= self.limit)"),
-            Twin(f"{side}: who was at fault is not taken again", "blocked.eq(blocked | turn.last)",
+                 "held.address + held.beats <= self.limit", "held.address <= self.limit"),
+            Twin(f"{side}: of who was at fault nothing goes to the memory", "blocked.eq(blocked | turn.last)",
                  "blocked.eq(turn.last)", 16),
             Twin(f"{side}: who keeps asking waits for one request of each other one",
                  "turn.taken.eq(free)", "turn.taken.eq(0)"))),

@@ -67,8 +67,8 @@ class MemoryCrossbar(wiring.Component):
     limit : In
         Size of the memory in beats. A request that passes it goes nowhere.
     read_fault, write_fault : Out :func:`fault_layout`
-        ``valid`` pulses for one cycle when a request passed ``limit``. The client that made it gets
-        no more grants until reset.
+        ``valid`` pulses for one cycle when a request passed ``limit``. Nothing of the client that made it goes to the
+        memory until reset.
     drain : In(1)
         Level: grant nothing more, and end what was granted without the clients: data that they were to read are
         thrown away, those that they were to write are written with no strobe set.
@@ -226,6 +226,7 @@ class _Grant(wiring.Component):
         free = Signal()
         takes = Signal()
         inside = Signal()
+        barred = Signal()
         queue_width = len(held_index) + self.layout["beats"].width + TASK_BITS
         m.submodules.queue = queue = FIFO(queue_width, self.outstanding)
 
@@ -239,19 +240,22 @@ class _Grant(wiring.Component):
         m.d.comb += [
             held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, takes)),
             held_index.eq(index_of(turn.last)),
-            inside.eq(held.address + held.beats <= self.limit),
+            # A request that does not pass goes at once, so that what comes next need not know; by then the client of
+            # one that was refused may have another one here.
+            barred.eq((blocked & turn.last).any()),
+            inside.eq((held.address + held.beats <= self.limit) & ~barred),
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
             self.request.valid.eq(held_valid & inside & queue.i.ready),
             queue.i.payload.eq(Cat(held.beats, held.task, held_index)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            free.eq((~held_valid | queue.i.valid) & ~self.drain), self.busy.eq(held_valid | queue.o.valid),
+            free.eq((~held_valid | (self.request.ready & queue.i.ready)) & ~self.drain), self.busy.eq(held_valid | queue.o.valid),
         ]
         m.d.sync += [self.fault.valid.eq(0)]
         with m.If(queue.i.valid):
             m.d.sync += held_valid.eq(0)
         with m.If(held_valid & ~inside):
-            m.d.sync += [held_valid.eq(0), self.fault.valid.eq(1), self.fault.index.eq(held_index),
+            m.d.sync += [held_valid.eq(0), self.fault.valid.eq(~barred), self.fault.index.eq(held_index),
                          self.fault.task.eq(held.task), blocked.eq(blocked | turn.last)]
         with m.If(takes):
             m.d.sync += held_valid.eq(1)
