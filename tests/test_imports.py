@@ -30,7 +30,7 @@ MAY: dict[str, set[str]] = {
     SHAPES: {ISA},
     "plinth_hw.emit": set(),
     LIB: set(),
-    "plinth_hw.arith": {ISA, LIB},
+    "plinth_hw.arith": {ISA, SHAPES, LIB},
     "plinth_hw.memory": {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith"},
     "plinth_hw.control": {ISA, SHAPES, LIB, "plinth_hw.memory"},
     "plinth_hw.comm": _HARDWARE,

@@ -75,7 +75,7 @@ class Held {
 
 // What the ports share.
 struct Memory {
-    uint32_t *words;
+    Word *words;
     uint64_t size;
     const Settings &settings;
     Random random;
@@ -102,7 +102,8 @@ struct Reader {
     template <typename Port>
     void drive(Memory &memory, const Port &port) {
         if (!offering && !queue.empty() && queue.front().at <= memory.cycle && memory.chance()) {
-            put(port.data_payload, memory.words + queue.front().address * BEAT_WORDS, 4 * BEAT_WORDS);
+            put(port.data_payload, memory.words + queue.front().address * BEAT_WORDS,
+                sizeof(Word) * BEAT_WORDS);
             offering = true;
         }
         taking = memory.chance();
@@ -157,9 +158,10 @@ struct Writer {
             uint8_t bits[sizeof port.data_payload];
             std::memcpy(bits, &port.data_payload, sizeof bits);
             for (int lane = 0; lane < BEAT_WORDS; lane++) {
-                int strobe = 32 * BEAT_WORDS + lane;
+                int strobe = 8 * sizeof(Word) * BEAT_WORDS + lane;
                 if (bits[strobe / 8] >> (strobe % 8) & 1)
-                    std::memcpy(memory.words + queue.front().address * BEAT_WORDS + lane, bits + 4 * lane, 4);
+                    std::memcpy(memory.words + queue.front().address * BEAT_WORDS + lane, bits + sizeof(Word) * lane,
+                                sizeof(Word));
             }
             if (queue.front().last) responses.push_back(memory.cycle + memory.settings.latency);
             queue.pop_front();

@@ -37,6 +37,7 @@ def headers(parameters: DieParameters, reads: Sequence[str], writes: Sequence[st
     which has taken their request, takes them.
     """
     ports = "\n".join([
+        f"using Word = uint{parameters.word_bits}_t;",
         f"constexpr int BEAT_WORDS = {parameters.beat_words};",
         f"constexpr int REQUEST_BITS = {request_layout(parameters).size - TASK_BITS};",
         f"constexpr int READ_PORTS = {len(reads)}, WRITE_PORTS = {len(writes)}, MAX_BEATS = {MAX_BEATS};",

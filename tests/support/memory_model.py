@@ -22,10 +22,10 @@ from plinth_hw.memory.port import MAX_BEATS
 
 
 class MemoryModel:
-    """Memory of ``words`` 32-bit words (a multiple of the beat), shared by all ports.
+    """Memory of ``words`` words (a multiple of the beat), shared by all ports.
 
-    ``words`` is a numpy uint32 array that the test may read and write at will. ``response_delay``
-    counts cycles from the last data beat of a write to its response; reads see written data from
+    ``words`` is an array of unsigned numbers as wide as the die's words that the test may read and write at will.
+    ``response_delay`` counts cycles from the last data beat of a write to its response; reads see written data from
     the cycle of the last beat on.
     """
 
@@ -33,7 +33,8 @@ class MemoryModel:
         if words % parameters.beat_words:
             raise ValueError(f"words must be a multiple of {parameters.beat_words}, not {words}")
         self.beat_words = parameters.beat_words
-        self.words = np.zeros(words, dtype=np.uint32)
+        self.word_bits = parameters.word_bits
+        self.words = np.zeros(words, dtype=f"<u{parameters.word_bits // 8}")
         self.reads: list[tuple[int, int, int]] = []
         self.writes: list[tuple[int, int, int]] = []
 
@@ -73,7 +74,7 @@ class MemoryModel:
                 if not offering and queue and queue[0][0] <= cycle and next(give):
                     beat = queue[0][1] * beat_words
                     ctx.set(payload, int.from_bytes(
-                        self.words[beat:beat + beat_words].astype("<u4").tobytes(), "little"))
+                        self.words[beat:beat + beat_words].tobytes(), "little"))
                     offering = True
                 ctx.set(port.data.valid, offering)
                 ctx.set(port.request.ready, taking)
@@ -126,8 +127,9 @@ class MemoryModel:
                 if data_valid and accepting:
                     beat, last = queue.popleft()
                     for word in range(beat_words):
-                        if data >> (32 * beat_words + word) & 1:
-                            self.words[beat * beat_words + word] = data >> (32 * word) & 0xFFFF_FFFF
+                        if data >> (self.word_bits * beat_words + word) & 1:
+                            self.words[beat * beat_words + word] = (
+                                data >> (self.word_bits * word) & (1 << self.word_bits) - 1)
                     if last:
                         responses.append(cycle + response_delay)
                 if valid and taking:

@@ -113,12 +113,13 @@ enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS} }};
         self.library = ctypes.CDLL(str(library))
         self.library.ring_run.restype = ctypes.c_longlong
 
-    def run(self, memories: NDArray[np.uint32], tasks: Sequence[Sequence[tuple[int, int, list[int]]]], *,
+    def run(self, memories: NDArray[np.unsignedinteger], tasks: Sequence[Sequence[tuple[int, int, list[int]]]], *,
             bases: Sequence[int] = (0,) * 16, advances: Sequence[Sequence[tuple[int, int]]] = (),
             errors: Sequence[tuple[int, int]] = (), seed: int = 0, availability: float = 1.0,
             latency: int = 8, link_delay: int = 0, rate: tuple[int, int] = (15, 16),
             limit_cycles: int = 200_000) -> Outcome:
-        """Run each die's ``tasks`` (operation, earliest start, body) on ``memories`` [dies, words], in place.
+        """Run each die's ``tasks`` (operation, earliest start, body) on ``memories`` [dies, words], in place:
+        unsigned numbers as wide as the die's words.
 
         ``advances``: for each die, (die, counter) to send, in order; ``errors``: (cycle, die) that stop.
         ``availability``: with what probability a handshake on a memory port or ``done`` is offered.
@@ -129,6 +130,7 @@ enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS} }};
             If it does not end, or a client of the memory broke a rule; the message says which.
         """
         dies, words = memories.shape
+        assert memories.itemsize * 8 == self.parameters.word_bits
         count = max((len(t) for t in tasks), default=0)
         flat = np.zeros((dies, max(1, count), 2 + BODY_WORDS), np.uint32)
         counts = np.zeros(dies, np.uint32)

@@ -33,7 +33,8 @@ struct Wire {
 
 struct Arrays {
     const uint32_t *counts, *tasks, *bases, *sends, *errors;
-    uint32_t *memory, *results;
+    Word* memory;
+    uint32_t* results;
     uint64_t* strobes;
     uint32_t *advances, *reported;
 };
@@ -215,7 +216,7 @@ long long run(const RingSettings& s, const Arrays& a) {
 
 extern "C" long long ring_run(const RingSettings* settings, const uint32_t* counts, const uint32_t* tasks,
                               const uint32_t* bases, const uint32_t* sends, const uint32_t* errors,
-                              uint32_t* memory, uint32_t* results, uint64_t* strobes, uint32_t* advances,
+                              Word* memory, uint32_t* results, uint64_t* strobes, uint32_t* advances,
                               uint32_t* reported, char* message) {
     try {
         return run(*settings, {counts, tasks, bases, sends, errors, memory, results, strobes, advances, reported});

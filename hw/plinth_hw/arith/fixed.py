@@ -1,9 +1,10 @@
-"""Fixed-point arithmetic: products, saturating sums, and the ways from and to floating point.
+"""Fixed-point arithmetic: products, saturating sums, multiples, and the ways from and to floating point.
 
 ::
 
     multiply   a, b -> product -> o                                                         2 cycles, exact
     add        a, b -> sum, saturate -> o                                                   1 cycle
+    scale      a, factor -> product -> coarse shift -> fine shift -> round, saturate -> o   4 cycles, to nearest even
     to float   a -> magnitude -> normalise by 16 -> by 4 -> by 1 -> round up? -> pack -> o  6 cycles, to nearest even
     to fixed   a -> shift amount -> coarse shift -> fine shift -> round -> saturate -> o    5 cycles, to nearest even
 
@@ -19,8 +20,9 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.common import leading_groups, shift_right_sticky
-from plinth_hw.isa.formats import Fixed, Float
+from plinth_hw.isa.formats import Factor, Fixed, Float
 from plinth_hw.lib.choice import select
+from plinth_hw.shapes import shape_of
 
 
 def _formats(kind: type[Fixed] | type[Float], **formats: object) -> None:
@@ -95,6 +97,8 @@ class FixedAdder(wiring.Component):
     ----------
     format : Fixed
         Format of operands and sum.
+    subtracts : bool
+        ``o = a - b`` instead.
 
     Members
     -------
@@ -116,17 +120,78 @@ class FixedAdder(wiring.Component):
 
     latency = 1
 
-    def __init__(self, format: Fixed):
+    def __init__(self, format: Fixed, subtracts: bool = False):
         _formats(Fixed, adder=format)
         self._format = format
+        self._subtracts = subtracts
         super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         total = Signal(signed(self._format.bits + 1))
         o = Signal(self._format.bits, name="sum", reset_less=True)
-        m.d.comb += [total.eq(self.a.as_signed() + self.b.as_signed()), self.o.eq(o)]
+        a, b = self.a.as_signed(), self.b.as_signed()
+        m.d.comb += [total.eq(a - b if self._subtracts else a + b), self.o.eq(o)]
         m.d.sync += o.eq(_saturated(total, self._format))
+        return m
+
+
+class FixedScaler(wiring.Component):
+    """``o = a * factor``, rounded once to nearest even, saturated.
+
+    Parameters
+    ----------
+    format : Fixed
+        Format of operand and result.
+
+    Members
+    -------
+    a : In
+        Operand, taken every cycle.
+    factor : In
+        With the operand: a :class:`~plinth_hw.isa.formats.Factor`.
+    o : Out
+        Result for the operand of ``latency`` cycles before.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from operand to result: 4.
+
+    Raises
+    ------
+    TypeError
+        If ``format`` is not a :class:`Fixed`.
+    """
+
+    latency = 4
+
+    def __init__(self, format: Fixed):
+        _formats(Fixed, scaler=format)
+        self._format = format
+        super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(format.bits)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        factor = data.View(shape_of(Factor), self.factor)
+        product = Signal(signed(self._format.bits + len(factor.mantissa)), reset_less=True)
+        m.d.sync += product.eq(self.a.as_signed() * factor.mantissa)
+        # 2, 3: shifted right with a guard bit, and whether anything is lost below it.
+        amounts = [Signal(len(factor.shift), name=f"amount_{stage}", reset_less=True) for stage in (1, 2)]
+        m.d.sync += [after.eq(before) for before, after in pairwise([factor.shift, *amounts])]
+        shifted, lost = Cat(Const(0, 1), product).as_signed(), Const(0, 1)
+        for stage, (amount, places) in enumerate(((amounts[0][3:], 8), (amounts[1][:3], 1)), 2):
+            cases = [amount * places for amount in range(1 << len(amount))]
+            register = Signal.like(shifted, name=f"shifted_{stage}", reset_less=True)
+            sticky = Signal(name=f"lost_{stage}", reset_less=True)
+            m.d.sync += [register.eq(select([shifted >> case for case in cases], amount)),
+                         sticky.eq(lost | select([shifted[:case].any() for case in cases], amount))]
+            shifted, lost = register, sticky
+        # 4
+        rounded = Signal(signed(len(product) + 1))
+        o = Signal(self._format.bits, name="scaled", reset_less=True)
+        m.d.comb += [rounded.eq((shifted >> 1) + (shifted[0] & (shifted[1] | lost))), self.o.eq(o)]
+        m.d.sync += o.eq(_saturated(rounded, self._format))
         return m
 
 

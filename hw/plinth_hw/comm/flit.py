@@ -40,15 +40,20 @@ class PacketKind(enum.Enum, shape=unsigned(2)):
     ERROR = 1
     #: The payload goes to consecutive words from the address on.
     STORE = 2
-    #: The payload is added to what lies there, as FP32.
+    #: The payload is added to what lies there.
     ADD = 3
+
+
+def payload_layout(parameters: DieParameters) -> data.ArrayLayout:
+    """Words of a flit."""
+    return data.ArrayLayout(unsigned(parameters.word_bits), parameters.flit_words)
 
 
 def flit_layout(parameters: DieParameters) -> data.StructLayout:
     """Payload and sideband of a flit."""
     sideband = shape_of(Sideband)
     return data.StructLayout({
-        "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
+        "data": payload_layout(parameters),
         #: valid words in ``data`` minus one
         "words": unsigned(index_bits(parameters.flit_words)),
         "destination": unsigned(parameters.die_bits),

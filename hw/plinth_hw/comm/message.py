@@ -24,6 +24,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CollectiveBody
@@ -83,7 +84,7 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
 def sector_layout(parameters: DieParameters) -> data.StructLayout:
     """Words of one flit within a die."""
     return data.StructLayout({
-        "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
+        "data": payload_layout(parameters),
         #: valid words minus one
         "words": unsigned(max(1, exact_log2(parameters.flit_words))),
         #: last of its chunk

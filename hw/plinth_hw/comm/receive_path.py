@@ -31,11 +31,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.arith.units import adder
+from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout, payload_layout
 from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, packet_words, run_layout
 from plinth_hw.control.control import ReceiveFault
-from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -59,7 +58,7 @@ def arrival_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit of a packet of this die. ``words``: how many lanes; ``address``, ``kind``, ``last`` (the packet ends
     its task's tile) of the packet; ``tail``: it is the packet's last flit."""
     return data.StructLayout({
-        "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
+        "data": payload_layout(parameters),
         "words": unsigned(parameters.flit_words.bit_length()), "address": unsigned(parameters.address_bits),
         "kind": PacketKind, "last": unsigned(1), "tail": unsigned(1),
     })
@@ -109,7 +108,7 @@ class ReceivePath(wiring.Component):
             "run": run_layout(parameters), "kind": PacketKind, "own": unsigned(1),
             "last": unsigned(1), "dropped": unsigned(1)})
         m.submodules.flits = flits = FIFO(
-            32 * parameters.flit_words, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
+            payload_layout(parameters), FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
         m.submodules.packets = packets = FIFO(packet, 4)
         m.submodules.issued = issued = FIFO(packet, RUNS)
         m.submodules.writes = writes = FIFO(packet, RUNS)
@@ -199,15 +198,15 @@ class ReceivePath(wiring.Component):
         _, beats = covered(packet.run, parameters.beat_words)
         depth = packet_buffer_beats(parameters)
         m.submodules.beats = store = Memory(
-            shape=data.ArrayLayout(unsigned(32 * flit_words), sectors), depth=depth, init=[])
+            shape=data.ArrayLayout(payload_layout(parameters), sectors), depth=depth, init=[])
         sector_write = store.write_port(granularity=1)
         place = Signal(range(depth))
         room, freed = Signal(range(depth + 1), init=depth, name="room"), Signal(name="freed")
 
-        adders = [FloatAdder(FP32) for _ in range(flit_words)]
-        for lane, adder in enumerate(adders):
-            m.submodules[f"adder_{lane}"] = adder
-            m.d.comb += [adder.a.eq(reader.o[lane]), adder.b.eq(flits.o.payload.word_select(lane, 32))]
+        adders = [adder(parameters.memory_format) for _ in range(flit_words)]
+        for lane, unit in enumerate(adders):
+            m.submodules[f"adder_{lane}"] = unit
+            m.d.comb += [unit.a.eq(reader.o[lane]), unit.b.eq(flits.o.payload[lane])]
         shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
@@ -250,7 +249,7 @@ class ReceivePath(wiring.Component):
         ]
         for number in range(sectors):
             m.d.comb += sector_write.data[number].eq(
-                Mux(summed.valid, Cat(adder.o for adder in adders), flits.o.payload))
+                Mux(summed.valid, Cat(unit.o for unit in adders), flits.o.payload))
         m.d.sync += place.eq(place + complete)
         return store, complete, freed
 

@@ -2,9 +2,9 @@
 
 ::
 
-    i_b --> choice --> register --> a + b --+-------------------------> sum
-                          |                 +--> rate * sum --+
-                          +--> w, delayed -------------> w - step ----> updated
+    i_b --> choice --> register --> a + b --+----------------> sum
+                          |                 +--> Update -----> updated
+                          +--> w, delayed -------> |
 
 One sector a cycle, never stalled: a block offers operands only when it has room for the result. The links
 carry less than a flit a cycle, so blocks do not lose anything by sharing. Latency from the grant:
@@ -14,20 +14,22 @@ carry less than a flit a cycle, so blocks do not lose anything by sharing. Laten
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.arith.multiplier import FloatMultiplier
+from plinth_hw.arith.units import adder
 from plinth_hw.comm.message import sector_layout
-from plinth_hw.isa.formats import FP32
+from plinth_hw.comm.update import Update
+from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.delay import DelayLine, delayed
 
-#: -0: adding it changes nothing.
-NEUTRAL = 0x8000_0000
+
+def neutral(fmt: Format) -> int:
+    """What changes nothing when it is added: -0, or 0 of fixed point."""
+    return 0 if isinstance(fmt, Fixed) else 1 << fmt.bits - 1
 
 
 def operands_layout(parameters: DieParameters) -> data.StructLayout:
@@ -68,9 +70,8 @@ class ReduceLanes(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self._parameters = parameters
         self._blocks = parameters.reduce_blocks
-        self._adders = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
-        self._multipliers = [FloatMultiplier(FP32, FP32) for _ in range(parameters.flit_words)]
-        self._updaters = [FloatAdder(FP32) for _ in range(parameters.flit_words)]
+        self._adders = [adder(parameters.memory_format) for _ in range(parameters.flit_words)]
+        self._updates = [Update(parameters.memory_format) for _ in range(parameters.flit_words)]
         result = result_layout(parameters)
         super().__init__({
             **{f"i_{b}": In(stream.Signature(operands_layout(parameters))) for b in range(self._blocks)},
@@ -87,7 +88,7 @@ class ReduceLanes(wiring.Component):
     @property
     def update_latency(self) -> int:
         """Cycles from the grant to ``updated``."""
-        return self.sum_latency + self._multipliers[0].latency + self._updaters[0].latency
+        return self.sum_latency + self._updates[0].latency
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -106,7 +107,7 @@ class ReduceLanes(wiring.Component):
         operands = Signal.like(chosen)
         m.d.sync += operands.eq(chosen)
         with m.If(chosen.alone):
-            m.d.sync += [word.eq(NEUTRAL) for word in operands.b]
+            m.d.sync += [word.eq(neutral(self._parameters.memory_format)) for word in operands.b]
 
         # What travels beside the words: block, kind, number of words, end of chunk.
         a = sector_layout(self._parameters)
@@ -119,7 +120,7 @@ class ReduceLanes(wiring.Component):
             tags[0].tail.eq(chosen.a.tail),
         ]
         m.d.sync += [after.eq(before) for before, after in pairwise(tags)]
-        to_update = self.sum_latency + self._multipliers[0].latency
+        to_update = self.sum_latency + self._updates[0].weight_latency
         # A register behind the look-up-table RAM, as in front of the adders' other inputs.
         m.submodules.weights = kept = DelayLine(chosen.w.shape(), to_update - 1)
         weights = delayed(m, "weights", kept.o, 1)
@@ -130,17 +131,13 @@ class ReduceLanes(wiring.Component):
             with m.If(at_sum.block[b]):
                 m.d.comb += rate.eq(getattr(self, f"rate_{b}"))
         for word in range(words):
-            adder, multiplier = self._adders[word], self._multipliers[word]
-            updater = self._updaters[word]
-            m.submodules[f"adder_{word}"] = adder
-            m.submodules[f"multiplier_{word}"] = multiplier
-            m.submodules[f"updater_{word}"] = updater
+            total, update = self._adders[word], self._updates[word]
+            m.submodules[f"adder_{word}"] = total
+            m.submodules[f"update_{word}"] = update
             m.d.comb += [
-                adder.a.eq(operands.a.data[word]), adder.b.eq(operands.b[word]),
-                multiplier.a.eq(adder.o), multiplier.b.eq(rate),
-                updater.a.eq(weights[word]),
-                updater.b.eq(multiplier.o ^ Const(NEUTRAL, 32)),
-                self.sum.sector.data[word].eq(adder.o), self.updated.sector.data[word].eq(updater.o),
+                total.a.eq(operands.a.data[word]), total.b.eq(operands.b[word]),
+                update.sum.eq(total.o), update.rate.eq(rate), update.w.eq(weights[word]),
+                self.sum.sector.data[word].eq(total.o), self.updated.sector.data[word].eq(update.o),
             ]
         at_update = tags[self.update_latency]
         sums, updates = ~(at_sum.own & at_sum.update), at_update.own & at_update.update

@@ -16,6 +16,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -82,14 +83,14 @@ class RunReader(wiring.Component):
             "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
             "task": In(TASK_BITS), "port": Out(ReadPort(parameters)),
             "sector": In(index_bits(parameters.beat_words // parameters.flit_words)),
-            "o": Out(data.ArrayLayout(unsigned(32), parameters.flit_words)), "valid": Out(1), "pop": In(1),
+            "o": Out(payload_layout(parameters)), "valid": Out(1), "pop": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
         run, bits = self.command.payload, exact_log2(beat_words)
-        m.submodules.beats = queue = FIFO(unsigned(32 * beat_words), self._beats, Storage.SECTIONS)
+        m.submodules.beats = queue = FIFO(unsigned(self._parameters.beat_bits), self._beats, Storage.SECTIONS)
         # A place that gets free is known here before it is one of the first queue's.
         places = self._beats - self._beats // SECTION + 1
         room = Signal(range(places + 1), init=places)
@@ -108,7 +109,7 @@ class RunReader(wiring.Component):
             queue.i.payload.eq(self.port.data.payload), queue.i.valid.eq(self.port.data.valid),
             self.port.data.ready.eq(1),
             self.o.as_value().eq(
-                Array(queue.o.payload.word_select(place, 32 * flit_words)
+                Array(queue.o.payload.word_select(place, len(self.o.as_value()))
                       for place in range(beat_words // flit_words))[self.sector]),
             self.valid.eq(queue.o.valid), queue.o.ready.eq(self.pop),
         ]

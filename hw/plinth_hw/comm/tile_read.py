@@ -20,6 +20,7 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.comm.flit import payload_layout
 from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, run_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
@@ -56,7 +57,7 @@ def tile_flit_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit of a packet: ``data``, and in how many lanes (``words``); ``address`` of the packet's first word; ``use``
     and ``last`` of the piece; ``tail``: it is the packet's last flit."""
     return data.StructLayout({
-        "data": data.ArrayLayout(unsigned(32), parameters.flit_words),
+        "data": payload_layout(parameters),
         "words": unsigned(parameters.flit_words.bit_length()),
         "address": unsigned(parameters.address_bits), "use": PieceUse, "last": unsigned(1), "tail": unsigned(1),
     })

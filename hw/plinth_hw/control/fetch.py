@@ -19,13 +19,14 @@ from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
-_DESCRIPTOR_LOG2 = exact_log2(DESCRIPTOR_WORDS)
+_INDEX_BITS = exact_log2(DESCRIPTOR_WORDS)
 #: Descriptors in the store.
 _STORED = 2
 
@@ -33,7 +34,7 @@ _STORED = 2
 class DescriptorWord(data.Struct):
     """One word of a descriptor."""
 
-    index: unsigned(_DESCRIPTOR_LOG2)
+    index: unsigned(_INDEX_BITS)
     word: unsigned(32)
 
 
@@ -56,7 +57,7 @@ class DescriptorFetch(wiring.Component):
     start : In(1)
         Pulse while not ``active``: fetch the graph whose first descriptor lies at ``base``.
     base : In(address_bits)
-        Word address, valid with ``start``; taken as a multiple of 64.
+        Word address, valid with ``start``; taken as a multiple of a descriptor's 2,048 bits.
     stop : In(1)
         Level: request nothing more.
     memory : Out(ReadPort)
@@ -89,16 +90,18 @@ class DescriptorFetch(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        beat_log2 = exact_log2(self.parameters.beat_words)
-        row_log2 = min(beat_log2, _DESCRIPTOR_LOG2)  # words of a descriptor that one beat brings
+        # In words of a descriptor, 32 bits each: a beat, and what one brings of a descriptor.
+        beat_log2 = exact_log2(self.parameters.beat_bits // WORD_BITS)
+        row_log2 = min(beat_log2, _INDEX_BITS)
+        size_log2 = exact_log2(self.parameters.words_of(DESCRIPTOR_WORDS))  # words of memory
         rows = DESCRIPTOR_WORDS >> row_log2
         request, beat = self.memory.request, self.memory.data
-        wanted = Signal(self.parameters.address_bits - _DESCRIPTOR_LOG2)  # descriptor requested last
+        wanted = Signal(self.parameters.address_bits - size_log2)  # descriptor requested last
         fresh = Signal()  # none has been requested; ``wanted`` is the first
         ahead = Signal(range(_STORED + 1))  # descriptors requested after the one at ``o``
         known = Signal()  # word 0 of all that were requested has come, or none was requested
         final = Signal()  # the descriptor requested last is the last
-        index = Signal(_DESCRIPTOR_LOG2)  # next word for ``o``
+        index = Signal(_INDEX_BITS)  # next word for ``o``
         turn = Signal(range(2 * _STORED))  # number of its descriptor, as far as the store tells them apart
         arrived = Signal(range(2 * _STORED * rows))  # rows stored
 
@@ -111,14 +114,14 @@ class DescriptorFetch(wiring.Component):
             words = words.word_select(wanted[:beat_log2 - row_log2], 32 << row_log2)
             m.d.comb += request.payload.address.eq(wanted >> (beat_log2 - row_log2))
         else:
-            m.d.comb += request.payload.address.eq(wanted << (_DESCRIPTOR_LOG2 - row_log2))
+            m.d.comb += request.payload.address.eq(wanted << (_INDEX_BITS - row_log2))
         m.d.comb += [
             request.payload.beats.eq(rows),
             # Of the last two there is one with each.
             request.payload.task.eq(wanted[0]),
-            self.asked.eq((wanted - (wanted[0] != self.asked_number[0])) << _DESCRIPTOR_LOG2),
-            self.requested.eq(wanted << _DESCRIPTOR_LOG2),
-            self.address.eq((wanted - ahead) << _DESCRIPTOR_LOG2),
+            self.asked.eq((wanted - (wanted[0] != self.asked_number[0])) << size_log2),
+            self.requested.eq(wanted << size_log2),
+            self.address.eq((wanted - ahead) << size_log2),
             beat.ready.eq(1),
             write.en.eq(beat.valid), write.addr.eq(arrived), write.data.eq(words),
             read.addr.eq(row),
@@ -160,6 +163,6 @@ class DescriptorFetch(wiring.Component):
             ]
         with m.If(self.start):
             m.d.sync += [
-                self.active.eq(1), known.eq(1), final.eq(0), fresh.eq(1), wanted.eq(self.base[_DESCRIPTOR_LOG2:]),
+                self.active.eq(1), known.eq(1), final.eq(0), fresh.eq(1), wanted.eq(self.base[size_log2:]),
             ]
         return m

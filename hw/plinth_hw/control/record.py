@@ -14,6 +14,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import RECORD_WORDS
 from plinth_hw.memory.port import TASK_BITS, WritePort
@@ -34,7 +35,7 @@ class RecordWriter(wiring.Component):
     Members
     -------
     base : In(address_bits)
-        Word address of record 0; taken as a multiple of 8.
+        Word address of record 0; taken as a multiple of a record's 256 bits.
     count : Out(32)
         Records that memory has acknowledged.
     count_write, count_data : In
@@ -68,13 +69,15 @@ class RecordWriter(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        beat_words = self.parameters.beat_words
-        beat_log2 = exact_log2(beat_words)
+        parameters = self.parameters
+        # In words of a record, 32 bits each; its words of memory.
+        beat_words = parameters.beat_bits // WORD_BITS
+        beat_log2, size_log2 = exact_log2(beat_words), exact_log2(parameters.words_of(RECORD_WORDS))
         words = [Signal(32, name=f"word_{i}") for i in range(RECORD_WORDS)]
         collected = Signal(range(RECORD_WORDS))
         outstanding = Signal(range(OUTSTANDING + 1))
         request_valid, data_valid = Signal(name="request_valid"), Signal(name="data_valid")
-        record_number = Signal(self.parameters.address_bits - _RECORD_LOG2)
+        record_number = Signal(parameters.address_bits - size_log2)
         beats = max(1, RECORD_WORDS // beat_words)
         beat = Signal(range(max(2, beats)))
         request, beat_data = self.memory.request, self.memory.data
@@ -97,19 +100,15 @@ class RecordWriter(wiring.Component):
             places_log2 = beat_log2 - _RECORD_LOG2
             m.d.comb += request.payload.address.eq(position >> places_log2)
             place = position[:places_log2]
-            for lane in range(beat_words):
-                m.d.comb += [
-                    beat_data.payload.data[lane].eq(words[lane % RECORD_WORDS]),
-                    beat_data.payload.strobe[lane].eq(
-                        (place == lane // RECORD_WORDS) if places_log2 else Const(1)),
-                ]
+            lanes = [(words[lane % RECORD_WORDS], (place == lane // RECORD_WORDS) if places_log2 else Const(1))
+                     for lane in range(beat_words)]
         else:
             m.d.comb += request.payload.address.eq(position << (_RECORD_LOG2 - beat_log2))
-            for lane in range(beat_words):
-                m.d.comb += [
-                    beat_data.payload.data[lane].eq(words[lane]),
-                    beat_data.payload.strobe[lane].eq(1),
-                ]
+            lanes = [(words[lane], Const(1)) for lane in range(beat_words)]
+        m.d.comb += [
+            beat_data.payload.data.as_value().eq(Cat(word for word, _ in lanes)),
+            beat_data.payload.strobe.eq(Cat(written.replicate(parameters.words_of(1)) for _, written in lanes)),
+        ]
 
         with m.If(self.word_valid):
             m.d.sync += [Cat(words).eq(Cat(words[1:], self.word)), collected.eq(collected + 1)]
@@ -117,7 +116,7 @@ class RecordWriter(wiring.Component):
                 m.d.sync += [
                     request_valid.eq(1),
                     data_valid.eq(1),
-                    record_number.eq(self.base[_RECORD_LOG2:] + self.count + outstanding),
+                    record_number.eq(self.base[size_log2:] + self.count + outstanding),
                 ]
         issued = Signal()
         m.d.comb += issued.eq(request.valid & request.ready)

@@ -5,9 +5,12 @@ formats, never from bit widths. Plain data: no RTL, so that software and golden 
 """
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
+
+from plinth_hw.isa.layout import Struct, pack, unpack, unsigned
 
 #: log2 of the products that a sum of fixed-point products has room for.
 SUM_GUARD_BITS = 16
@@ -134,8 +137,43 @@ class Fixed:
         return f"q{self.integer_bits}.{self.fraction_bits}"
 
 
+class Factor(Struct):
+    """What fixed-point numbers are multiplied by: ``mantissa / 2^shift``."""
+
+    mantissa: unsigned(16)
+    shift: unsigned(5)
+    reserved: unsigned(11)
+
+
 #: What a number can be.
 Format = Float | Fixed
+
+
+def factor_word(fmt: Format, value: float) -> int:
+    """A factor, such as a learning rate, as tasks hold it for numbers of a format: FP32 bits, or a :class:`Factor`.
+
+    Raises
+    ------
+    ValueError
+        If a fixed-point number's factor is negative, not finite, or 65,536 or more.
+    """
+    if isinstance(fmt, Float):
+        return int(np.float32(value).view(np.uint32))
+    if not 0 <= value < 1 << Factor.FIELDS["mantissa"].shape.bits:
+        raise ValueError(f"A factor of fixed-point numbers must be from 0 to below 65536, not {value}")
+    exact, shift = Fraction(value), (1 << Factor.FIELDS["shift"].shape.bits) - 1
+    while round(exact * (1 << shift)) >= 1 << Factor.FIELDS["mantissa"].shape.bits and shift:
+        shift -= 1
+    (word,) = pack(Factor, {"mantissa": min(round(exact * (1 << shift)), 0xFFFF), "shift": shift})
+    return word
+
+
+def factor_value(fmt: Format, word: int) -> Fraction:
+    """The factor that a word of a task holds, see :func:`factor_word`; FP32's must be finite."""
+    if isinstance(fmt, Float):
+        return Fraction(float(np.uint32(word).view(np.float32)))
+    factor = unpack(Factor, [word])
+    return Fraction(factor.mantissa, 1 << factor.shift)
 
 
 def identifiers(*formats: Format) -> str:
@@ -149,3 +187,5 @@ FP32 = Float(8, 23)
 FP16 = Float(5, 10)
 #: 16-bit fixed point from -16 to 16.
 Q4_11 = Fixed(4, 11)
+#: 16-bit fixed point from -8 to 8 (Deep3, section 6).
+Q3_12 = Fixed(3, 12)

@@ -17,6 +17,8 @@ from plinth_hw.isa.tasks import (
 )
 
 ALL_ENGINES = frozenset(Engine)
+#: Those that compute in fixed-point numbers from memory to memory.
+FIXED_ENGINES = frozenset({Engine.COLLECTIVE, Engine.TRANSFER})
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
@@ -31,7 +33,7 @@ def _power_of_two(value: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class DieParameters:
-    """Everything that shapes one die. A word has 32 bits.
+    """Everything that shapes one die. A word holds a number of its memory and has ``word_bits``.
 
     Raises
     ------
@@ -49,7 +51,9 @@ class DieParameters:
     #: PEs along M and N; row-stationary: along kernel rows and rows of sums.
     rows: int
     columns: int
-    #: Format of the matrix operands in memory, and of everything else there.
+    #: Format of numbers in memory, on links, and in all engines but the matrix engine: FP32, or fixed-point of 16 bits.
+    memory_format: Format = FP32
+    #: Format of the matrix operands in memory: that of the others, or a narrower one, several to a word.
     multiply_format: Format = FP32
     accumulate_format: Float = FP32
     #: Independent outputs that each systolic PE interleaves; at least the adder's latency, and 2; a power of two.
@@ -61,11 +65,11 @@ class DieParameters:
     psum_words: int = 16
     #: Operands a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
     feed_words: int = 4
-    #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns).
+    #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns) and 32 bits.
     beat_words: int
     #: Memory bandwidth in words a cycle, reads and writes together (the memory model throttles).
     memory_words_per_cycle: Fraction
-    #: One half (of two) of each operand buffer, in 32-bit words; row-stationary: of the one ifmap buffer.
+    #: One half (of two) of each operand buffer, in words; row-stationary: of the one ifmap buffer.
     operand_buffer_words: int
     #: Output buffer, all places of tiles together; row-stationary: psum buffer, two halves of a bank for each column.
     output_buffer_words: int
@@ -103,6 +107,12 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
             raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
+        if self.memory_format != FP32 and self.memory_format != self.multiply_format:
+            raise ValueError(f"memory_format must be {FP32}, or multiply_format = {self.multiply_format} if that is "
+                             f"fixed-point, not {self.memory_format}")
+        if self.word_bits < WORD_BITS and not self.engines <= FIXED_ENGINES:
+            raise ValueError(f"memory_format = {self.memory_format} is not what these engines compute in: "
+                             f"{', '.join(sorted(engine.name for engine in self.engines - FIXED_ENGINES))}")
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
@@ -120,7 +130,10 @@ class DieParameters:
         if self.beat_words < max(self.rows, self.columns):
             raise ValueError(f"beat_words must be at least max(rows, columns) = "
                              f"{max(self.rows, self.columns)}, not {self.beat_words}")
-        if self.beat_words % self.axi_ports or self.beat_words * 32 // self.axi_ports > 1024:
+        if self.beat_bits < WORD_BITS:
+            raise ValueError(f"beat_words must be at least {WORD_BITS // self.word_bits}, {WORD_BITS} bits, not "
+                             f"{self.beat_words}")
+        if self.beat_words % self.axi_ports or self.beat_bits // self.axi_ports > 1024:
             raise ValueError(f"an AXI4 port has at most 1024 bits: axi_ports = {self.axi_ports} "
                              f"does not fit beat_words = {self.beat_words}")
         if self.chunk_words % self.flit_words:
@@ -171,9 +184,23 @@ class DieParameters:
         return max(2 * self.beat_words, self.reduce_blocks * self.flit_words)
 
     @property
+    def word_bits(self) -> int:
+        """Bits of a word: of what addresses, strides and lengths count."""
+        return self.memory_format.bits
+
+    @property
+    def beat_bits(self) -> int:
+        """Bits of a beat."""
+        return self.beat_words * self.word_bits
+
+    def words_of(self, units: int) -> int:
+        """Words of memory that so many units of 32 bits take, of which tasks and records are made."""
+        return units * WORD_BITS // self.word_bits
+
+    @property
     def packing(self) -> int:
         """Operands in a word of memory."""
-        return 32 // self.multiply_format.bits
+        return self.word_bits // self.multiply_format.bits
 
     @property
     def number_format(self) -> str:

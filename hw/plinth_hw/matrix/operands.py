@@ -84,11 +84,12 @@ class OperandBuffer(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
         lanes, lines = geometry.lanes, 2 * geometry.half_lines
-        bits = parameters.multiply_format.bits
         walk_bits = max(self.span_bits, geometry.k_bits)
         lane_bits = ceil_log2(lanes)
-        m.submodules.rows = rows = GridRows(parameters, walk_bits, walk_bits, self.clipped, bits)
-        m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped, element_bits=bits)
+        m.submodules.rows = rows = GridRows(parameters, walk_bits, walk_bits, self.clipped,
+                                            parameters.packing)
+        m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped,
+                                           packing=parameters.packing)
         m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
         m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
         wiring.connect(m, wiring.flipped(self.read), memory.read)

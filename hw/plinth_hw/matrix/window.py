@@ -15,7 +15,6 @@ from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.channel import element_address_bits, span_layout
 from plinth_hw.memory.port import TASK_BITS
@@ -72,8 +71,8 @@ class GridRows(wiring.Component):
         Widths of the command's ``rows`` and ``columns``.
     clipped : bool
         Parts outside a map are padding.
-    element_bits : int
-        Bits of what that load counts, and addresses and steps here.
+    packing : int
+        As of that load, of whose elements addresses and steps are.
 
     Members
     -------
@@ -87,19 +86,19 @@ class GridRows(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-                 element_bits: int = WORD_BITS):
+                 packing: int = 1):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
-        self.address_bits = element_address_bits(parameters, element_bits)
+        self.address_bits = element_address_bits(parameters, packing)
         clip = {"place": unsigned(ELEMENT_BITS), "kernel_row": unsigned(COUNT_BITS)}
         super().__init__({
             "grid": In(grid_layout(self.address_bits, clipped)),
             "command": In(stream.Signature(data.StructLayout({
                 "start": Start, "rows": unsigned(row_bits), "columns": unsigned(column_bits),
                 "offset": unsigned(self.address_bits), **(clip if clipped else {})}))),
-            "o": Out(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
+            "o": Out(stream.Signature(span_layout(parameters, column_bits, clipped, packing))),
             "busy": Out(1),
         })
 

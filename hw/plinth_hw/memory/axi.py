@@ -63,10 +63,10 @@ class AXI4Signature(wiring.Signature):
 
 def axi_signature(parameters: DieParameters) -> AXI4Signature:
     """Signature of each AXI4 port of a die."""
-    slice_log2 = ceil_log2(4 * parameters.beat_words // parameters.axi_ports)
+    slice_log2 = ceil_log2(parameters.beat_bits // 8 // parameters.axi_ports)
     beat_log2 = exact_log2(parameters.beat_words)
     return AXI4Signature(parameters.address_bits - beat_log2 + slice_log2,
-                         32 * parameters.beat_words // parameters.axi_ports)
+                         parameters.beat_bits // parameters.axi_ports)
 
 
 class AXIAdaptor(wiring.Component):
@@ -173,12 +173,11 @@ class AXIAdaptor(wiring.Component):
         with m.If(step):
             m.d.sync += [held.eq(self.write.data.payload), held_last.eq(last),
                          pending.eq((1 << count) - 1), taken.eq(Mux(last, 0, taken + 1))]
-        words = self.parameters.beat_words // count
+        words, word_bytes = self.parameters.beat_words // count, self.parameters.word_bits // 8
         for index, port in enumerate(ports):
-            strobe = held.strobe[index * words:(index + 1) * words]
             m.d.comb += [
-                port.wdata.eq(held.data.as_value()[index * 32 * words:(index + 1) * 32 * words]),
-                port.wstrb.eq(Cat(bit.replicate(4) for bit in strobe)),
+                port.wdata.eq(held.data.as_value().word_select(index, len(port.wdata))),
+                port.wstrb.eq(Cat(bit.replicate(word_bytes) for bit in held.strobe.word_select(index, words))),
                 port.wlast.eq(held_last),
                 port.wvalid.eq(pending[index]),
             ]
@@ -204,7 +203,7 @@ class _PageSplit(wiring.Component):
     def __init__(self, parameters: DieParameters, ports: int):
         self.ports = ports
         layout = request_layout(parameters)
-        slice_bytes = 4 * parameters.beat_words // ports
+        slice_bytes = parameters.beat_bits // 8 // ports
         self.page_log2 = ceil_log2(PAGE_BYTES // slice_bytes)
         super().__init__({
             "i": In(stream.Signature(layout)),

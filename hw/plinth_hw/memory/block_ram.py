@@ -56,10 +56,10 @@ class BlockMemory(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        width = 32 * self.parameters.beat_words
+        width = self.parameters.beat_bits
         m.submodules.memory = memory = Memory(shape=unsigned(width), depth=self.beats, init=self.init)
         read_port = memory.read_port()
-        write_port = memory.write_port(granularity=32)
+        write_port = memory.write_port(granularity=self.parameters.word_bits)
         address_bits = len(read_port.addr)
 
         read_step = Signal()

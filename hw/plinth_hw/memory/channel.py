@@ -16,7 +16,7 @@ lanes belong to the row. Requests run ahead of data::
 Clients that walk rows in another way feed :class:`RowLoad` and :class:`RowStore` with them. Rows of a load may be
 *clipped*: only a part of their words is read, the others, *padding*, have their place in beats but no data.
 
-A load may count *elements* that lie several to a word, element 0 in the low bits of word 0, in place of words: then
+A load may count *elements* that lie ``packing`` to a word, element 0 in the low bits of word 0, in place of words: then
 "word" is to be read as "element" in all that is said of it, B is the elements of a beat, and addresses, which have as
 many bits more, count elements as well.
 
@@ -31,7 +31,6 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import loaded_sum
-from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
@@ -46,38 +45,38 @@ def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -
     })
 
 
-def beat_elements(parameters: DieParameters, element_bits: int) -> int:
+def beat_elements(parameters: DieParameters, packing: int) -> int:
     """Elements of a beat."""
-    return parameters.beat_words * WORD_BITS // element_bits
+    return parameters.beat_words * packing
 
 
-def element_address_bits(parameters: DieParameters, element_bits: int) -> int:
+def element_address_bits(parameters: DieParameters, packing: int) -> int:
     """Bits of an element's address."""
-    return parameters.address_bits + exact_log2(WORD_BITS // element_bits)
+    return parameters.address_bits + exact_log2(packing)
 
 
 def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = False,
-                element_bits: int = WORD_BITS) -> data.StructLayout:
+                packing: int = 1) -> data.StructLayout:
     """A row: ``columns`` words (at least 1) from ``address``; ``last``: of its command; ``task`` as of requests. If
     clipped, words ``low`` to ``high`` are read if ``any``, and the rest is padding."""
     clip = {"low": unsigned(column_bits), "high": unsigned(column_bits), "any": unsigned(1)}
     return data.StructLayout({
-        "address": unsigned(element_address_bits(parameters, element_bits)), "columns": unsigned(column_bits),
+        "address": unsigned(element_address_bits(parameters, packing)), "columns": unsigned(column_bits),
         "last": unsigned(1), "task": unsigned(TASK_BITS), **(clip if clipped else {}),
     })
 
 
 def load_layout(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-                element_bits: int = WORD_BITS) -> data.StructLayout:
+                packing: int = 1) -> data.StructLayout:
     """A beat of a load.
 
     ``data``: B words; ``row``, ``column`` (signed): element in lane 0; ``mask``: the lanes that belong to
     the row; ``words``: how many were read; ``row_last``, ``last``: last beat of the row, of the command. If
     clipped, ``real``: the lanes that were read.
     """
-    beat = data.ArrayLayout(unsigned(element_bits), beat_elements(parameters, element_bits))
+    beat = data.ArrayLayout(unsigned(parameters.word_bits // packing), beat_elements(parameters, packing))
     return data.StructLayout({"data": beat,
-                              **_position(parameters, row_bits, column_bits, clipped, element_bits).members})
+                              **_position(parameters, row_bits, column_bits, clipped, packing).members})
 
 
 def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
@@ -86,8 +85,8 @@ def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> 
 
 
 def _position(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-              element_bits: int = WORD_BITS) -> data.StructLayout:
-    lanes = beat_elements(parameters, element_bits)
+              packing: int = 1) -> data.StructLayout:
+    lanes = beat_elements(parameters, packing)
     return data.StructLayout({
         "row": unsigned(row_bits), "column": signed(column_bits + 1),
         "mask": unsigned(lanes), "words": unsigned(lanes.bit_length()),
@@ -96,14 +95,14 @@ def _position(parameters: DieParameters, row_bits: int, column_bits: int, clippe
     })
 
 
-def _lane_bits(parameters: DieParameters, element_bits: int) -> int:
-    return exact_log2(beat_elements(parameters, element_bits))
+def _lane_bits(parameters: DieParameters, packing: int) -> int:
+    return exact_log2(beat_elements(parameters, packing))
 
 
-def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool, element_bits: int) -> data.StructLayout:
+def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool, packing: int) -> data.StructLayout:
     """What the beat walk has to know of a row: first lane, beats after the first one, last lane, and whether it
     is the last row; if clipped, beat and lane of the first and last word that are read, and if there are any."""
-    lane_bits, beats_bits = _lane_bits(parameters, element_bits), _row_beats_bits(parameters, column_bits, element_bits)
+    lane_bits, beats_bits = _lane_bits(parameters, packing), _row_beats_bits(parameters, column_bits, packing)
     place = data.StructLayout({"lane": unsigned(lane_bits), "beat": unsigned(beats_bits)})
     return data.StructLayout({
         "offset": unsigned(lane_bits), "more": unsigned(beats_bits),
@@ -112,8 +111,8 @@ def _row_layout(parameters: DieParameters, column_bits: int, clipped: bool, elem
     })
 
 
-def _row_beats_bits(parameters: DieParameters, column_bits: int, element_bits: int) -> int:
-    return max(1, column_bits + 1 - _lane_bits(parameters, element_bits))
+def _row_beats_bits(parameters: DieParameters, column_bits: int, packing: int) -> int:
+    return max(1, column_bits + 1 - _lane_bits(parameters, packing))
 
 
 class StridedRows(wiring.Component):
@@ -170,23 +169,23 @@ class RowCut(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, column_bits: int, max_beats: int, clipped: bool = False,
-                 element_bits: int = WORD_BITS):
+                 packing: int = 1):
         self.parameters = parameters
         self.column_bits = column_bits
         self.max_beats = max_beats
         self.clipped = clipped
-        self.element_bits = element_bits
+        self.packing = packing
         super().__init__({
-            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
-            "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped, element_bits))),
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, packing))),
+            "row": Out(stream.Signature(_row_layout(parameters, column_bits, clipped, packing))),
             "request": Out(stream.Signature(request_layout(parameters))),
             "request_last": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        lane_bits = _lane_bits(self.parameters, self.element_bits)
-        beats_bits = _row_beats_bits(self.parameters, self.column_bits, self.element_bits)
+        lane_bits = _lane_bits(self.parameters, self.packing)
+        beats_bits = _row_beats_bits(self.parameters, self.column_bits, self.packing)
         span, record = self.i.payload, self.row.payload
         offset = span.address[:lane_bits]
         end = Signal(self.column_bits + 1)
@@ -243,23 +242,23 @@ class BeatWalk(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-                 element_bits: int = WORD_BITS):
+                 packing: int = 1):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
-        self.element_bits = element_bits
+        self.packing = packing
         super().__init__({
-            "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped, element_bits))),
-            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, element_bits))),
+            "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped, packing))),
+            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, packing))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        words = beat_elements(self.parameters, self.element_bits)
-        lane_bits = _lane_bits(self.parameters, self.element_bits)
+        words = beat_elements(self.parameters, self.packing)
+        lane_bits = _lane_bits(self.parameters, self.packing)
         position = self.o.payload
-        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.element_bits))
+        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.packing))
         row = Signal(self.row_bits)
         record = self.row.payload
         start, end = Signal(lane_bits, name="start"), Signal(lane_bits, name="end")
@@ -309,8 +308,8 @@ class RowLoad(wiring.Component):
         Longest request, at most ``MAX_BEATS``.
     clipped : bool
         Rows may be clipped.
-    element_bits : int
-        Bits of what is counted: 32, a word, or 16 or 8, that many to a word.
+    packing : int
+        Elements of a word, where these are counted: 1, 2 or 4.
 
     Members
     -------
@@ -323,35 +322,35 @@ class RowLoad(wiring.Component):
     Raises
     ------
     ValueError
-        If ``max_beats`` is not in 1 .. ``MAX_BEATS``, or elements have another width.
+        If ``max_beats`` is not in 1 .. ``MAX_BEATS``, or a word has another number of elements.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
                  row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False,
-                 element_bits: int = WORD_BITS):
+                 packing: int = 1):
         _check_beats(max_beats)
-        if element_bits not in (32, 16, 8):
-            raise ValueError(f"Elements must have 32, 16 or 8 bits, not {element_bits!r}")
+        if packing not in (1, 2, 4):
+            raise ValueError(f"A word must have 1, 2 or 4 elements, not {packing!r}")
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.row_depth = row_depth
         self.max_beats = max_beats
         self.clipped = clipped
-        self.element_bits = element_bits
+        self.packing = packing
         super().__init__({
-            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, element_bits))),
+            "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, packing))),
             "port": Out(ReadPort(parameters)),
-            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped, element_bits))),
+            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped, packing))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped,
-                                        self.element_bits)
+                                        self.packing)
         m.submodules.rows = rows = FIFO(cut.row.payload.shape(), self.row_depth)
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped,
-                                            self.element_bits)
+                                            self.packing)
         wiring.connect(m, wiring.flipped(self.i), cut.i)
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
         wiring.connect(m, cut.row, rows.i)

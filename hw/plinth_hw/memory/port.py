@@ -1,9 +1,9 @@
 """The internal memory port, spoken by every engine; AXI4 and block RAM are adaptors behind it.
 
-Addresses count beats of ``beat_words`` words. Reads: a request for ``beats`` consecutive beats, then
-that many data beats, in the order of the requests of that port. Writes: a request, then its data
-beats on a stream of their own (they may come before, with or after the request), then one response
-when the memory has taken the last of them.
+Addresses count beats of ``beat_words`` words, each ``word_bits`` wide. Reads: a request for ``beats`` consecutive
+beats, then that many data beats, in the order of the requests of that port. Writes: a request, then its data beats on a
+stream of their own (they may come before, with or after the request), then one response when the memory has taken the
+last of them.
 """
 
 from amaranth.hdl import unsigned
@@ -28,7 +28,7 @@ def request_layout(parameters: DieParameters) -> data.StructLayout:
 
 def beat_layout(parameters: DieParameters) -> data.ArrayLayout:
     """One beat: ``beat_words`` words, word 0 at the lowest address."""
-    return data.ArrayLayout(unsigned(32), parameters.beat_words)
+    return data.ArrayLayout(unsigned(parameters.word_bits), parameters.beat_words)
 
 
 class ReadPort(wiring.Signature):

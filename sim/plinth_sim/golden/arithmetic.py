@@ -7,6 +7,12 @@ format's one quiet NaN.
 
 Arrays are of floats (``float32``, ``float16``) or of their bit patterns (``uint32``, ``uint16``); what comes
 out is of the kind that went in.
+
+``add_words``, ``updated`` are what the engines do with words of a die's memory, bit patterns in :func:`word_type`: FP32
+as above, or fixed point, where what is beyond the format becomes its least or largest number::
+
+    FP32    add_words = RN32(a + b)       updated = RN32(w - RN32(rate * total))
+    fixed   add_words = S(a + b)          updated = S(w - S(RN(rate * total)))       rate = mantissa / 2^shift, exact
 """
 
 from collections.abc import Callable
@@ -15,7 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import FP16, FP32
+from plinth_hw.isa.formats import FP16, FP32, Factor, Fixed, Format
+from plinth_hw.isa.layout import unpack
 
 Array = NDArray[Any]
 
@@ -73,3 +80,39 @@ def to_fp16(a: Array) -> Array:
 def from_fp16(a: Array) -> Array:
     """Binary16 widened to binary32."""
     return _apply(lambda x: x.astype(np.float32), np.float16, a)
+
+
+def word_type(fmt: Format) -> np.dtype[Any]:
+    """What words of a memory format are as bit patterns."""
+    return np.dtype(np.uint16 if fmt.bits == 16 else np.uint32)
+
+
+def numbers(fmt: Fixed, words: Array) -> NDArray[np.int64]:
+    """Fixed-point numbers of 16 bits in units of their last place."""
+    return words.view(np.int16).astype(np.int64)
+
+
+def saturated(fmt: Fixed, units: Array) -> Array:
+    """Words of whole units, those beyond the format at its ends."""
+    return np.clip(units, fmt.least, fmt.most).astype(np.int16).view(np.uint16)
+
+
+def halved(units: Array, places: int) -> Array:
+    """``units / 2^places``, rounded to nearest, ties to even."""
+    down = units >> places
+    rest = units - (down << places) << 1
+    return down + ((rest > 1 << places) | ((rest == 1 << places) & (down & 1 == 1)))
+
+
+def add_words(fmt: Format, a: Array, b: Array) -> Array:
+    """Sums of words."""
+    return saturated(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else add(a, b)
+
+
+def updated(fmt: Format, weights: Array, total: Array, rate: int) -> Array:
+    """``weights - rate * total``; ``rate`` as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`)."""
+    if not isinstance(fmt, Fixed):
+        return sub(weights, multiply(np.full_like(total, rate), total))
+    factor = unpack(Factor, [rate])
+    step = saturated(fmt, halved(numbers(fmt, total) * factor.mantissa, factor.shift))
+    return saturated(fmt, numbers(fmt, weights) - numbers(fmt, step))

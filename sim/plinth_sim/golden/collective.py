@@ -1,4 +1,4 @@
-"""Golden model of the ring-reduce collective engine: float32, bit-exact, order as in the contract.
+"""Golden model of the ring-reduce collective engine: bit-exact, order as in the contract.
 
 A message of ``words`` words is cut in chunks of ``chunk_words`` (the last may be short, nothing is
 padded). Chunk c belongs to member o = c mod N, and its sum starts at the member after the owner:
@@ -7,7 +7,8 @@ padded). Chunk c belongs to member o = c mod N, and its sum starts at the member
 
 Update by the owner: NONE gives ``sum``; SGD gives ``w - (rate * sum)``, product and difference each
 rounded to nearest even. Every NaN result is the canonical quiet NaN; with N = 1 and NONE, and in an
-all-gather, words are copied as they are.
+all-gather, words are copied as they are. Fixed-point sums saturate
+(:func:`~plinth_sim.golden.arithmetic.updated`).
 
 :func:`member` is one member's part in it, a coroutine that knows nothing of the others but the words that come from
 the one before and go to the next; wherever members live, the bits are these. The other functions let all members run
@@ -20,11 +21,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.formats import FP32, Format, factor_word
 from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
-from plinth_sim.golden import arithmetic
+from plinth_sim.golden import arithmetic, matrix
 
 Array = np.ndarray
-Words = NDArray[np.uint32]
+Words = NDArray[np.unsignedinteger]
 #: A member at work: gives words, takes words.
 Member = Generator[Words, Any, None]
 
@@ -34,8 +36,8 @@ def owners(words: int, members: int, chunk_words: int) -> Array:
     return (np.arange(words) // chunk_words) % members
 
 
-def member(operation: CollectiveOperation, index: int, members: int, source: Words, target: Words, rate: float,
-           chunk_words: int, update: UpdateOperation) -> Member:
+def member(operation: CollectiveOperation, index: int, members: int, source: Words, target: Words, rate: int,
+           chunk_words: int, update: UpdateOperation, fmt: Format = FP32) -> Member:
     """One member of a ring at work; its destination, ``target``, is written in place.
 
     Every ``yield`` gives words for the next member and takes words from the one before. These are all chunks of one
@@ -45,11 +47,11 @@ def member(operation: CollectiveOperation, index: int, members: int, source: Wor
     ----------
     index, members : int
         This member's place in the ring, and the members of the ring.
-    source, target : arrays of uint32
-        Of one size. ``source`` is read when the member starts, ``target`` (with SGD: the weights) when its own chunks
-        have been summed.
-    rate : float
-        Of the update.
+    source, target : arrays of words
+        Bit patterns of ``fmt``, of one size. ``source`` is read when the member starts, ``target`` (with SGD: the
+        weights) when its own chunks have been summed.
+    rate : int
+        Of the update, as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`).
 
     Raises
     ------
@@ -65,10 +67,9 @@ def member(operation: CollectiveOperation, index: int, members: int, source: Wor
         total = source[owner == (index - 1) % members]
         for stage in range(1, members):
             own = source[owner == (index - 1 - stage) % members]
-            total = arithmetic.add(_matching((yield total), own.size), own)
+            total = arithmetic.add_words(fmt, _matching((yield total), own.size), own)
         if update != UpdateOperation.NONE:
-            step = arithmetic.multiply(np.full_like(total, np.float32(rate).view(np.uint32)), total)
-            total = arithmetic.sub(target[mine], step)
+            total = arithmetic.updated(fmt, target[mine], total, rate)
         target[mine] = total
     if operation is not CollectiveOperation.REDUCE_SCATTER:
         words = target[mine]
@@ -92,13 +93,13 @@ def _matching(words: Words, size: int) -> Words:
     return words
 
 
-def _check(arrays: Sequence[Array], chunk_words: int) -> list[Array]:
+def _check(arrays: Sequence[Array], chunk_words: int, fmt: Format) -> list[Array]:
     if not arrays:
         raise ValueError("A group needs at least one member")
     flat = [np.ascontiguousarray(a).reshape(-1) for a in arrays]
     for a in flat:
-        if a.dtype != np.float32:
-            raise TypeError(f"Messages must be float32, not {a.dtype}")
+        if a.dtype != matrix.storage(fmt):
+            raise TypeError(f"Messages must be {matrix.storage(fmt)}, not {a.dtype}")
         if a.size != flat[0].size:
             raise ValueError(f"All members' messages must have {flat[0].size} words, not {a.size}")
     if chunk_words < 1:
@@ -107,17 +108,18 @@ def _check(arrays: Sequence[Array], chunk_words: int) -> list[Array]:
 
 
 def _run(operation: CollectiveOperation, sources: Sequence[Array], weights: Sequence[Array] | None, rate: float,
-         chunk_words: int, update: UpdateOperation) -> list[Array]:
+         chunk_words: int, update: UpdateOperation, fmt: Format) -> list[Array]:
     """All members, in step: each takes what the one before has sent."""
-    flat = _check(sources, chunk_words)
+    flat = _check(sources, chunk_words, fmt)
     if weights is None and update != UpdateOperation.NONE:
         raise ValueError(f"Update {update} needs weights, not None")
-    before = [np.zeros_like(a) for a in flat] if weights is None else _check(weights, chunk_words)
+    before = [np.zeros_like(a) for a in flat] if weights is None else _check(weights, chunk_words, fmt)
     if len(before) != len(flat) or before[0].size != flat[0].size:
         raise ValueError("weights must have the same members and words as gradients")
     results = [old.copy() for old in before]
-    ring = [member(operation, index, len(flat), source.view(np.uint32), target.view(np.uint32), rate, chunk_words,
-                   update) for index, (source, target) in enumerate(zip(flat, results, strict=True))]
+    words = arithmetic.word_type(fmt)
+    ring = [member(operation, index, len(flat), source.view(words), target.view(words), factor_word(fmt, rate),
+                   chunk_words, update, fmt) for index, (source, target) in enumerate(zip(flat, results, strict=True))]
     sent = [resume(one, None) for one in ring]
     while sent[0] is not None:
         sent = [resume(one, words) for one, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
@@ -125,7 +127,8 @@ def _run(operation: CollectiveOperation, sources: Sequence[Array], weights: Sequ
 
 
 def reduce_scatter(gradients: Sequence[Array], weights: Sequence[Array] | None, rate: float,
-                   chunk_words: int, update: UpdateOperation = UpdateOperation.NONE) -> list[Array]:
+                   chunk_words: int, update: UpdateOperation = UpdateOperation.NONE, fmt: Format = FP32
+                   ) -> list[Array]:
     """Destination of every member after REDUCE_SCATTER.
 
     ``weights`` holds each member's destination before the operation (for SGD its weights; None: zeros,
@@ -134,19 +137,19 @@ def reduce_scatter(gradients: Sequence[Array], weights: Sequence[Array] | None, 
     Raises
     ------
     TypeError
-        If an array is not float32.
+        If an array is not of the format's numbers: float32, or int16 of fixed point.
     ValueError
         If sizes differ, or SGD has no weights.
     """
-    return _run(CollectiveOperation.REDUCE_SCATTER, gradients, weights, rate, chunk_words, update)
+    return _run(CollectiveOperation.REDUCE_SCATTER, gradients, weights, rate, chunk_words, update, fmt)
 
 
-def all_gather(sources: Sequence[Array], chunk_words: int) -> list[Array]:
+def all_gather(sources: Sequence[Array], chunk_words: int, fmt: Format = FP32) -> list[Array]:
     """Destination of every member after ALL_GATHER: word by word the owner's source."""
-    return _run(CollectiveOperation.ALL_GATHER, sources, None, 0.0, chunk_words, UpdateOperation.NONE)
+    return _run(CollectiveOperation.ALL_GATHER, sources, None, 0.0, chunk_words, UpdateOperation.NONE, fmt)
 
 
 def all_reduce(gradients: Sequence[Array], weights: Sequence[Array] | None, rate: float,
-               chunk_words: int, update: UpdateOperation = UpdateOperation.NONE) -> list[Array]:
+               chunk_words: int, update: UpdateOperation = UpdateOperation.NONE, fmt: Format = FP32) -> list[Array]:
     """Destination of every member after ALL_REDUCE: reduce-scatter with update, then all-gather."""
-    return _run(CollectiveOperation.ALL_REDUCE, gradients, weights, rate, chunk_words, update)
+    return _run(CollectiveOperation.ALL_REDUCE, gradients, weights, rate, chunk_words, update, fmt)

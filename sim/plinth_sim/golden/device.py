@@ -295,7 +295,7 @@ class GoldenDevice:
     def apply(self, message: Tile | Advance) -> None:
         """A tile goes to memory, a counter advances."""
         if isinstance(message, Tile):
-            transfer.write(self.memory, message.rows)
+            transfer.write(self.memory, message.rows, self.parameters.memory_format)
         counter = message.arrival if isinstance(message, Tile) else message.counter
         if counter is not None:
             self.counters[counter] = (self.counters[counter] + 1) & 0xFFFFFFFF

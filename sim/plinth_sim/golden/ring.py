@@ -3,8 +3,6 @@
 from collections import deque
 from dataclasses import dataclass
 
-import numpy as np
-
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_sim.golden import collective
 from plinth_sim.golden.device import DescriptorError, FetchedTask, GoldenDevice
@@ -71,6 +69,5 @@ class CollectiveEngine:
             raise DescriptorError(ErrorCode.BAD_OPERAND)
         source, target = (die.block(address, 1, body.words, body.words)[0] for address in pointers)
         return collective.member(
-            task.operation, group.index, group.members, source, target,
-            float(np.array([body.rate], dtype=np.uint32).view(np.float32)[0]), die.parameters.chunk_words,
-            UpdateOperation(body.update))
+            task.operation, group.index, group.members, source, target, body.rate, die.parameters.chunk_words,
+            UpdateOperation(body.update), die.parameters.memory_format)

@@ -7,10 +7,10 @@ their plane and row strides:
     ADD    target[D + p * Dp + r' * Dr + c] = target[same] + source[S + p * Sp + r" * Sr + c]
 
 r" = index[r] with ``gather``, r' = index[r] with ``scatter``, otherwise r; ``source`` and ``index`` are the memory of
-the die that runs the task, ``target`` that of the destination's die. The sum is binary32, rounded to nearest
-even; where rows of the destination overlap, later ones store over, or add to, what earlier ones left. Address
-arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is unspecified
-(here: every read sees the memory as it was before the task).
+the die that runs the task, ``target`` that of the destination's die. The sum is that of
+:func:`~plinth_sim.golden.arithmetic.add_words`; where rows of the destination overlap, later ones store over, or add
+to, what earlier ones left. Address arithmetic is modulo 2^32. If source and destination overlap, what the destination
+holds afterwards is unspecified (here: every read sees the memory as it was before the task).
 """
 
 from collections.abc import Sequence
@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.formats import FP32, Format
 from plinth_sim.golden import arithmetic
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
-Words = NDArray[np.uint32]
+Words = NDArray[np.unsignedinteger]
 
 
 class ReceiveError(Exception):
@@ -88,15 +89,16 @@ def check(target: Words, rows: Rows) -> None:
             raise ReceiveError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
 
 
-def write(target: Words, rows: Rows) -> None:
-    """The destination's side: store the rows, or add them to what is there."""
+def write(target: Words, rows: Rows, fmt: Format = FP32) -> None:
+    """The destination's side: store the rows, or add them to what is there, as numbers of a format."""
     columns = rows.words.shape[1]
     for start, row in zip(rows.starts, rows.words, strict=True):
         place = target[start:start + columns]
-        place[:] = arithmetic.add(place, row) if rows.adds else row
+        place[:] = arithmetic.add_words(fmt, place, row) if rows.adds else row
 
 
-def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool) -> None:
+def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool,
+         fmt: Format = FP32) -> None:
     """Run COPY, or ADD with ``adds``, from a memory to a memory.
 
     Raises
@@ -108,4 +110,4 @@ def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds:
     """
     rows = read(source, body, bases, adds=adds)
     check(target, rows)
-    write(target, rows)
+    write(target, rows, fmt)

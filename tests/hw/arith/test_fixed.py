@@ -11,10 +11,11 @@ from tests.support.batch import Batch
 from tests.support.refusal import refused
 
 from plinth_hw.arith.adder import FloatAdder
-from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedToFloat, FloatToFixed
+from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedScaler, FixedToFloat, FloatToFixed
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.units import adder, multiplier
-from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float, factor_value, factor_word
+from plinth_sim.golden import arithmetic
 
 SUMS = Q4_11.sums
 Integers = NDArray[np.int64]
@@ -68,6 +69,44 @@ def test_products(operand: Fixed, result: Fixed) -> None:
 def test_sums_saturate(fmt: Fixed) -> None:
     a, b = pairs(numbers(fmt, 3, 20_000), 4)
     check(Batch(FixedAdder(fmt)), fmt, fmt, a, b, lambda x, y: x + y)
+
+
+@pytest.mark.parametrize("fmt", [Q3_12, Fixed(1, 2)], ids=str)
+def test_differences_saturate(fmt: Fixed) -> None:
+    a, b = pairs(numbers(fmt, 3, 20_000), 4)
+    check(Batch(FixedAdder(fmt, subtracts=True)), fmt, fmt, a, b, lambda x, y: x - y)
+
+
+@pytest.mark.parametrize("fmt", [Q3_12, Fixed(1, 2)], ids=str)
+def test_multiples_are_rounded_once(fmt: Fixed) -> None:
+    """All shifts; ties, which factors of few bits make; ends."""
+    rng = np.random.default_rng(8)
+    a = np.concatenate([numbers(fmt, 9, 20_000)] * 4)
+    mantissas = rng.integers(0, 1 << 16, len(a)) >> rng.integers(0, 16, len(a)) << rng.integers(0, 16, len(a)) & 0xFFFF
+    shifts = rng.integers(0, 32, len(a))
+    got = signed(fmt, Batch(FixedScaler(fmt))(unsigned(fmt, a), mantissas | shifts << 16))
+    expected = [min(max(nearest(Fraction(int(x) * int(mantissa), 1 << int(shift))), fmt.least), fmt.most)
+                for x, mantissa, shift in zip(a, mantissas, shifts, strict=True)]
+    np.testing.assert_array_equal(got, np.array(expected))
+    if fmt.bits == 16:
+        steps = [arithmetic.updated(fmt, np.zeros(1, np.uint16), unsigned(fmt, a[i:i + 1]).astype(np.uint16),
+                                    int(mantissas[i] | shifts[i] << 16)) for i in range(0, len(a), 97)]
+        np.testing.assert_array_equal(-signed(fmt, np.concatenate(steps)), np.minimum(
+            np.array(expected)[::97], fmt.most).clip(-fmt.most))
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 0.05 / 32, 1e-6, 2.0**-31, 2.0**-33, 3.0, 65535.0, 65535.4])
+def test_factors(value: float) -> None:
+    """Half a unit in the last of sixteen bits off, or of what shifts reach."""
+    found = factor_value(Q3_12, factor_word(Q3_12, value))
+    assert abs(found - Fraction(value)) <= max(Fraction(value) / (1 << 16), Fraction(1, 1 << 32))
+    assert factor_value(FP32, factor_word(FP32, value)) == Fraction(float(np.float32(value)))
+
+
+@pytest.mark.parametrize("value", [-0.1, 65536.0, float("inf"), float("nan")])
+def test_factors_that_there_are_not(value: float) -> None:
+    with refused(ValueError, match=f"must be from 0 to below 65536, not {value}"):
+        factor_word(Q3_12, value)
 
 
 def nearest(value: Fraction) -> int:

@@ -12,11 +12,16 @@ from tests.support.ring import Ring
 
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.message import chunks_in_flight
+from plinth_hw.isa.formats import FP32, Q3_12, factor_word
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_sim.golden import collective
+from plinth_sim.golden.matrix import storage
 
 PARAMETERS = preset("ndp-tiny")
+#: The same with words of 16 bits.
+FIXED = replace(PARAMETERS, memory_format=Q3_12, multiply_format=Q3_12,
+                engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
 CHUNK, BEAT = PARAMETERS.chunk_words, PARAMETERS.beat_words
 ROUND = CHUNK * chunks_in_flight(PARAMETERS)
 BASES = [0] * 16
@@ -28,6 +33,11 @@ NONE, SGD = UpdateOperation
 @pytest.fixture(scope="module")
 def ring():
     return Ring(PARAMETERS)
+
+
+@pytest.fixture(scope="module")
+def fixed_ring():
+    return Ring(FIXED)
 
 
 @dataclass(frozen=True)
@@ -44,27 +54,27 @@ class Message:
     group: int = 0
     dies: tuple[int, ...] = ()
 
-    def task(self, earliest=0, **changes):
+    def task(self, earliest=0, fmt=FP32, **changes):
         """Operation, earliest start and body; ``changes`` are fields of the body."""
         fields: dict[str, Any] = {
             "source": {"offset": self.source - BASES[2], "base": 2},
             "destination": {"offset": self.destination - BASES[9], "base": 9},
             "words": self.words, "group": self.group, "update": self.update, "message": self.number,
-            "rate": int(np.float32(self.rate).view(np.uint32)), **changes}
+            "rate": factor_word(fmt, self.rate), **changes}
         return self.operation.value, earliest, body_words(CollectiveBody, fields)
 
-    def apply(self, memories):
+    def apply(self, memories, fmt=FP32):
         """What the golden model makes of the memories."""
         def at(address):
-            return [memories[die, address:address + self.words].view(np.float32).copy() for die in self.dies]
+            return [memories[die, address:address + self.words].view(storage(fmt)).copy() for die in self.dies]
 
         if self.operation is ALL_GATHER:
-            results = collective.all_gather(at(self.source), CHUNK)
+            results = collective.all_gather(at(self.source), CHUNK, fmt)
         else:
             run = collective.all_reduce if self.operation is ALL_REDUCE else collective.reduce_scatter
-            results = run(at(self.source), at(self.destination), self.rate, CHUNK, self.update)
+            results = run(at(self.source), at(self.destination), self.rate, CHUNK, self.update, fmt)
         for die, result in zip(self.dies, results, strict=True):
-            memories[die, self.destination:self.destination + self.words] = result.view(np.uint32)
+            memories[die, self.destination:self.destination + self.words] = result.view(memories.dtype)
 
     def sent(self, member):
         """Words that a member sends."""
@@ -97,8 +107,13 @@ def place_messages(messages):
     return placed, address
 
 
-def numbers(rng, shape, special=False):
-    """Memory images: plain numbers, or any bits with many NaNs, infinities, zeros and subnormals."""
+def numbers(rng, shape, special=False, fmt=FP32):
+    """Memory images: plain numbers, or any bits with many NaNs, infinities, zeros and subnormals; of fixed point
+    numbers of all magnitudes, or many at its ends."""
+    if fmt != FP32:
+        plain = rng.integers(fmt.least, fmt.most, shape, endpoint=True) >> rng.integers(0, fmt.bits, shape)
+        ends = rng.choice([fmt.least, fmt.least + 1, -1, 0, 1, fmt.most - 1, fmt.most], shape)
+        return np.where(special & (rng.random(shape) < 0.3), ends, plain).astype(np.int16).view(np.uint16)
     if not special:
         return rng.standard_normal(shape).astype(np.float32).view(np.uint32)
     bits = rng.integers(0, 1 << 32, shape, dtype=np.uint64).astype(np.uint32)
@@ -111,10 +126,11 @@ def run(ring, dies, messages, *, rng, special=False, skew=0, orders=None, **sett
     """Run messages on dies 0 .. dies - 1 in each die's order, and compare memories and reports."""
     messages, words = place_messages([m if m.dies else replace(m, dies=tuple(range(dies)))
                                       for m in messages])
-    memories = numbers(rng, (dies, words), special)
+    fmt = ring.parameters.memory_format
+    memories = numbers(rng, (dies, words), special, fmt)
     expected = memories.copy()
     for message in messages:
-        message.apply(expected)
+        message.apply(expected, fmt)
     rings = {(m.group, m.dies) for m in messages}
     tasks, mine = [], []
     for die in range(dies):
@@ -122,7 +138,7 @@ def run(ring, dies, messages, *, rng, special=False, skew=0, orders=None, **sett
         mine.append([messages[place] for place in order if die in messages[place].dies])
         groups = [set_group(members, members.index(die), group) for group, members in sorted(rings)
                   if die in members]
-        tasks.append(groups + [m.task(int(rng.integers(0, skew + 1))) for m in mine[die]])
+        tasks.append(groups + [m.task(int(rng.integers(0, skew + 1)), fmt) for m in mine[die]])
     outcome = ring.run(memories, tasks, bases=BASES, **settings)
     assert (memories == expected).all()
     assert not outcome.results[:, :, 0].any()
@@ -151,19 +167,38 @@ def test_lengths(ring, dies, operation, update):
                      for place, words in enumerate(LENGTHS)], rng=rng)
 
 
+@pytest.mark.parametrize("dies", [1, 3])
+def test_lengths_in_fixed_point(fixed_ring, dies):
+    rng = np.random.default_rng(dies)
+    run(fixed_ring, dies, [Message(operation, words, 0, 1, update, rate=rate, number=place)
+                           for (operation, update), rate in zip(KINDS, (0.1, 1.7, 0.0, 3e-4, 1.0), strict=True)
+                           for place, words in enumerate(LENGTHS[:-1])], rng=rng)
+
+
 @pytest.mark.parametrize("special", [False, True])
 @pytest.mark.parametrize(("seed", "dies", "availability", "latency", "link_delay", "skew"), [
     (1, 4, 0.5, 3, 0, 0), (2, 4, 0.9, 25, 3, 9000), (3, 3, 0.25, 1, 1, 3000), (4, 2, 0.6, 60, 20, 9000),
     (5, 2, 0.3, 5, 0, 300), (6, 1, 0.4, 9, 0, 0), (7, 4, 1.0, 1, 0, 20000)])
 def test_random(ring, seed, dies, availability, latency, link_delay, skew, special):
     """Random messages, stalls and delays; dies get to them at different times."""
+    random_messages(ring, seed, dies, availability, latency, link_delay, skew, special)
+
+
+@pytest.mark.parametrize(("seed", "dies", "availability", "latency", "link_delay", "skew"), [
+    (1, 4, 0.5, 3, 0, 0), (4, 2, 0.6, 60, 20, 9000), (7, 4, 1.0, 1, 0, 20000)])
+def test_random_in_fixed_point(fixed_ring, seed, dies, availability, latency, link_delay, skew):
+    random_messages(fixed_ring, seed, dies, availability, latency, link_delay, skew, True)
+
+
+def random_messages(ring, seed, dies, availability, latency, link_delay, skew, special):
     rng = np.random.default_rng(seed)
     messages = []
     for number in range(14):
         operation, update = KINDS[rng.integers(len(KINDS))]
         words = int(rng.integers(1, 1 << rng.integers(1, 12)))
         destination = int(rng.random() < 0.7)
-        messages.append(Message(operation, words, 0, destination, update, number=200 + 3 * number))
+        messages.append(Message(operation, words, 0, destination, update, rate=float(rng.exponential(0.4)),
+                                number=200 + 3 * number))
     run(ring, dies, messages, rng=rng, special=special, skew=skew, seed=seed, availability=availability,
         latency=latency, link_delay=link_delay)
 

@@ -14,14 +14,18 @@ from tests.support.refusal import refused
 
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
+from plinth_hw.isa.formats import FP32, Q3_12
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)
 #: Two and four words a flit, so that flits are cut and turned.
 WIDE = preset("ndp-demo", chunk_words=32)
 WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
+#: Words of 16 bits.
+FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12, memory_format=Q3_12,
+               engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
 WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16
@@ -73,12 +77,12 @@ def tile(source, destination, shape, source_strides=(0, 0), destination_strides=
             "destination_plane_stride": destination_strides[0], "index": {"offset": 0, "base": 0}, **fields}
 
 
-def golden(memories, die, operation, fields):
+def golden(memories, die, operation, fields, fmt=FP32):
     """Run a task in the memories of both dies."""
     body = SimpleNamespace(**{"gather": 0, "scatter": 0, **fields, **{
         name: SimpleNamespace(**fields[name]) for name in ("source", "destination", "index")}})
     other = DIES.index(fields["destination_die"]) if fields.get("remote") else die
-    transfer.move(memories[die], memories[other], body, BASES, adds=operation == ADD)
+    transfer.move(memories[die], memories[other], body, BASES, adds=operation == ADD, fmt=fmt)
 
 
 def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_delay=6, floats=True, limit=12_000,
@@ -88,7 +92,9 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
     rng = np.random.default_rng(9)
     memories = [MemoryModel(parameters, WORDS) for _ in DIES]
     for memory in memories:
-        if floats:
+        if parameters.word_bits == 16:
+            memory.words[:] = rng.integers(0, 1 << 16, WORDS) >> rng.integers(0, 3, WORDS)
+        elif floats:
             memory.words[:] = rng.standard_normal(WORDS).astype(np.float32).view(np.uint32)
         else:
             memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
@@ -97,7 +103,7 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
     expected = [memory.words.copy() for memory in memories]
     for die, mine in enumerate(tasks):
         for operation, fields in mine:
-            golden(expected, die, operation, fields)
+            golden(expected, die, operation, fields, parameters.memory_format)
     dut = Pair(parameters)
     results = [[], []]
     strobes = [[], []]
@@ -194,7 +200,7 @@ def random_tasks(rng, parameters, die, count):
 
 
 @pytest.mark.parametrize(("parameters", "seed", "latency", "availability"), [
-    (TINY, None, 1, 1), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+    (TINY, None, 1, 1), (FIXED, 4, 3, 0.8), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
         (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4)))])
 def test_random(parameters, seed, latency, availability):
     """Both dies send to each other and to themselves at once; the row numbers repeat."""

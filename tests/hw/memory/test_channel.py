@@ -90,7 +90,7 @@ def test_clipped_rows(pattern, seed, bits):
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
     elements = memory.words.view({32: np.uint32, 16: np.uint16, 8: np.uint8}[bits])
     addresses = 1 << PARAMETERS.address_bits + exact_log2(32 // bits)
-    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True, element_bits=bits)
+    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True, packing=32 // bits)
     rows, expected = [], []
     for _ in range(60):
         columns = int(rng.integers(1, 40))
