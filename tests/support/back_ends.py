@@ -11,14 +11,15 @@ from plinth.driver.driver import Driver
 from plinth.driver.program import Program
 from plinth_hw.isa.tasks import RECORD_WORDS
 
-Image = NDArray[np.uint32]
+Image = NDArray[np.unsignedinteger]
 
 
 def images(array: Array, program: Program, buffers: Sequence[Buffer], seed: int, *, memory_words: int,
            steps: int, driver: Driver | None = None) -> Iterator[Image]:
     """Run ``steps`` steps on seeded data, by the array's driver if it has one, and give the whole memory after each,
     [dies, words], but for the completion records, which hold times."""
-    records = slice(program.records, program.records + RECORD_WORDS * len(program.step[0].tasks))
+    size = program.parameters.words_of(RECORD_WORDS)
+    records = slice(program.records, program.records + size * len(program.step[0].tasks))
     driver = driver or Driver(array, program, memory_words=memory_words)
     rng = np.random.default_rng(seed)
     for die in range(program.dies):

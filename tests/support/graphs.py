@@ -12,6 +12,7 @@ from plinth.lower.program import assemble, ring_setup
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward, input_gradient, weight_gradient
 from plinth.mapping.row_stationary import RowStationary
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.formats import factor_word
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (
@@ -29,6 +30,11 @@ from plinth_hw.isa.tasks import (
 )
 
 ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK)
+
+
+#: Kinds of tasks, and the engine that each needs.
+KINDS = {"gemm": Engine.MATRIX, "convolution": Engine.MATRIX, "vector": Engine.VECTOR, "transfer": Engine.TRANSFER,
+         "collective": Engine.COLLECTIVE, "half": Engine.VECTOR}
 
 
 def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
@@ -181,13 +187,14 @@ class RandomGraph:
             "source": a.pointer, "destination": b.pointer,
             "words": int(self.rng.integers(1, a.words + 1)), "group": 0,
             "update": UpdateOperation(int(self.rng.integers(2))), "message": message,
-            "rate": int(np.float32(self.rng.standard_normal()).view(np.uint32))}, reads=[a, b], writes=[b])
+            "rate": factor_word(self.parameters.memory_format, abs(self.rng.standard_normal()))},
+            reads=[a, b], writes=[b])
 
     def fill(self, tasks: int) -> None:
         """Append so many random tasks."""
         for index in range(tasks):
-            kind = self.rng.choice(["gemm", "convolution", "vector", "transfer", "collective",
-                                    *["half"] * self.packed])
+            kind = self.rng.choice([kind for kind, engine in KINDS.items() if engine in self.parameters.engines
+                                    and (kind != "half" or self.packed)])
             if kind == "collective":
                 self.collective(f"{index}.collective", index % 256)
             else:

@@ -149,6 +149,11 @@ class Factor(Struct):
 Format = Float | Fixed
 
 
+def word_type(fmt: Format) -> np.dtype[np.unsignedinteger]:
+    """What words of a memory format are as bit patterns."""
+    return np.dtype(f"<u{fmt.bits // 8}")
+
+
 def factor_word(fmt: Format, value: float) -> int:
     """A factor, such as a learning rate, as tasks hold it for numbers of a format: FP32 bits, or a :class:`Factor`.
 

@@ -1,9 +1,9 @@
 """Task descriptors: the one declaration that scheduler, engines, driver and golden model share.
 
-A task is one descriptor of :data:`DESCRIPTOR_WORDS` 32-bit words in die memory, aligned to its own
-size: :class:`TaskHeader` (8 words), then the body of its engine (56 words). All addresses, strides
-and lengths count 32-bit words unless a name says otherwise; a row of packed elements starts on
-a word boundary. Source: MPT section VI.A (task graph, update counters).
+A task is one descriptor of :data:`DESCRIPTOR_WORDS` units of 32 bits in die memory, aligned to its own size:
+:class:`TaskHeader` (8 units), then the body of its engine (56 units). All addresses, strides and lengths count words of
+memory (``DieParameters.word_bits``: 32 or 16 bits) unless a name says otherwise; a row of packed elements starts on a
+word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, signed, unsigned
@@ -62,7 +62,7 @@ class CollectiveOperation(Code, bits=4):
 class TransferOperation(Code, bits=4):
     #: Words of the source tile are stored in the destination tile.
     COPY = 0
-    #: They are added to what lies there, as FP32.
+    #: They are added to what lies there.
     ADD = 1
 
 
@@ -514,7 +514,7 @@ class CollectiveBody(Struct):
     #: Message number, equal on all members; number mod reduce blocks picks the reduce block.
     message: unsigned(8)
     reserved1: unsigned(8)
-    #: learning rate as FP32 bits
+    #: learning rate: FP32 bits, or a Factor on dies of fixed-point memory
     rate: unsigned(32)
     #: reserved for optimiser state vectors
     state: Repeat(unsigned(32), 2)

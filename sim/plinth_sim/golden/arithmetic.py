@@ -8,8 +8,9 @@ format's one quiet NaN.
 Arrays are of floats (``float32``, ``float16``) or of their bit patterns (``uint32``, ``uint16``); what comes
 out is of the kind that went in.
 
-``add_words``, ``updated`` are what the engines do with words of a die's memory, bit patterns in :func:`word_type`: FP32
-as above, or fixed point, where what is beyond the format becomes its least or largest number::
+``add_words`` and ``updated`` are what the engines do with words of a die's memory, as bit patterns
+(:func:`~plinth_hw.isa.formats.word_type`): FP32 as above, or fixed point, where what is beyond the format becomes its
+least or largest number::
 
     FP32    add_words = RN32(a + b)       updated = RN32(w - RN32(rate * total))
     fixed   add_words = S(a + b)          updated = S(w - S(RN(rate * total)))       rate = mantissa / 2^shift, exact
@@ -80,11 +81,6 @@ def to_fp16(a: Array) -> Array:
 def from_fp16(a: Array) -> Array:
     """Binary16 widened to binary32."""
     return _apply(lambda x: x.astype(np.float32), np.float16, a)
-
-
-def word_type(fmt: Format) -> np.dtype[Any]:
-    """What words of a memory format are as bit patterns."""
-    return np.dtype(np.uint16 if fmt.bits == 16 else np.uint32)
 
 
 def numbers(fmt: Fixed, words: Array) -> NDArray[np.int64]:

@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, ErrorCode
@@ -57,7 +58,8 @@ class GoldenArray:
             raise ValueError(f"numbers must be different ones below {dies}, not {self.numbers!r}")
         if transport is None and len(self.numbers) < dies:
             raise ValueError(f"An array that owns {len(self.numbers)} of {dies} dies needs a transport to the others")
-        self.dies = [GoldenDevice(number, dies, parameters, np.zeros(memory_words, dtype=np.uint32),
+        kind = word_type(parameters.memory_format)
+        self.dies = [GoldenDevice(number, dies, parameters, np.zeros(memory_words, dtype=kind),
                                   counters=[0] * parameters.counters) for number in self.numbers]
         self._by_number = dict(zip(self.numbers, self.dies, strict=True))
         self._collectives = [CollectiveEngine(die) for die in self.dies]

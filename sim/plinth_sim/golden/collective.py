@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import FP32, Format, factor_word
+from plinth_hw.isa.formats import FP32, Format, factor_word, word_type
 from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
 from plinth_sim.golden import arithmetic, matrix
 
@@ -117,7 +117,7 @@ def _run(operation: CollectiveOperation, sources: Sequence[Array], weights: Sequ
     if len(before) != len(flat) or before[0].size != flat[0].size:
         raise ValueError("weights must have the same members and words as gradients")
     results = [old.copy() for old in before]
-    words = arithmetic.word_type(fmt)
+    words = word_type(fmt)
     ring = [member(operation, index, len(flat), source.view(words), target.view(words), factor_word(fmt, rate),
                    chunk_words, update, fmt) for index, (source, target) in enumerate(zip(flat, results, strict=True))]
     sent = [resume(one, None) for one in ring]

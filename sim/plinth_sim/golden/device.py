@@ -34,7 +34,7 @@ from plinth_sim.golden import convolution, matrix, row_stationary, transfer, vec
 from plinth_sim.golden.collective import Member
 from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, RingChunks, Tile
 
-Words = NDArray[np.uint32]
+Words = NDArray[np.unsignedinteger]
 
 #: What ERROR_INFO says in place of an engine where none is to blame.
 SCHEDULER = limits.field_most(ErrorInfo, "engine")
@@ -126,7 +126,8 @@ class GoldenDevice:
         return self.memory[address:address + count].copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``."""
+        """Store words at word address ``address``; what is wider than a word as the words of its bits."""
+        words = words.view(self.memory.dtype) if words.itemsize > self.memory.itemsize else words
         self.memory[address:address + len(words)] = words
 
     def read_register(self, address: int) -> int:
@@ -228,10 +229,10 @@ class GoldenDevice:
 
     def _fetch(self) -> dict[Engine, deque[FetchedTask]]:
         queues: dict[Engine, deque[FetchedTask]] = {engine: deque() for engine in Engine}
-        address = self.registers.get(Register.TASK_BASE, 0)
-        while address + DESCRIPTOR_WORDS <= len(self.memory):
+        address, size = self.registers.get(Register.TASK_BASE, 0), self.parameters.words_of(DESCRIPTOR_WORDS)
+        while address + size <= len(self.memory):
             try:
-                task = FetchedTask(address, *_decode(self.memory[address:address + DESCRIPTOR_WORDS].tobytes()))
+                task = FetchedTask(address, *_decode(self.memory[address:address + size].tobytes()))
                 if task.engine not in self.parameters.engines:
                     raise DescriptorError(ErrorCode.BAD_ENGINE)
                 used = [task.header.advance] if task.header.advance_enable else []
@@ -250,7 +251,7 @@ class GoldenDevice:
             queues[task.engine].append(task)
             if task.header.last:
                 return queues
-            address += DESCRIPTOR_WORDS
+            address += size
         self.fail(ErrorCode.BAD_ADDRESS, address, SCHEDULER)
         return queues
 
@@ -339,7 +340,8 @@ class GoldenDevice:
         if header.record:
             count = self.registers.get(Register.RECORD_COUNT, 0)
             record = {"task": task.address, "tag": header.tag, "engine": task.engine}
-            self.write_memory(self.registers.get(Register.RECORD_BASE, 0) + RECORD_WORDS * count,
+            self.write_memory(self.registers.get(Register.RECORD_BASE, 0)
+                              + self.parameters.words_of(RECORD_WORDS) * count,
                               np.array(layout.pack(Record, record), dtype=np.uint32))
             self.registers[Register.RECORD_COUNT] = count + 1
         if header.remote_enable:

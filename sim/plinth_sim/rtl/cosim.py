@@ -17,12 +17,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl import pins, verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 
-Words = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.unsignedinteger]
 #: A link: (die, its output port, other die, its input port), and its own latency where it has one.
 Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 
@@ -169,9 +170,10 @@ class CosimDevice:
         return self._window(address, count).copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``."""
-        flat = np.asarray(words).reshape(-1)
-        self._window(address, flat.size)[:] = flat.view(np.uint32) if flat.itemsize == 4 else flat
+        """Store words at word address ``address``; what is wider than a word as the words of its bits."""
+        flat, word = np.asarray(words).reshape(-1), self.memory.dtype
+        flat = flat.view(word) if flat.itemsize >= word.itemsize else flat
+        self._window(address, flat.size)[:] = flat
 
     def read_register(self, address: int) -> int:
         """Value of the register at a byte address; runs the array until the die has answered."""
@@ -269,7 +271,7 @@ class CosimArray:
         self._seconds = 0.0
         self._handle: int | None = None
         self._library = _load(library)
-        self._memories = [np.zeros(memory_words, dtype=np.uint32) for _ in range(dies)]
+        self._memories = [np.zeros(memory_words, dtype=word_type(parameters.memory_format)) for _ in range(dies)]
         self._queued: list[list[int]] = [[] for _ in range(dies)]
         pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
         flat = (ctypes.c_uint32 * max(1, 5 * len(links)))(*(number for link in links for number in link))
@@ -277,6 +279,9 @@ class CosimArray:
             _Faults(number << 32 ^ faults.seed, faults.flip, faults.burst, faults.lose, faults.repeat, faults.stick,
                     faults.burst_bits, faults.stuck_cycles)
             for number in range(len(links)))) if faults else None
+        # The harness counts units of 32 bits.
+        per_unit = parameters.words_of(1)
+        unit_rate = rate / per_unit
         # What dies send within an epoch arrives after it.
         epoch = min((link[-1] for link in links), default=link_latency)
         if waves:
@@ -284,7 +289,8 @@ class CosimArray:
         self._config = _Config(
             dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat),
             None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
-            memory_words, memory_latency, write_latency, rate.numerator, rate.denominator, outstanding,
+            memory_words // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
+            outstanding,
             Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
         # The structure holds plain addresses: keep what they point to.

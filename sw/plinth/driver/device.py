@@ -1,7 +1,8 @@
 """The Device seam: all that the driver knows of a back end.
 
 The compiled co-simulation, a cocotb testbench and the golden model are arrays of devices; the driver's
-code is the same on all of them. Addresses of memory count words.
+code is the same on all of them. Addresses of memory count words, which are 32 or 16 bits wide
+(``DieParameters.word_bits``).
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +11,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-Words = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.unsignedinteger]
 
 
 class Device(Protocol):
@@ -20,7 +21,7 @@ class Device(Protocol):
         """``count`` words from word address ``address``; a copy."""
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``."""
+        """Store words at word address ``address``; what is wider than a word as its words, low one first."""
 
     def read_register(self, address: int) -> int:
         """Value of the register at a byte address."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from plinth.model.array import ring
 from plinth.model.routes import Link, routes
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.formats import Fixed, Format, word_type
 from plinth_hw.isa.limits import check_register, rate_word
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
@@ -312,36 +313,46 @@ class Driver:
 
     def read(self, die: int, buffer: Buffer, place: int = 0) -> Words:
         """The words of a buffer as ``[rows, row_words]``."""
-        words = np.zeros(buffer.rows * buffer.stride, dtype=np.uint32)
+        words = np.zeros(buffer.rows * buffer.stride, dtype=self._word_type)
         words[:buffer.words] = self.device(die).read_memory(self._address(buffer, place), buffer.words)
         return words.reshape(buffer.rows, buffer.stride)[:, :buffer.row_words].copy()
 
     def read_floats(self, die: int, buffer: Buffer, place: int = 0) -> Floats:
         """The elements of a buffer as FP32 ``[rows, columns]``."""
         words = self.read(die, buffer, place)
-        if buffer.packed:
-            fmt, halves = self.program.parameters.narrow_format, words.view(np.uint16)[:, :buffer.columns]
-            if isinstance(fmt, Fixed):
-                return fmt.decode(halves.view(np.int16))
-            return halves.view(np.float16).astype(np.float32)
-        return words.view(np.float32)
+        fmt = self._format(buffer)
+        if isinstance(fmt, Fixed):
+            return fmt.decode(words.view(np.int16)[:, :buffer.columns])
+        return words.view(np.float16)[:, :buffer.columns].astype(np.float32) if buffer.packed else words.view(
+            np.float32)
+
+    @property
+    def _word_type(self) -> np.dtype[np.unsignedinteger]:
+        return word_type(self.program.parameters.memory_format)
+
+    def _format(self, buffer: Buffer) -> Format:
+        """Of the elements of a buffer."""
+        parameters = self.program.parameters
+        return parameters.narrow_format if buffer.packed else parameters.memory_format
 
     def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
         """Store ``[rows, row_words]`` words; the padding between rows is written as zeros."""
-        padded = np.zeros((buffer.rows, buffer.stride), dtype=np.uint32)
+        padded = np.zeros((buffer.rows, buffer.stride), dtype=self._word_type)
         padded[:, :buffer.row_words] = values
         self.device(die).write_memory(self._address(buffer, place), padded.reshape(-1)[:buffer.words])
 
     def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
-        """Store FP32 ``[rows, columns]``; a packed buffer takes them rounded to the die's narrow format."""
-        if buffer.packed:
-            fmt = self.program.parameters.narrow_format
-            halves = np.zeros((buffer.rows, 2 * buffer.row_words), dtype=np.uint16)
-            narrow = fmt.encode(values).astype(np.int16) if isinstance(fmt, Fixed) else values.astype(np.float16)
-            halves[:, :buffer.columns] = narrow.view(np.uint16)
-            self.write(die, buffer, halves.view(np.uint32), place)
+        """Store FP32 ``[rows, columns]``, rounded to the format of the buffer's elements: that of memory, or, of a
+        packed one, the die's narrow format."""
+        fmt = self._format(buffer)
+        if isinstance(fmt, Fixed):
+            elements: Any = fmt.encode(values).astype(np.int16)
         else:
-            self.write(die, buffer, np.ascontiguousarray(values).view(np.uint32), place)
+            elements = np.ascontiguousarray(values, dtype=np.float16 if buffer.packed else np.float32)
+        per_word = self._word_type.itemsize // elements.itemsize
+        padded = np.zeros((buffer.rows, per_word * buffer.row_words), dtype=elements.dtype)
+        padded[:, :buffer.columns] = elements
+        self.write(die, buffer, padded.view(self._word_type), place)
 
     def _address(self, buffer: Buffer, place: int) -> int:
         if buffer.base in self.program.moving:
@@ -353,7 +364,8 @@ class Driver:
         """Completion records of the last step."""
         device = self.device(die)
         count = device.read_register(Register.RECORD_COUNT)
-        words = device.read_memory(self.program.records, RECORD_WORDS * count).reshape(count, RECORD_WORDS)
+        size = self.program.parameters.words_of(RECORD_WORDS)
+        words = device.read_memory(self.program.records, size * count).view(np.uint32).reshape(count, RECORD_WORDS)
         found = []
         for row in words:
             record = layout.unpack(Record, row)

@@ -28,10 +28,12 @@ class Graph:
     address: int
     tasks: tuple[Task, ...]
     advances: Mapping[int, int]
+    #: Words of memory from a task to the next.
+    spacing: int = DESCRIPTOR_WORDS
 
     def task_at(self, address: int) -> Task | None:
         """The task whose descriptor lies at a word address, if it belongs to this graph."""
-        index, rest = divmod(address - self.address, DESCRIPTOR_WORDS)
+        index, rest = divmod(address - self.address, self.spacing)
         return self.tasks[index] if rest == 0 and 0 <= index < len(self.tasks) else None
 
 

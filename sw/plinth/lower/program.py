@@ -32,7 +32,8 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     """
     builder = step[0]
     parameters = builder.parameters
-    line = max(DESCRIPTOR_WORDS, parameters.beat_words)
+    record, descriptor = (parameters.words_of(units) for units in (RECORD_WORDS, DESCRIPTOR_WORDS))
+    line = max(descriptor, parameters.beat_words)
 
     def aligned(address: int) -> int:
         return -(-address // line) * line
@@ -43,15 +44,15 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     step_tasks = [one.finish(record=True) for one in step]
     most_setup, most_step = (max(map(len, tasks)) for tasks in (setup_tasks, step_tasks))
     records = aligned(max(one.end for one in step))
-    first = aligned(records + RECORD_WORDS * most_step)
-    second = aligned(first + DESCRIPTOR_WORDS * most_setup)
-    end = second + DESCRIPTOR_WORDS * most_step
+    first = aligned(records + record * most_step)
+    second = aligned(first + descriptor * most_setup)
+    end = second + descriptor * most_step
     require_memory(end, memory_words)
     return Program(
         parameters=parameters,
-        setup=[Graph("setup", first, tuple(tasks), one.advances)
+        setup=[Graph("setup", first, tuple(tasks), one.advances, descriptor)
                for one, tasks in zip(setup, setup_tasks, strict=True)],
-        step=[Graph("step", second, tuple(tasks), one.advances)
+        step=[Graph("step", second, tuple(tasks), one.advances, descriptor)
               for one, tasks in zip(step, step_tasks, strict=True)],
         buffers=builder.buffers, moving=builder.moving, gradient_scale=gradient_scale, records=records,
         memory_words=end)

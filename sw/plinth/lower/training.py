@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
@@ -33,6 +31,7 @@ from plinth.step.build import step_of
 from plinth.step.step import Step
 from plinth.step.tasks import Arrivals, Item, Multiplication, Reduction, Rows, Signal, Tile, Vector
 from plinth.step.vector import Move, VectorProgram
+from plinth_hw.isa.formats import factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
@@ -146,7 +145,7 @@ class _Lowering:
         if len(Engine) + step.exchanges > self.parameters.counters:
             raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
                             f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
-        self.rate = int(np.float32(rate / step.scale).view(np.uint32))
+        self.rate = factor_word(self.parameters.memory_format, rate / step.scale)
         self.builders = [GraphBuilder(self.parameters) for _ in range(step.dies)]
         self.setup = [GraphBuilder(self.parameters) for _ in range(step.dies)]
         bases = self._bases()
