@@ -249,7 +249,8 @@ class _Grant(wiring.Component):
             self.request.valid.eq(held_valid & inside & queue.i.ready),
             queue.i.payload.eq(Cat(held.beats, held.task, held_index)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            free.eq((~held_valid | (self.request.ready & queue.i.ready)) & ~self.drain), self.busy.eq(held_valid | queue.o.valid),
+            free.eq((~held_valid | (self.request.ready & queue.i.ready)) & ~self.drain),
+            self.busy.eq(held_valid | queue.o.valid),
         ]
         m.d.sync += [self.fault.valid.eq(0)]
         with m.If(queue.i.valid):

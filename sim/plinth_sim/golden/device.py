@@ -126,7 +126,7 @@ class GoldenDevice:
         return self.memory[address:address + count].copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``; what is wider than a word as the words of its bits."""
+        """Store words at word address ``address``; what is wider than a word as its words, low one first."""
         words = words.view(self.memory.dtype) if words.itemsize > self.memory.itemsize else words
         self.memory[address:address + len(words)] = words
 

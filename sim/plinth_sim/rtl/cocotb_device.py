@@ -23,12 +23,13 @@ from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register, Status
 from plinth_sim.rtl.cosim import CosimError
 from plinth_sim.rtl.pins import module_ports
 
-Words = npt.NDArray[np.uint32]
+Words = npt.NDArray[np.unsignedinteger]
 
 #: Cycles between looks at the interrupts.
 _LOOK_CYCLES = 16
@@ -42,18 +43,19 @@ class CocotbDevice:
     def __init__(self, dut: Any, prefix: str, parameters: DieParameters, memory_words: int):
         slice_words = parameters.beat_words // parameters.axi_ports
         beats = memory_words // parameters.beat_words
+        self._word = word_type(parameters.memory_format)
         self.irq = getattr(dut, f"{prefix}irq")
         self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
                                         dut.clk, dut.rst)
         self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk,
-                             dut.rst, mem=bytearray(max(4096, 4 * slice_words * beats)))
+                             dut.rst, mem=bytearray(max(4096, self._word.itemsize * slice_words * beats)))
                       for port in range(parameters.axi_ports)]
         for interface in (self._registers, *self._rams):  # they tell of every burst otherwise
             interface.write_if.log.setLevel(logging.WARNING)
             interface.read_if.log.setLevel(logging.WARNING)
         # slices[p][b]: the words of beat b that are behind port p
         words = slice_words * beats
-        self._slices = [np.frombuffer(ram.mem, dtype=np.uint32)[:words].reshape(beats, slice_words)
+        self._slices = [np.frombuffer(ram.mem, dtype=self._word)[:words].reshape(beats, slice_words)
                         for ram in self._rams]
         self._memory_words = beats * parameters.beat_words
         self._slice_words = slice_words
@@ -85,7 +87,7 @@ class CocotbDevice:
 
         async def tried(address: int, what: Any) -> Any:
             found = await access(interface, address, what)
-            if address // (4 * self._slice_words) in beats:
+            if address // (self._word.itemsize * self._slice_words) in beats:
                 raise ValueError(f"{name} of {address:#x}")
             return found
 
@@ -104,16 +106,16 @@ class CocotbDevice:
     def read_memory(self, address: int, count: int) -> Words:
         """``count`` words from word address ``address``; a copy."""
         port, beat, place = self._places(address, count)
-        result = np.zeros(count, dtype=np.uint32)
+        result = np.zeros(count, dtype=self._word)
         for number, words in enumerate(self._slices):
             mine = port == number
             result[mine] = words[beat[mine], place[mine]]
         return result
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``."""
+        """Store words at word address ``address``; what is wider than a word as its words, low one first."""
         flat = np.asarray(words).reshape(-1)
-        flat = flat.view(np.uint32) if flat.itemsize == 4 else flat.astype(np.uint32)
+        flat = flat.view(self._word) if flat.itemsize >= self._word.itemsize else flat.astype(self._word)
         port, beat, place = self._places(address, flat.size)
         for number, target in enumerate(self._slices):
             mine = port == number

@@ -170,7 +170,7 @@ class CosimDevice:
         return self._window(address, count).copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``; what is wider than a word as the words of its bits."""
+        """Store words at word address ``address``; what is wider than a word as its words, low one first."""
         flat, word = np.asarray(words).reshape(-1), self.memory.dtype
         flat = flat.view(word) if flat.itemsize >= word.itemsize else flat
         self._window(address, flat.size)[:] = flat
