@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from amaranth.back import verilog
+from amaranth.hdl import Value
 from amaranth.lib import wiring
 from numpy.typing import NDArray
 
@@ -32,7 +33,7 @@ class Batch:
 
     def __init__(self, unit: Any, platform: Any = None, models: Mapping[str, str] | None = None):
         self.latency: int = unit.latency
-        ports = {path[0]: (member.flow, value) for path, member, value in unit.signature.flatten(unit)}
+        ports = {path[0]: (member.flow, Value.cast(value)) for path, member, value in unit.signature.flatten(unit)}
         self.operands = sorted(name for name, (flow, _) in ports.items() if flow is wiring.In)
         for name, (_, value) in ports.items():
             if len(value) > 64:

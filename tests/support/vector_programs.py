@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     VECTOR_IMMEDIATES,
@@ -12,7 +13,6 @@ from plinth_hw.isa.tasks import (
     VECTOR_LOADS,
     VECTOR_REGIONS,
     VECTOR_STORES,
-    VectorFunction,
     VectorOp,
 )
 from plinth_sim.golden.vector import Region
@@ -97,7 +97,7 @@ class ProgramWriter:
             if fits:
                 break
         if op is VectorOp.FUNCTION:
-            b = int(rng.integers(0, len(VectorFunction)))
+            b = int(rng.integers(0, len(TABLES)))
         self.run(op, dst, a, b, int(rng.integers(0, VECTOR_IMMEDIATES)), bool(rng.integers(0, 2)))
 
 

@@ -107,7 +107,8 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
             raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
-        if self.memory_format != FP32 and self.memory_format != self.multiply_format:
+        if self.memory_format != FP32 and (isinstance(self.memory_format, Float)
+                                           or self.memory_format != self.multiply_format):
             raise ValueError(f"memory_format must be {FP32}, or multiply_format = {self.multiply_format} if that is "
                              f"fixed-point, not {self.memory_format}")
         if self.word_bits < WORD_BITS and not self.engines <= FIXED_ENGINES:

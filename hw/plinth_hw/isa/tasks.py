@@ -408,6 +408,8 @@ class VectorFunction(Code, bits=3):
     RECIPROCAL = 1
     #: Hyperbolic tangent.
     TANH = 2
+    #: 1 / (1 + e to the power of -x); of fixed-point dies only.
+    SIGMOID = 3
 
 
 #: Regions of a vector program.

@@ -21,6 +21,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.common import at_least
 from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
@@ -32,7 +33,6 @@ from plinth_hw.isa.tasks import (
     VECTOR_STORES,
     ErrorCode,
     VectorBody,
-    VectorFunction,
     VectorInstruction,
     VectorMove,
     VectorOp,
@@ -243,7 +243,7 @@ class BodyStore(wiring.Component):
         m.d.comb += [
             instruction.as_value().eq(word), code.eq(word[:5]),
             known.eq((code < len(VectorOp))
-                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(VectorFunction)))),
+                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(TABLES)))),
             two_sources.eq(Cat(code == op.value for op in TWO_SOURCES).any()),
         ]
 

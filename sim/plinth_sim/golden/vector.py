@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import layout
 from plinth_hw.isa.formats import FP16, Fixed, Format
+from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     VECTOR_INSTRUCTIONS,
@@ -143,8 +144,8 @@ def _decode(raw: bytes) -> Program:
     for word in (body.program[i] for i in range(body.instructions)):
         try:
             op = VectorOp(word.op)
-            if op is VectorOp.FUNCTION:
-                VectorFunction(word.b)
+            if op is VectorOp.FUNCTION and VectorFunction(word.b) not in TABLES:
+                raise ValueError(f"no function of FP32: {VectorFunction(word.b).name}")
         except ValueError as error:
             raise BadOperandError(str(error)) from None
         instruction = Instruction(op, word.dst, word.a, word.b, word.immediate,

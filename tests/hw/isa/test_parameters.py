@@ -5,8 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float
-from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float
+from plinth_hw.isa.parameters import FIXED_ENGINES, PRESETS, preset
+
+#: Changes for a die of words of 16 bits.
+HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12, "engines": FIXED_ENGINES}
 
 
 @pytest.mark.parametrize(("changes", "needle"), [
@@ -24,6 +27,11 @@ from plinth_hw.isa.parameters import PRESETS, preset
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
     ({"multiply_format": Fixed(3, 4)}, "must have 16 bits if it is fixed-point, not 8 as q3.4 has"),
+    ({"memory_format": Q3_12}, "memory_format must be float32e8m23, or multiply_format = float32e8m23 if that"),
+    ({"memory_format": FP16, "multiply_format": FP16}, "memory_format must be float32e8m23, or .* not float16e5m10"),
+    ({"memory_format": Q3_12, "multiply_format": Q3_12}, "q3.12 is not what these engines compute in: MATRIX, VECTOR"),
+    ({**HALF_WORDS, "beat_words": 1, "rows": 1, "columns": 1}, "beat_words must be at least 2, 32 bits, not 1"),
+    ({**HALF_WORDS, "beat_words": 128}, "at most 1024 bits: axi_ports = 1 does not fit beat_words = 128"),
 ])
 def test_a_broken_constraint_names_its_values(changes, needle: str) -> None:
     with pytest.raises(ValueError, match=needle):
@@ -58,6 +66,13 @@ def test_formats_of_sums_and_of_narrow_numbers() -> None:
     assert (fixed.sum_format, mixed.sum_format, plain.sum_format) == (Fixed(25, 22), FP32, FP32)
     assert (fixed.narrow_format, mixed.narrow_format, plain.narrow_format) == (Q4_11, FP16, FP16)
     assert (fixed.packing, mixed.packing, plain.packing) == (2, 2, 1)
+
+
+def test_a_word_is_a_number_of_memory() -> None:
+    """What tasks and records are made of takes two words of 16 bits a unit."""
+    whole, half = preset("ndp-demo-mixed"), preset("ndp-demo", **HALF_WORDS)
+    assert (whole.word_bits, whole.beat_bits, whole.packing, whole.words_of(64)) == (32, 256, 2, 64)
+    assert (half.word_bits, half.beat_bits, half.packing, half.words_of(64)) == (16, 128, 1, 128)
 
 
 def test_fixed_point_numbers_saturate_and_round_to_even() -> None:

@@ -22,8 +22,9 @@ from tests.support.vector_programs import (
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
+from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorOp, VectorOperation
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
@@ -140,7 +141,7 @@ def test_every_shape(op: VectorOp) -> None:
             rows, columns = int(rng.integers(1, 21)), int(rng.integers(1, 17))
             settings: dict[str, Any] = {"lanes_along_rows": along, "immediate": int(rng.integers(0, 4))}
             if op is VectorOp.FUNCTION:
-                settings["b"] = int(rng.integers(0, len(VectorFunction)))
+                settings["b"] = int(rng.integers(0, len(TABLES)))
             tasks.append(single(op, shapes, rows, columns, rng, at, **settings))
             at = DESTINATION[0] + (at + rows * columns - DESTINATION[0]) % 16000
     assert tasks
@@ -247,7 +248,7 @@ def unfit(change: str, good: dict[str, Any]) -> list[int]:
         words[PROGRAM_BASE] |= 31
         return words
     elif change == "unknown function":
-        program[0] = {"op": VectorOp.FUNCTION, "dst": 0, "a": 0, "b": len(VectorFunction)}
+        program[0] = {"op": VectorOp.FUNCTION, "dst": 0, "a": 0, "b": len(TABLES)}
     elif change == "lost dimension":
         program[0]["dst"] = 1
     elif change == "reduction of nothing":
