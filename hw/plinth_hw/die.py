@@ -161,7 +161,7 @@ class Die(wiring.Component):
             elif number + 1 == parameters.transfer_class and transfer is not None:
                 connect(m, receive, transfer.receive)
                 connect(m, transfer.send, getattr(interface, f"send_{number}"))
-                connect(m, transfer.landed, interface.landed)
+                connect(m, transfer.tile_advance, interface.tile_advance)
                 m.d.comb += [transfer.die.eq(control.die), transfer.dies.eq(control.dies),
                              transfer.limit.eq(control.limit), control.receive_fault.eq(transfer.fault)]
             else:

@@ -66,7 +66,7 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
     if engine == "transfer":
         dut.die.value, dut.dies.value = 0, 1
         dut.limit.value = MEMORY_WORDS // tiny.beat_words
-        dut.send__ready.value, dut.receive__valid.value, dut.landed__ready.value = 0, 0, 1
+        dut.send__ready.value, dut.receive__valid.value, dut.tile_advance__ready.value = 0, 0, 1
     if engine == "collective":
         for die in range(dies):
             getattr(dut, f"die_{die}__dies").value = dies

@@ -3,7 +3,7 @@
 ::
 
     advance_out --+--> (own die) ---------+--------> advance_in
-    landed -------------------------------+
+    tile_advance -------------------------+
     error_out --> one ERROR a port --+    |
                   advances ----------+----|-> choice --> register --> inject
     send_n --------------------------+    |   (credits)
@@ -54,7 +54,7 @@ class NetworkInterface(wiring.Component):
         With the fields of :func:`taken_layout`.
     advance_out : In(stream of RemoteAdvance)
         Advances that this die's tasks ask for; those for this die come back on ``advance_in``.
-    landed : In(stream of counter number)
+    tile_advance : In(stream of counter number)
         Advances that came with tiles.
     advance_in : Out(stream of counter number)
         Advances of this die's counters.
@@ -77,7 +77,7 @@ class NetworkInterface(wiring.Component):
             **{f"send_{n}": In(flit) for n in data_classes},
             **{f"receive_{n}": Out(flit) for n in data_classes},
             "advance_out": In(stream.Signature(RemoteAdvance)),
-            "landed": In(counter),
+            "tile_advance": In(counter),
             "advance_in": Out(counter),
             "error_out": In(1), "error_source": In(parameters.die_bits),
             "error_in": Out(stream.Signature(parameters.die_bits)),
@@ -99,11 +99,11 @@ class NetworkInterface(wiring.Component):
         m.d.comb += [
             is_error.eq(arrived.payload.kind == PacketKind.ERROR),
             loops.eq(self.advance_out.valid & (self.advance_out.payload.die == self.die)),
-            offers.eq(Cat(arrived.valid & ~is_error, loops, self.landed.valid)),
+            offers.eq(Cat(arrived.valid & ~is_error, loops, self.tile_advance.valid)),
             turn.eq(lowest(offers)),
             self.advance_in.valid.eq(offers.any()),
             arrived.ready.eq(is_error | (self.advance_in.ready & turn[0])),
-            self.landed.ready.eq(self.advance_in.ready & turn[2]),
+            self.tile_advance.ready.eq(self.advance_in.ready & turn[2]),
             self.error_in.valid.eq(arrived.valid & is_error & (arrived.payload.chunk != self.die)),
             self.error_in.payload.eq(arrived.payload.chunk),
         ]
@@ -111,7 +111,7 @@ class NetworkInterface(wiring.Component):
             m.d.comb += turn.eq(held)
         m.d.sync += held.eq(turn & ~self.advance_in.ready.replicate(3))
         for bit, counter in enumerate((arrived.payload.message, self.advance_out.payload.counter,
-                                       self.landed.payload)):
+                                       self.tile_advance.payload)):
             with m.If(turn[bit]):
                 m.d.comb += self.advance_in.payload.eq(counter)
         for n in data_classes:

@@ -4,7 +4,7 @@
 
     task --> TileWalk --pieces--> TileRead --flits--+--> send (another die)
                  ^                                  +--> ReceivePath (this die) <-- receive (other dies)
-                 +-------- numbers of rows ---------+        +--> landed
+                 +-------- numbers of rows ---------+        +--> tile_advance
 
 A piece is a run of words of one row that lies in one packet: it does not cross a multiple of ``packet_words`` in the
 destination. Where rows follow each other in the destination, a packet goes on from one to the next; where they do in
@@ -71,7 +71,7 @@ class TransferEngine(wiring.Component):
     write : Out(WritePort)
     send : Out stream of flits
     receive : In stream of flits
-    landed : Out stream of counter number
+    tile_advance : Out stream of counter number
         Advances that came with tiles.
     die, dies : In
         This die's number, and how many there are.
@@ -95,7 +95,7 @@ class TransferEngine(wiring.Component):
             "read": Out(ReadPort(parameters)), "add_read": Out(ReadPort(parameters)),
             "write": Out(WritePort(parameters)),
             "send": Out(flit), "receive": In(flit),
-            "landed": Out(stream.Signature(range(parameters.counters))),
+            "tile_advance": Out(stream.Signature(range(parameters.counters))),
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "fault": Out(ReceiveFault),
@@ -110,7 +110,7 @@ class TransferEngine(wiring.Component):
         wiring.connect(m, tile_read.read, wiring.flipped(self.read))
         wiring.connect(m, receiver.read, wiring.flipped(self.add_read))
         wiring.connect(m, receiver.write, wiring.flipped(self.write))
-        wiring.connect(m, receiver.advance, wiring.flipped(self.landed))
+        wiring.connect(m, receiver.advance, wiring.flipped(self.tile_advance))
         wiring.connect(m, wiring.flipped(self.receive), receiver.arrive)
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         target = Signal(_target_layout(self.parameters))

@@ -8,7 +8,7 @@ What control does (docs/control.md) is simulated as it stands: descriptors come 
 place among their engine's headers and bodies; engines start their tasks in order. A vector task loads, computes and
 stores on three units that overlap; a matrix or transfer task holds its engine for what one more task of its kind costs,
 and ends later; what routers can hold of a tile lands in its own time. Cycles come from the planners' formulas. What
-goes on at the same time shares a die's read and write channels, its memory, the landing of tiles, and links, whose
+goes on at the same time shares a die's read and write channels, its memory, the receive path of tiles, and links, whose
 tiles stand in one queue.
 """
 
@@ -43,7 +43,8 @@ class TaskByTask(Collected):
     ----------
     machine : plinth_sim.array.machine.Machine
         Dies and links for the simulator. Behind the array's links stand, as links of their own, each die's read and
-        write channel, its landing of tiles and its injection into the network, and the queue of tiles behind each link.
+        write channel, its receive path of tiles and its injection into the network, and the queue of tiles behind each
+        link.
     activities, phases
         What is simulated, and what each of it is for.
     links : int
@@ -60,13 +61,13 @@ class TaskByTask(Collected):
         self._peer = {(die, port): other for die, port, other, _ in links}
         self._ports = routes(links, step.dies)
         dies, beat = range(step.dies), float(self.parameters.beat_words)
-        self._reads, self._writes, self._landings, self._injects, self._queues = (
+        self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
         several = array.topology in ("torus", "links", "ring")
         named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), float(array.rate))
                  for die, port, other, _ in links]
-        named += [(f"die {die} {what}", rate) for what, rate in (("reads", beat), ("writes", beat), ("landing", 1.0),
-                                                              ("injects", float(self.parameters.flit_words)))
+        named += [(f"die {die} {what}", rate) for what, rate in (
+            ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)))
                   for die in dies]
         self.machine = simulated.Machine(
             dies=tuple(simulated.Die(words_per_second=costs.memory, vaults=VAULTS, speed=speed) for speed in speeds),
@@ -90,8 +91,8 @@ class TaskByTask(Collected):
         return found
 
     def channels(self, die: int) -> tuple[int, int, int]:
-        """A die's read and write channel, and its landing."""
-        return self._reads + die, self._writes + die, self._landings + die
+        """A die's read and write channel, and its receive path."""
+        return self._reads + die, self._writes + die, self._receive_paths + die
 
     def injects(self, die: int) -> int:
         """What a die sends, by all its links together."""
@@ -270,8 +271,8 @@ class _Die:
         alone, row = self.costs.machine.copy(copy, flits / float(parameters.link_rate) if path else None)
         # What buffers hold on the way lands in its own time: it does not hold the sender up.
         held = copy.held(parameters, len(path)) if path else 0.0
-        (reads, *_), (_, writes, landing) = given.channels(die), given.channels(other)
-        loads = {reads: read, landing: flits * (1 - held), writes: written * (1 - held)}
+        (reads, *_), (_, writes, receives) = given.channels(die), given.channels(other)
+        loads = {reads: read, receives: flits * (1 - held), writes: written * (1 - held)}
         if path:
             loads[given.injects(die)] = flits * parameters.flit_words
         for place, link in enumerate(path):
@@ -285,7 +286,7 @@ class _Die:
         arrived = [key]
         if held:
             arrived.append(f"{key} held")
-            self._add(Flow(name=arrived[-1], links=np.array([landing, writes]),
+            self._add(Flow(name=arrived[-1], links=np.array([receives, writes]),
                            words=held * np.array([flits, written]), seconds=row * cycle, dies=np.array([other]),
                            die_words=np.array([held * written]), waits=waits))
         if work.die is not None:

@@ -42,7 +42,7 @@ class Pair(wiring.Component):
         self.engines = [TransferEngine(parameters) for _ in DIES]
         self.gates = [Signal(init=1, name=f"gate_{n}") for n in range(2)]
         outer = {name: member for name, member in self.engines[0].signature.members.items()
-                 if name in ("engine", "read", "add_read", "write", "landed", "fault")}
+                 if name in ("engine", "read", "add_read", "write", "tile_advance", "fault")}
         super().__init__({f"{name}_{n}": Out(member.signature) if member.is_signature else member
                           for name, member in outer.items() for n in range(2)})
         self.names = list(outer)
@@ -107,7 +107,7 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
     dut = Pair(parameters)
     results = [[], []]
     strobes = [[], []]
-    landed = [[], []]
+    advances = [[], []]
 
     def watch(die):
         async def bench(ctx):
@@ -129,8 +129,8 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
                   and (DIES.index(fields["destination_die"]) if fields.get("remote") else other) == die]
 
         async def bench(ctx):
-            landed[die] += await receive(ctx, getattr(dut, f"landed_{die}"), len(wanted), randomly(4, 0.3))
-            assert sorted(landed[die]) == sorted(wanted)
+            advances[die] += await receive(ctx, getattr(dut, f"tile_advance_{die}"), len(wanted), randomly(4, 0.3))
+            assert sorted(advances[die]) == sorted(wanted)
         return bench
 
     async def settle(ctx):
