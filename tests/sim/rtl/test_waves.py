@@ -20,8 +20,8 @@ MEMORY_WORDS = 1 << 15
 def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     right = transfer.write
 
-    def wrong(target, rows) -> None:
-        right(target, rows)
+    def wrong(target, rows, fmt) -> None:
+        right(target, rows, fmt)
         target[rows.starts[0]] ^= np.uint32(1)
 
     monkeypatch.setattr(transfer, "write", wrong)
