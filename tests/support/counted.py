@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from plinth import backends
 from plinth.buffers import Buffer
 from plinth.driver.driver import Driver, TaskRecord
@@ -26,6 +24,7 @@ from plinth.plan.cost.copies import Copy
 from plinth.plan.cost.machine import Cycles, Machine, Work
 from plinth.plan.cost.products import BPROP, DIRECTIONS, FPROP, UPDATE, Product
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.tasks import (
     CollectiveOperation,
@@ -273,7 +272,7 @@ class _Session:
         source, target = (place.part(place.name, 0, 1, words) for place in (self.source, self.results[0]))
         self.row(lambda number: self.builder.add("reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
             "source": source.pointer, "destination": target.pointer, "words": words, "group": group,
-            "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
+            "update": UpdateOperation.SGD, "message": 0, "rate": factor_word(FP32, 0.1)},
             reads=[source], writes=[target]), 1)
 
     def words(self, count: int) -> None:

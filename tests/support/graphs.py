@@ -192,9 +192,10 @@ class RandomGraph:
 
     def fill(self, tasks: int) -> None:
         """Append so many random tasks."""
+        kinds = [kind for kind, engine in KINDS.items() if engine in self.parameters.engines
+                 and (kind != "half" or self.packed)]
         for index in range(tasks):
-            kind = self.rng.choice([kind for kind, engine in KINDS.items() if engine in self.parameters.engines
-                                    and (kind != "half" or self.packed)])
+            kind = self.rng.choice(kinds)
             if kind == "collective":
                 self.collective(f"{index}.collective", index % 256)
             else:

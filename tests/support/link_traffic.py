@@ -10,6 +10,7 @@ from plinth.buffers import Buffer
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register, Status
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation, UpdateOperation
@@ -61,7 +62,7 @@ class Traffic:
         for die, builder in enumerate(builders):
             builder.add("reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
                 "source": gradients[die].pointer, "destination": weights[die].pointer, "words": REDUCED, "group": 0,
-                "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
+                "update": UpdateOperation.SGD, "message": 0, "rate": factor_word(FP32, 0.1)},
                 reads=[gradients[die]], writes=[weights[die]])
             self.packets += 2 * (DIES - 1) * REDUCED // DIES // PARAMETERS.chunk_words
         for hop in (1, 2, 3):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tests.support.amaranth_sim import always, randomly
 
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import MAX_BEATS
 
@@ -34,7 +35,7 @@ class MemoryModel:
             raise ValueError(f"words must be a multiple of {parameters.beat_words}, not {words}")
         self.beat_words = parameters.beat_words
         self.word_bits = parameters.word_bits
-        self.words = np.zeros(words, dtype=f"<u{parameters.word_bits // 8}")
+        self.words = np.zeros(words, dtype=word_type(parameters.memory_format))
         self.reads: list[tuple[int, int, int]] = []
         self.writes: list[tuple[int, int, int]] = []
 

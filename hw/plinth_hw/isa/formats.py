@@ -6,6 +6,7 @@ formats, never from bit widths. Plain data: no RTL, so that software and golden 
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,6 +153,13 @@ Format = Float | Fixed
 def word_type(fmt: Format) -> np.dtype[np.unsignedinteger]:
     """What words of a memory format are as bit patterns."""
     return np.dtype(f"<u{fmt.bits // 8}")
+
+
+def as_words(values: NDArray[Any], word: np.dtype[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+    """What a memory of words takes of an array, flat: numbers as wide as a word, or wider, as the words of their bits,
+    low one first; narrower ones a word each."""
+    flat = np.asarray(values).reshape(-1)
+    return flat.view(word) if flat.itemsize >= word.itemsize else flat.astype(word)
 
 
 def factor_word(fmt: Format, value: float) -> int:

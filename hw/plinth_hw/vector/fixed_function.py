@@ -31,11 +31,11 @@ from plinth_hw.isa.tasks import VectorFunction
 from plinth_hw.shapes import shape_of
 
 #: Bits of a number, and of its magnitude.
-_BITS, _SIZE_BITS = FORMAT.bits, FORMAT.bits
+_BITS = FORMAT.bits
 #: The value's right shift: from that of a reciprocal of 8 to what leaves nothing.
 _LEAST_SHIFT, _MOST_SHIFT = 4, VALUE_BITS + 2
 #: Magnitudes below 1/8 have a reciprocal beyond the format.
-_LEAST_LOG = 2 * FORMAT.fraction_bits - FORMAT.integer_bits - FORMAT.fraction_bits
+_LEAST_LOG = FORMAT.fraction_bits - FORMAT.integer_bits
 
 
 class _Context(data.Struct):
@@ -81,15 +81,15 @@ class FixedFunctionUnit(wiring.Component):
     def _reduce(self, m: Module) -> tuple[Value, Value, list[Any]]:
         """Stages 1 and 2: line and place on it; the context of stage 2."""
         x = self.i.as_signed()
-        function, size = Signal(shape_of(VectorFunction), name="function_1"), Signal(_SIZE_BITS, name="size_1")
+        function, size = Signal(shape_of(VectorFunction), name="function_1"), Signal(_BITS, name="size_1")
         turns, negative = Signal(signed(_BITS + LOG2E.bit_length() + 1)), Signal(name="negative_1")
         m.d.sync += [function.eq(self.function), size.eq(Mux(x < 0, -x, x)), turns.eq(x * LOG2E), negative.eq(x < 0)]
-        log = Signal(range(_SIZE_BITS))
-        for place in range(_SIZE_BITS):
+        log = Signal(range(_BITS))
+        for place in range(_BITS):
             with m.If(size[place]):
                 m.d.comb += log.eq(place)
         # The magnitude with its leading bit at the top, and without it.
-        mantissa = (Array(Cat(Const(0, _SIZE_BITS - 1 - place), size)[:_SIZE_BITS] for place in range(_SIZE_BITS)))[log]
+        mantissa = (Array(Cat(Const(0, _BITS - 1 - place), size)[:_BITS] for place in range(_BITS)))[log]
         power = turns[10 + VALUE_BITS:].as_signed()
         place, context = Signal(VALUE_BITS, name="place_2"), Signal(_Context, name="context_2")
         curve = Signal(range(len(CURVES)), name="curve_2")
@@ -100,11 +100,11 @@ class FixedFunctionUnit(wiring.Component):
                 m.d.sync += [place.eq(turns[10:]), context.negative.eq(0), context.beyond.eq(power > 2),
                              context.shift.eq(Mux(power < PLAIN_SHIFT - _MOST_SHIFT, _MOST_SHIFT, PLAIN_SHIFT - power))]
             with m.Case(VectorFunction.RECIPROCAL.value):
-                m.d.sync += [place.eq(mantissa[:-1] << VALUE_BITS - _SIZE_BITS + 1),
+                m.d.sync += [place.eq(mantissa[:-1] << VALUE_BITS - _BITS + 1),
                              context.beyond.eq(log < _LEAST_LOG), context.shift.eq(log - (_LEAST_LOG - _LEAST_SHIFT))]
             with m.Default():
                 sigmoid = function == VectorFunction.SIGMOID
-                m.d.sync += [place.eq(Mux(size[-1], FORMAT.most, size[:-1]) << VALUE_BITS - _SIZE_BITS + 1),
+                m.d.sync += [place.eq(Mux(size[-1], FORMAT.most, size[:-1]) << VALUE_BITS - _BITS + 1),
                              context.complement.eq(sigmoid & negative), context.negative.eq(negative & ~sigmoid)]
         with m.Switch(function.as_value()):
             for number, kind in enumerate(CURVES):
@@ -133,7 +133,7 @@ class FixedFunctionUnit(wiring.Component):
         contexts = [context, *(Signal(_Context, name=f"context_{stage}") for stage in range(3, 7))]
         m.d.sync += [after.eq(before) for before, after in pairwise(contexts)]
         given, last = contexts[3], contexts[4]
-        size = Signal(_SIZE_BITS, name="size_6")
+        size = Signal(_BITS, name="size_6")
         m.d.sync += size.eq(((value >> (given.shift - 1)[:len(given.shift)]) + 1) >> 1)
         ends = Mux(last.negative, FORMAT.least, FORMAT.most)
         with m.If(last.beyond | (size[-1] & ~last.negative)):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
+from plinth_hw.isa.formats import as_words
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import ControlBits, EngineRegister, ErrorInfo, Register, Status
 from plinth_hw.isa.tasks import (
@@ -127,7 +128,7 @@ class GoldenDevice:
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
-        words = words.view(self.memory.dtype) if words.itemsize > self.memory.itemsize else words
+        words = as_words(words, self.memory.dtype)
         self.memory[address:address + len(words)] = words
 
     def read_register(self, address: int) -> int:

@@ -23,7 +23,7 @@ from cocotb.task import resume
 from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
-from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.formats import as_words, word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register, Status
 from plinth_sim.rtl.cosim import CosimError
@@ -114,8 +114,7 @@ class CocotbDevice:
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
-        flat = np.asarray(words).reshape(-1)
-        flat = flat.view(self._word) if flat.itemsize >= self._word.itemsize else flat.astype(self._word)
+        flat = as_words(words, self._word)
         port, beat, place = self._places(address, flat.size)
         for number, target in enumerate(self._slices):
             mine = port == number

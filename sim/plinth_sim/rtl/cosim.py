@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.formats import as_words, word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl import pins, verilator
@@ -171,8 +171,7 @@ class CosimDevice:
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
-        flat, word = np.asarray(words).reshape(-1), self.memory.dtype
-        flat = flat.view(word) if flat.itemsize >= word.itemsize else flat
+        flat = as_words(words, self.memory.dtype)
         self._window(address, flat.size)[:] = flat
 
     def read_register(self, address: int) -> int:

@@ -10,6 +10,7 @@ from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
+from plinth_hw.isa.formats import FP32, factor_word
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import CollectiveOperation, Engine, TransferOperation, UpdateOperation
 
@@ -29,7 +30,7 @@ def _ring(parameters: DieParameters, dies: int, words: int, bit_errors: float = 
         gradients, weights = builder.allocate("g", 1, words), builder.allocate("w", 1, words)
         builder.add("all_reduce", Engine.COLLECTIVE, CollectiveOperation.ALL_REDUCE, {
             "source": gradients.pointer, "destination": weights.pointer, "words": words, "group": 0,
-            "update": UpdateOperation.SGD, "message": 0, "rate": int(np.float32(0.1).view(np.uint32))},
+            "update": UpdateOperation.SGD, "message": 0, "rate": factor_word(FP32, 0.1)},
             reads=[gradients], writes=[weights])
         step.append(builder)
     program = assemble(setup, step, memory_words=MEMORY_WORDS)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float, as_words
 from plinth_hw.isa.parameters import FIXED_ENGINES, PRESETS, preset
 
 #: Changes for a die of words of 16 bits.
@@ -73,6 +73,15 @@ def test_a_word_is_a_number_of_memory() -> None:
     whole, half = preset("ndp-demo-mixed"), preset("ndp-demo", **HALF_WORDS)
     assert (whole.word_bits, whole.beat_bits, whole.packing, whole.words_of(64)) == (32, 256, 2, 64)
     assert (half.word_bits, half.beat_bits, half.packing, half.words_of(64)) == (16, 128, 1, 128)
+
+
+def test_wider_numbers_are_the_words_of_their_bits() -> None:
+    half, whole = np.dtype("<u2"), np.dtype("<u4")
+    units = np.array([[0x0001_0002, 0xFFFF_0003]], np.uint32)
+    assert as_words(units, half).tolist() == [2, 1, 3, 0xFFFF]
+    assert as_words(units, whole).tolist() == [0x0001_0002, 0xFFFF_0003]
+    assert as_words(np.array([1.0], np.float32), whole).tolist() == [0x3F80_0000]
+    assert as_words(np.array([7, 9], np.uint8), whole).tolist() == [7, 9]
 
 
 def test_fixed_point_numbers_saturate_and_round_to_even() -> None:
