@@ -31,12 +31,16 @@ def _formats(kind: type[Fixed] | type[Float], **formats: object) -> None:
             raise TypeError(f"{name.capitalize()} format must be a {kind.__name__}, not {fmt!r}")
 
 
-def _saturated(value: Value, fmt: Fixed) -> Value:
+def beyond(value: Value, fmt: Fixed) -> Value:
+    """Whether a signed value, in units of the format's last place, is beyond the format."""
+    above = value[fmt.bits - 1:]
+    return above.any() & ~above.all()
+
+
+def saturated(value: Value, fmt: Fixed) -> Value:
     """A signed value, in units of the format's last place, as the format's nearest number."""
     negative = value[-1]
-    above = value[fmt.bits - 1:]
-    fits = above.all() | ~above.any()
-    return Mux(fits, value[:fmt.bits], Cat((~negative).replicate(fmt.bits - 1), negative))
+    return Mux(beyond(value, fmt), Cat((~negative).replicate(fmt.bits - 1), negative), value[:fmt.bits])
 
 
 class FixedMultiplier(wiring.Component):
@@ -132,7 +136,7 @@ class FixedAdder(wiring.Component):
         o = Signal(self._format.bits, name="sum", reset_less=True)
         a, b = self.a.as_signed(), self.b.as_signed()
         m.d.comb += [total.eq(a - b if self._subtracts else a + b), self.o.eq(o)]
-        m.d.sync += o.eq(_saturated(total, self._format))
+        m.d.sync += o.eq(saturated(total, self._format))
         return m
 
 
@@ -143,6 +147,8 @@ class FixedScaler(wiring.Component):
     ----------
     format : Fixed
         Format of operand and result.
+    tells : bool
+        It has a member ``beyond``.
 
     Members
     -------
@@ -152,6 +158,8 @@ class FixedScaler(wiring.Component):
         With the operand: a :class:`~plinth_hw.isa.formats.Factor`.
     o : Out
         Result for the operand of ``latency`` cycles before.
+    beyond : Out(1)
+        With the result: it was beyond the format.
 
     Attributes
     ----------
@@ -166,10 +174,12 @@ class FixedScaler(wiring.Component):
 
     latency = 4
 
-    def __init__(self, format: Fixed):
+    def __init__(self, format: Fixed, tells: bool = False):
         _formats(Fixed, scaler=format)
         self._format = format
-        super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(format.bits)})
+        self._tells = tells
+        super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(format.bits),
+                          **({"beyond": Out(1)} if tells else {})})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -178,7 +188,9 @@ class FixedScaler(wiring.Component):
         m.d.sync += product.eq(self.a.as_signed() * factor.mantissa)
         # 2, 3: shifted right with a guard bit, and whether anything is lost below it.
         amounts = [Signal(len(factor.shift), name=f"amount_{stage}", reset_less=True) for stage in (1, 2)]
-        m.d.sync += [after.eq(before) for before, after in pairwise([factor.shift, *amounts])]
+        turns = [Signal(name=f"turn_{stage}", reset_less=True) for stage in (1, 2, 3)]
+        m.d.sync += [after.eq(before) for chain in ([factor.shift, *amounts], [factor.negative, *turns])
+                     for before, after in pairwise(chain)]
         shifted, lost = Cat(Const(0, 1), product).as_signed(), Const(0, 1)
         for stage, (amount, places) in enumerate(((amounts[0][3:], 8), (amounts[1][:3], 1)), 2):
             cases = [amount * places for amount in range(1 << len(amount))]
@@ -187,11 +199,17 @@ class FixedScaler(wiring.Component):
             m.d.sync += [register.eq(select([shifted >> case for case in cases], amount)),
                          sticky.eq(lost | select([shifted[:case].any() for case in cases], amount))]
             shifted, lost = register, sticky
-        # 4
-        rounded = Signal(signed(len(product) + 1))
+        # 4: rounded, and turned for a negative factor: -(x + up) = ~x + ~up.
+        rounded, up = Signal(signed(len(product) + 1)), Signal()
+        turn = turns[-1]
         o = Signal(self._format.bits, name="scaled", reset_less=True)
-        m.d.comb += [rounded.eq((shifted >> 1) + (shifted[0] & (shifted[1] | lost))), self.o.eq(o)]
-        m.d.sync += o.eq(_saturated(rounded, self._format))
+        m.d.comb += [
+            up.eq(shifted[0] & (shifted[1] | lost)), self.o.eq(o),
+            rounded.eq(((shifted >> 1) ^ turn.replicate(len(shifted)).as_signed()) + (up ^ turn)),
+        ]
+        m.d.sync += o.eq(saturated(rounded, self._format))
+        if self._tells:
+            m.d.sync += self.beyond.eq(beyond(rounded, self._format))
         return m
 
 

@@ -139,11 +139,12 @@ class Fixed:
 
 
 class Factor(Struct):
-    """What fixed-point numbers are multiplied by: ``mantissa / 2^shift``."""
+    """What fixed-point numbers are multiplied by: ``mantissa / 2^shift``, or less than zero as much."""
 
     mantissa: unsigned(16)
     shift: unsigned(5)
-    reserved: unsigned(11)
+    negative: unsigned(1)
+    reserved: unsigned(10)
 
 
 #: What a number can be.
@@ -168,16 +169,17 @@ def factor_word(fmt: Format, value: float) -> int:
     Raises
     ------
     ValueError
-        If a fixed-point number's factor is negative, not finite, or 65,536 or more.
+        If a fixed-point number's factor is not finite, or its size 65,536 or more.
     """
     if isinstance(fmt, Float):
         return int(np.float32(value).view(np.uint32))
-    if not 0 <= value < 1 << Factor.FIELDS["mantissa"].shape.bits:
-        raise ValueError(f"A factor of fixed-point numbers must be from 0 to below 65536, not {value}")
-    exact, shift = Fraction(value), (1 << Factor.FIELDS["shift"].shape.bits) - 1
-    while round(exact * (1 << shift)) >= 1 << Factor.FIELDS["mantissa"].shape.bits and shift:
+    most = (1 << Factor.FIELDS["mantissa"].shape.bits) - 1
+    if not abs(value) < most + 1:
+        raise ValueError(f"A factor of fixed-point numbers must be above -65536 and below 65536, not {value}")
+    exact, shift = abs(Fraction(value)), (1 << Factor.FIELDS["shift"].shape.bits) - 1
+    while round(exact * (1 << shift)) > most and shift:
         shift -= 1
-    (word,) = pack(Factor, {"mantissa": min(round(exact * (1 << shift)), 0xFFFF), "shift": shift})
+    (word,) = pack(Factor, {"mantissa": min(round(exact * (1 << shift)), most), "shift": shift, "negative": value < 0})
     return word
 
 
@@ -186,7 +188,7 @@ def factor_value(fmt: Format, word: int) -> Fraction:
     if isinstance(fmt, Float):
         return Fraction(float(np.uint32(word).view(np.float32)))
     factor = unpack(Factor, [word])
-    return Fraction(factor.mantissa, 1 << factor.shift)
+    return Fraction(-factor.mantissa if factor.negative else factor.mantissa, 1 << factor.shift)
 
 
 def identifiers(*formats: Format) -> str:

@@ -32,7 +32,7 @@ from plinth_hw.vector.conversion import Conversion
 LOOP_CYCLES = 8
 _MINUS_ZERO = 1 << 31
 #: Instructions that take the product, whatever WIDEN does.
-_PRODUCTS = (VectorOp.MUL, VectorOp.SCALE)
+PRODUCTS = (VectorOp.MUL, VectorOp.SCALE)
 
 
 def latencies(conversion: Conversion) -> dict[VectorOp, int]:
@@ -41,9 +41,9 @@ def latencies(conversion: Conversion) -> dict[VectorOp, int]:
     return {op: 6 if op in products else 7 for op in VectorOp if op is not VectorOp.FUNCTION}
 
 
-def _products(conversion: Conversion) -> tuple[VectorOp, ...]:
+def _products(conversion: Conversion | None) -> tuple[VectorOp, ...]:
     """Instructions that take the product."""
-    return (*_PRODUCTS, VectorOp.WIDEN) if conversion.multiplies else _PRODUCTS
+    return (*PRODUCTS, VectorOp.WIDEN) if conversion and conversion.multiplies else PRODUCTS
 
 
 class LaneControl(data.Struct):
@@ -69,6 +69,11 @@ class LaneControl(data.Struct):
 class LaneDecoder(wiring.Component):
     """Decodes instructions.
 
+    Parameters
+    ----------
+    conversion : Conversion or None
+        Of the lanes, if they have any.
+
     Members
     -------
     op : In(VectorOp)
@@ -78,7 +83,7 @@ class LaneDecoder(wiring.Component):
     o : Out(LaneControl)
     """
 
-    def __init__(self, conversion: Conversion) -> None:
+    def __init__(self, conversion: Conversion | None) -> None:
         self.conversion = conversion
         super().__init__({"op": In(shape_of(VectorOp)), "again": In(1), "o": Out(LaneControl)})
 

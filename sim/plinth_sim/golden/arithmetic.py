@@ -100,6 +100,13 @@ def halved(units: Array, places: int) -> Array:
     return down + ((rest > 1 << places) | ((rest == 1 << places) & (down & 1 == 1)))
 
 
+def scaled(units: Array, factor: int) -> Array:
+    """Whole units times a factor as tasks hold it, rounded to nearest, ties to even."""
+    found = unpack(Factor, [factor])
+    product = halved(units * found.mantissa, found.shift)
+    return -product if found.negative else product
+
+
 def add_words(fmt: Format, a: Array, b: Array) -> Array:
     """Sums of words."""
     return saturated(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else add(a, b)
@@ -109,6 +116,5 @@ def updated(fmt: Format, weights: Array, total: Array, rate: int) -> Array:
     """``weights - rate * total``; ``rate`` as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`)."""
     if not isinstance(fmt, Fixed):
         return sub(weights, multiply(np.full_like(total, rate), total))
-    factor = unpack(Factor, [rate])
-    step = saturated(fmt, halved(numbers(fmt, total) * factor.mantissa, factor.shift))
-    return saturated(fmt, numbers(fmt, weights) - numbers(fmt, step))
+    step = numbers(fmt, saturated(fmt, scaled(numbers(fmt, total), rate)))
+    return saturated(fmt, numbers(fmt, weights) - step)

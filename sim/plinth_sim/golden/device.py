@@ -403,7 +403,8 @@ class GoldenDevice:
             elif task.engine is Engine.VECTOR:
                 self.narrowed_to_ends += vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
-                    buffer_words=self.parameters.vector_buffer_words, narrow=self.parameters.narrow_format)
+                    buffer_words=self.parameters.vector_buffer_words, narrow=self.parameters.narrow_format,
+                    fmt=self.parameters.memory_format)
             else:
                 self._set_group(task.body)
         except vector.BadOperandError as error:

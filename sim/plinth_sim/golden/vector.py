@@ -1,12 +1,7 @@
 """Golden model of the vector engine: runs a task body on an image of die memory.
 
-Element-wise instructions round once per element. Reductions, for every index that dst keeps, over the
-index k that it lacks::
-
-    SUM:     acc_0 = x_0,  acc_k = acc_{k-1} + x_k              k = 1 .. K-1, each rounded
-    MAXIMUM: acc_0 = x_0,  acc_k = max(acc_{k-1}, x_k)
-
-Every NaN that an instruction writes is the quiet NaN, also that of COPY; loads and stores keep all bits.
+What instructions do with elements is that of the lanes (:mod:`~plinth_sim.golden.lanes`). Reductions go, for every
+index that dst keeps, over the index that it lacks, ascending. Loads and stores keep all bits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa import layout
-from plinth_hw.isa.formats import FP16, Fixed, Format
-from plinth_hw.isa.functions import TABLES
+from plinth_hw.isa.formats import FP16, FP32, Format
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     VECTOR_INSTRUCTIONS,
@@ -30,11 +24,9 @@ from plinth_hw.isa.tasks import (
     VectorFunction,
     VectorOp,
 )
-from plinth_sim.golden import arithmetic, function
+from plinth_sim.golden.lanes import Lanes, Made, lanes_of
 
-Bits = NDArray[np.uint32]
-
-QUIET_NAN = 0x7FC00000
+Words = NDArray[np.unsignedinteger]
 
 _TWO_SOURCES = frozenset({VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.RELU_MASK})
 _REDUCTIONS = frozenset({VectorOp.SUM, VectorOp.MAXIMUM})
@@ -144,8 +136,8 @@ def _decode(raw: bytes) -> Program:
     for word in (body.program[i] for i in range(body.instructions)):
         try:
             op = VectorOp(word.op)
-            if op is VectorOp.FUNCTION and VectorFunction(word.b) not in TABLES:
-                raise ValueError(f"no function of FP32: {VectorFunction(word.b).name}")
+            if op is VectorOp.FUNCTION:
+                VectorFunction(word.b)
         except ValueError as error:
             raise BadOperandError(str(error)) from None
         instruction = Instruction(op, word.dst, word.a, word.b, word.immediate,
@@ -190,109 +182,33 @@ def check_fit(program: Program, beat_words: int, buffer_words: int) -> None:
             raise BadOperandError(f"region {number} ends at line {end}, beyond {capacity}")
 
 
-def _floats(bits: Bits) -> NDArray[np.float32]:
-    return np.ascontiguousarray(bits).view(np.float32)
-
-
-def _is_nan(bits: Bits) -> NDArray[np.bool_]:
-    return (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-
-
-def _keys(bits: Bits) -> NDArray[np.int32]:
-    """Signed integers in the order of the numbers, -0 below +0."""
-    signed = bits.view(np.int32)
-    return signed ^ ((signed >> 31) & np.int32(0x7FFFFFFF))
-
-
-def maximum(a: Bits, b: Bits) -> Bits:
-    """Larger of two; a NaN in either gives the quiet NaN, max(-0, +0) = +0."""
-    larger = np.where(_keys(a) > _keys(b), a, b)
-    return np.where(_is_nan(a) | _is_nan(b), np.uint32(QUIET_NAN), larger)
-
-
-def _canonical(bits: Bits) -> Bits:
-    return arithmetic.canonical(_floats(bits)).view(np.uint32)
-
-
-def _positive(bits: Bits) -> NDArray[np.bool_]:
-    return (bits > 0) & (bits <= np.uint32(0x7F800000))
-
-
-def to_narrow(bits: Bits, fmt: Format) -> Bits:
-    """FP32 to FP16 or 16-bit fixed point, to nearest even, in the low half of each word."""
-    if isinstance(fmt, Fixed):
-        return fmt.encode(_floats(bits)).astype(np.uint16).astype(np.uint32)
-    return arithmetic.to_fp16(_floats(bits)).view(np.uint16).astype(np.uint32)
-
-
-def from_narrow(bits: Bits, fmt: Format) -> Bits:
-    """FP16 or 16-bit fixed point in the low half of each word to FP32, exactly."""
-    low = (bits & np.uint32(0xFFFF)).astype(np.uint16)
-    if isinstance(fmt, Fixed):
-        return fmt.decode(low.view(np.int16)).view(np.uint32)
-    return arithmetic.from_fp16(low.view(np.float16)).view(np.uint32)
-
-
-def _reduce(op: VectorOp, x: Bits, axis: int) -> Bits:
+def compute(lanes: Lanes, instruction: Instruction, a: Words, b: Words | None, immediate: int,
+            shape: tuple[int, int], reduce_rows: bool) -> Made:
+    """Result of one instruction, and the ends that came up; ``reduce_rows`` says which dimension a reduction takes
+    away."""
+    op, axis = instruction.op, 0 if reduce_rows else 1
     if op is VectorOp.SUM:
-        total = np.add.accumulate(_floats(x), axis=axis)  # in order, each sum rounded to FP32
-        return _canonical(np.take(total, [-1], axis=axis).view(np.uint32))
-    nan = _is_nan(x).any(axis=axis, keepdims=True)
-    keys = _keys(x).max(axis=axis, keepdims=True)
-    largest = (keys ^ ((keys >> 31) & np.int32(0x7FFFFFFF))).view(np.uint32)
-    return np.where(nan, np.uint32(QUIET_NAN), largest)
+        return lanes.sums(a, axis)
+    if op is VectorOp.MAXIMUM:
+        return lanes.largest(a, axis), 0
+    a = np.ascontiguousarray(np.broadcast_to(a, shape))
+    if op is VectorOp.FUNCTION:
+        return lanes.function(VectorFunction(instruction.b), a), 0
+    return lanes.apply(op, a, None if b is None else np.ascontiguousarray(np.broadcast_to(b, shape)), immediate)
 
 
-def compute(instruction: Instruction, a: Bits, b: Bits | None, immediate: int,
-            shape: tuple[int, int], reduce_rows: bool, narrow: Format = FP16) -> Bits:
-    """Result of one instruction; ``reduce_rows`` says which dimension a reduction takes away, ``narrow`` is the die's
-    narrow format."""
-    op = instruction.op
-    if op in _REDUCTIONS:
-        return _reduce(op, a, 0 if reduce_rows else 1)
-    constant = np.uint32(immediate).reshape(1, 1)
-    other = constant if b is None else b
-    if op in (VectorOp.ADD, VectorOp.ADD_IMMEDIATE):
-        result = arithmetic.add(a, other)
-    elif op is VectorOp.SUB:
-        result = arithmetic.sub(a, other)
-    elif op in (VectorOp.MUL, VectorOp.SCALE):
-        result = arithmetic.multiply(a, other)
-    elif op is VectorOp.MAX:
-        result = maximum(a, other)
-    elif op is VectorOp.RELU:
-        result = _canonical(np.where(_positive(a) | _is_nan(a), a, np.uint32(0)))
-    elif op is VectorOp.RELU_MASK:
-        result = _canonical(np.where(_positive(other), a, np.uint32(0)))
-    elif op is VectorOp.COPY:
-        result = _canonical(a)
-    elif op is VectorOp.FUNCTION:
-        result = function.evaluate(VectorFunction(instruction.b), a)
-    elif op is VectorOp.NARROW:
-        result = to_narrow(a, narrow)
-    else:
-        result = from_narrow(a, narrow)
-    return np.ascontiguousarray(np.broadcast_to(result, shape))
-
-
-def at_ends(bits: Bits, fmt: Format) -> int:
-    """How many results of NARROW are the least or the largest number of a fixed-point format."""
-    if not isinstance(fmt, Fixed):
-        return 0
-    numbers = bits.astype(np.uint16).view(np.int16)
-    return int(np.count_nonzero((numbers == fmt.least) | (numbers == fmt.most)))
-
-
-def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> int:
-    """Run the instructions on region contents, ``[rows, columns]`` bit patterns, in place; ``narrow`` is the die's
-    narrow format. Returns how many numbers NARROW made an end of it, as :func:`at_ends`.
+def run(program: Program, regions: dict[int, Words], narrow: Format = FP16, fmt: Format = FP32) -> int:
+    """Run the instructions on region contents, ``[rows, columns]`` words, in place; ``fmt`` and ``narrow`` are the
+    die's memory and narrow format. Returns how many ends came up (:mod:`~plinth_sim.golden.lanes`).
 
     Raises
     ------
     BadOperandError
         If an instruction reads a region that nothing has written.
     """
-    def source(number: int) -> Bits:
+    lanes = lanes_of(fmt, narrow)
+
+    def source(number: int) -> Words:
         if number not in regions:
             raise BadOperandError(f"region {number} is read before it is written")
         return regions[number]
@@ -303,12 +219,11 @@ def run(program: Program, regions: dict[int, Bits], narrow: Format = FP16) -> in
             dst = program.regions[instruction.dst]
             a = source(instruction.a)
             b = source(instruction.b) if instruction.op in _TWO_SOURCES else None
-            regions[instruction.dst] = compute(
-                instruction, a, b, program.immediates[instruction.immediate],
+            regions[instruction.dst], more = compute(
+                lanes, instruction, a, b, program.immediates[instruction.immediate],
                 dst.shape(program.rows, program.columns),
-                dst.is_row and not program.regions[instruction.a].is_row, narrow)
-            if instruction.op is VectorOp.NARROW:
-                ends += at_ends(regions[instruction.dst], narrow)
+                dst.is_row and not program.regions[instruction.a].is_row)
+            ends += more
     return ends
 
 
@@ -319,7 +234,7 @@ def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
     return (1, rows) if region.is_column else (rows, columns)
 
 
-def _window(memory: Bits, start: int, stride: int, rows: int, words: int) -> Bits:
+def _window(memory: Words, start: int, stride: int, rows: int, words: int) -> Words:
     """View of a strided block.
 
     Raises
@@ -334,13 +249,30 @@ def _window(memory: Bits, start: int, stride: int, rows: int, words: int) -> Bit
                                            (stride * memory.itemsize, memory.itemsize))
 
 
-def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
-            buffer_words: int | None = None, narrow: Format = FP16) -> int:
+def check_lanes(program: Program, lanes: Lanes) -> None:
+    """Refuse what the lanes of a format of memory do not have.
+
+    Raises
+    ------
+    BadOperandError
+        If there is such an instruction, function, or move.
+    """
+    for instruction in program.instructions:
+        if instruction.op in lanes.lacking:
+            raise BadOperandError(f"{instruction.op.name} is no instruction of these lanes")
+        if instruction.op is VectorOp.FUNCTION and VectorFunction(instruction.b) not in lanes.functions:
+            raise BadOperandError(f"{VectorFunction(instruction.b).name} is no function of these lanes")
+    if not lanes.packs and any(move.packed for move in program.loads + program.stores):
+        raise BadOperandError("words of these lanes hold one number")
+
+
+def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
+            buffer_words: int | None = None, narrow: Format = FP16, fmt: Format = FP32) -> int:
     """Run a task body on a die's memory, in place; returns what :func:`run` does.
 
     Parameters
     ----------
-    memory : contiguous array of uint32
+    memory : contiguous array of words
         The die's memory.
     body : 56 words, or a mapping of fields
         The task's body.
@@ -348,8 +280,8 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         The base registers.
     beat_words, buffer_words : int, optional
         Size of the scratchpad; with both given, regions that do not fit are refused.
-    narrow : Format
-        The die's ``narrow_format``.
+    narrow, fmt : Format
+        The die's ``narrow_format`` and ``memory_format``.
 
     Raises
     ------
@@ -359,9 +291,10 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         If a move leaves the memory.
     """
     program = decode(body)
+    check_lanes(program, lanes_of(fmt, narrow))
     if beat_words is not None and buffer_words is not None:
         check_fit(program, beat_words, buffer_words)
-    regions: dict[int, Bits] = {}
+    regions: dict[int, Words] = {}
     for move in program.loads:
         shape = program.regions[move.region].shape(program.rows, program.columns)
         rows, columns = _memory_rows(program, move)
@@ -371,7 +304,7 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         if move.packed:
             block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
         regions[move.region] = block.reshape(shape)
-    ends = run(program, regions, narrow)
+    ends = run(program, regions, narrow, fmt)
     for move in program.stores:
         if move.region not in regions:
             raise BadOperandError(f"region {move.region} is stored before it is written")
@@ -387,7 +320,3 @@ def execute(memory: Bits, body: Any, bases: Sequence[int], *, beat_words: int | 
         for row in range(rows):
             window[row] = block[row]
     return ends
-
-
-__all__ = ["BadOperandError", "Instruction", "Move", "Program", "Region", "at_ends", "check_fit", "compute", "decode",
-           "execute", "from_narrow", "maximum", "run", "to_narrow"]

@@ -10,7 +10,7 @@ from tests.support.refusal import refused
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.reference import ReferenceAdder
 from plinth_hw.isa.formats import FP32, Float
-from plinth_sim.golden.vector import maximum
+from plinth_sim.golden.lanes import maximum
 
 OPERATION = OPERATIONS["add"]
 UNITS = pytest.mark.parametrize("unit", [FloatAdder, ReferenceAdder])

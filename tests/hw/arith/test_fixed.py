@@ -83,29 +83,32 @@ def test_multiples_are_rounded_once(fmt: Fixed) -> None:
     rng = np.random.default_rng(8)
     a = np.concatenate([numbers(fmt, 9, 20_000)] * 4)
     mantissas = rng.integers(0, 1 << 16, len(a)) >> rng.integers(0, 16, len(a)) << rng.integers(0, 16, len(a)) & 0xFFFF
-    shifts = rng.integers(0, 32, len(a))
-    got = signed(fmt, Batch(FixedScaler(fmt))(unsigned(fmt, a), mantissas | shifts << 16))
-    expected = [min(max(nearest(Fraction(int(x) * int(mantissa), 1 << int(shift))), fmt.least), fmt.most)
-                for x, mantissa, shift in zip(a, mantissas, shifts, strict=True)]
+    shifts, turned = rng.integers(0, 32, len(a)), rng.integers(0, 2, len(a))
+    words = mantissas | shifts << 16 | turned << 21
+    got = signed(fmt, Batch(FixedScaler(fmt))(unsigned(fmt, a), words))
+    factors = [Fraction(int(mantissa) * (-1 if turn else 1), 1 << int(shift))
+               for mantissa, shift, turn in zip(mantissas, shifts, turned, strict=True)]
+    expected = [min(max(nearest(int(x) * factor), fmt.least), fmt.most) for x, factor in zip(a, factors, strict=True)]
     np.testing.assert_array_equal(got, np.array(expected))
     if fmt.bits == 16:
         steps = [arithmetic.updated(fmt, np.zeros(1, np.uint16), unsigned(fmt, a[i:i + 1]).astype(np.uint16),
-                                    int(mantissas[i] | shifts[i] << 16)) for i in range(0, len(a), 97)]
+                                    int(words[i])) for i in range(0, len(a), 97)]
         np.testing.assert_array_equal(-signed(fmt, np.concatenate(steps)), np.minimum(
             np.array(expected)[::97], fmt.most).clip(-fmt.most))
 
 
-@pytest.mark.parametrize("value", [0.0, 1.0, 0.1, 0.05 / 32, 1e-6, 2.0**-31, 2.0**-33, 3.0, 65535.0, 65535.4])
+@pytest.mark.parametrize("value", [0.0, 1.0, -1.0, -0.3, 0.1, 0.05 / 32, 1e-6, 2.0**-31, 2.0**-33, 3.0, 65535.0,
+                                   65535.4])
 def test_factors(value: float) -> None:
     """Half a unit in the last of sixteen bits off, or of what shifts reach."""
     found = factor_value(Q3_12, factor_word(Q3_12, value))
-    assert abs(found - Fraction(value)) <= max(Fraction(value) / (1 << 16), Fraction(1, 1 << 32))
+    assert abs(found - Fraction(value)) <= max(abs(Fraction(value)) / (1 << 16), Fraction(1, 1 << 32))
     assert factor_value(FP32, factor_word(FP32, value)) == Fraction(float(np.float32(value)))
 
 
-@pytest.mark.parametrize("value", [-0.1, 65536.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("value", [-65536.0, 65536.0, float("inf"), float("nan")])
 def test_factors_that_there_are_not(value: float) -> None:
-    with refused(ValueError, match=f"must be from 0 to below 65536, not {value}"):
+    with refused(ValueError, match=f"must be above -65536 and below 65536, not {value}"):
         factor_word(Q3_12, value)
 
 
