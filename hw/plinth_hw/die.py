@@ -131,7 +131,7 @@ class Die(wiring.Component):
             m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
                          ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
         if vector is not None:
-            m.d.comb += control.narrowed_to_ends.eq(vector.narrowed_to_ends)
+            m.d.comb += control.narrowed_to_ends.eq(vector.ends)
 
     def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:

@@ -90,7 +90,7 @@ void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &m
 
 }  // namespace
 
-extern "C" int engine_run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, uint32_t *words,
+extern "C" int engine_run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Word *words,
                           uint64_t size, const Settings *settings, uint32_t *done, Counts *counts,
                           char *message, uint64_t message_size) {
     try {

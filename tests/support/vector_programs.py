@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from plinth_hw.isa.functions import TABLES
+from plinth_hw.isa.formats import FP32, Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     VECTOR_IMMEDIATES,
@@ -15,6 +15,7 @@ from plinth_hw.isa.tasks import (
     VECTOR_STORES,
     VectorOp,
 )
+from plinth_sim.golden.lanes import lanes_of
 from plinth_sim.golden.vector import Region
 
 #: (is_row, is_column)
@@ -85,9 +86,10 @@ class ProgramWriter:
 
     def random_instruction(self) -> None:
         """Append one that reads what has been written."""
-        rng = self.rng
+        rng, lanes = self.rng, lanes_of(self.parameters.memory_format, self.parameters.narrow_format)
+        ops = [op for op in VectorOp if op not in lanes.lacking]
         while True:
-            op = VectorOp(int(rng.integers(0, len(VectorOp))))
+            op = ops[int(rng.integers(0, len(ops)))]
             dst, a, b = int(rng.integers(0, len(self.shapes))), *map(int, rng.choice(self.written, 2))
             if op in REDUCTIONS:
                 (dst_row, dst_column), (a_row, a_column) = SHAPES[self.shapes[dst]], SHAPES[self.shapes[a]]
@@ -97,7 +99,7 @@ class ProgramWriter:
             if fits:
                 break
         if op is VectorOp.FUNCTION:
-            b = int(rng.integers(0, len(TABLES)))
+            b = int(rng.integers(0, len(lanes.functions)))
         self.run(op, dst, a, b, int(rng.integers(0, VECTOR_IMMEDIATES)), bool(rng.integers(0, 2)))
 
 
@@ -117,9 +119,9 @@ def random_task(parameters: DieParameters, rng: np.random.Generator, source: tup
         writer = ProgramWriter(parameters, rows, columns, shapes, rng)
         if writer.end <= parameters.vector_buffer_words // parameters.beat_words:
             break
-    base = int(rng.integers(0, 16))
+    base, packs = int(rng.integers(0, 16)), parameters.word_bits == 32
     for _ in range(int(rng.integers(1, VECTOR_LOADS + 1))):
-        number, packed = int(rng.integers(0, VECTOR_REGIONS)), bool(rng.integers(0, 2))
+        number, packed = int(rng.integers(0, VECTOR_REGIONS)), bool(rng.integers(0, 2)) and packs
         lines, words = writer.words(number, packed)
         stride = words + int(rng.integers(0, 10))
         room = source[1] - source[0] - lines * stride
@@ -129,7 +131,7 @@ def random_task(parameters: DieParameters, rng: np.random.Generator, source: tup
         writer.random_instruction()
     at = destination[0]
     for _ in range(int(rng.integers(0, VECTOR_STORES + 1))):
-        number, packed = int(rng.choice(writer.written)), bool(rng.integers(0, 2))
+        number, packed = int(rng.choice(writer.written)), bool(rng.integers(0, 2)) and packs
         lines, words = writer.words(number, packed)
         stride = words + int(rng.integers(0, 10))
         at += int(rng.integers(0, 10))
@@ -146,8 +148,12 @@ SPECIAL = np.array([0, 0x80000000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF81234
                    np.uint32)
 
 
-def random_image(rng: np.random.Generator, words: int) -> np.ndarray:
-    """FP32 bits: plain numbers, any pattern, special values."""
+def random_image(rng: np.random.Generator, words: int, fmt: Format = FP32) -> np.ndarray:
+    """FP32 bits: plain numbers, any pattern, special values; or fixed point of all magnitudes, and the ends."""
+    if isinstance(fmt, Fixed):
+        numbers = rng.integers(fmt.least, fmt.most, words, endpoint=True) >> rng.integers(0, fmt.bits, words)
+        ends = rng.choice([fmt.least, fmt.least + 1, -1, 0, 1, fmt.most], words)
+        return np.where(rng.random(words) < 0.1, ends, numbers).astype(np.int16).view(word_type(fmt))
     plain = (rng.standard_normal(words) * 4).astype(np.float32).view(np.uint32)
     any_bits = rng.integers(0, 1 << 32, words, dtype=np.uint64).astype(np.uint32)
     kind = rng.random(words)

@@ -12,6 +12,7 @@ from tests.support import checked_memory
 
 from plinth_hw import emit
 from plinth_hw.control.engine import Done
+from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS
 from plinth_hw.memory.port import request_layout
@@ -74,6 +75,7 @@ class VerilatedEngine:
                  array_form: emit.ArrayForm = "cells"):
         request = Value.cast(getattr(engine, (reads + writes)[0]).request.payload)
         assert len(request) == request_layout(parameters).size
+        self.word_type = word_type(parameters.memory_format)
         headers = {**checked_memory.headers(parameters, reads, writes),
                    "engine_ports.h": checked_memory.references("ENGINE", ["engine"], _ENGINE)}
         library = build_library({"engine.sv": emit.verilog(engine, "engine_top", array_form)}, "engine_top",
@@ -81,7 +83,7 @@ class VerilatedEngine:
                                 headers=headers, jobs=1)
         self._run = ctypes.CDLL(str(library)).engine_run
 
-    def run(self, tasks: list[tuple[int, list[int]]], bases: list[int], memory: NDArray[np.uint32], *,
+    def run(self, tasks: list[tuple[int, list[int]]], bases: list[int], memory: NDArray[np.unsignedinteger], *,
             seed: int = 1, availability: float = 1, latency: int = 6, limit: int = 1_000_000) -> Outcome:
         """Run ``tasks`` (operation, body words) on ``memory``, in place.
 
@@ -95,14 +97,14 @@ class VerilatedEngine:
         """
         words = np.array([[operation, *body] for operation, body in tasks], dtype=np.uint32)
         assert words.shape == (len(tasks), 1 + BODY_WORDS)
-        assert memory.dtype == np.uint32 and memory.flags.c_contiguous
+        assert memory.dtype == self.word_type and memory.flags.c_contiguous
         registers = np.array(bases, dtype=np.uint32)
         done = np.zeros((len(tasks), _DONE_WORDS), dtype=np.uint32)
         settings = _Settings(seed, round(256 * availability), latency, limit)
         counts = _Counts()
         message = ctypes.create_string_buffer(200)
 
-        def pointer(array: NDArray[np.uint32]) -> ctypes.c_void_p:
+        def pointer(array: NDArray[np.unsignedinteger]) -> ctypes.c_void_p:
             return ctypes.c_void_p(array.ctypes.data)
 
         failed = self._run(pointer(words), ctypes.c_uint64(len(tasks)), pointer(registers), pointer(memory),

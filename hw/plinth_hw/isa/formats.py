@@ -163,6 +163,13 @@ def as_words(values: NDArray[Any], word: np.dtype[np.unsignedinteger]) -> NDArra
     return flat.view(word) if flat.itemsize >= word.itemsize else flat.astype(word)
 
 
+def number_word(fmt: Format, value: float) -> int:
+    """A number of a memory format as tasks hold it: its bits, in the low half of the word if they are 16."""
+    if isinstance(fmt, Float):
+        return int(np.float32(value).view(np.uint32))
+    return int(fmt.encode(np.array([value], dtype=np.float32))[0]) & (1 << fmt.bits) - 1
+
+
 def factor_word(fmt: Format, value: float) -> int:
     """A factor, such as a learning rate, as tasks hold it for numbers of a format: FP32 bits, or a :class:`Factor`.
 
@@ -172,7 +179,7 @@ def factor_word(fmt: Format, value: float) -> int:
         If a fixed-point number's factor is not finite, or its size 65,536 or more.
     """
     if isinstance(fmt, Float):
-        return int(np.float32(value).view(np.uint32))
+        return number_word(fmt, value)
     most = (1 << Factor.FIELDS["mantissa"].shape.bits) - 1
     if not abs(value) < most + 1:
         raise ValueError(f"A factor of fixed-point numbers must be above -65536 and below 65536, not {value}")

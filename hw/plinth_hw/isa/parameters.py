@@ -18,7 +18,7 @@ from plinth_hw.isa.tasks import (
 
 ALL_ENGINES = frozenset(Engine)
 #: Those that compute in fixed-point numbers from memory to memory.
-FIXED_ENGINES = frozenset({Engine.COLLECTIVE, Engine.TRANSFER})
+FIXED_ENGINES = frozenset({Engine.VECTOR, Engine.COLLECTIVE, Engine.TRANSFER})
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.

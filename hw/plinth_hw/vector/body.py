@@ -21,7 +21,6 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.common import at_least
 from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
@@ -42,6 +41,7 @@ from plinth_hw.isa.tasks import (
 from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
+from plinth_hw.vector.units import units
 
 #: Stages that read bodies: load, compute, store.
 READERS = 3
@@ -224,7 +224,9 @@ class BodyStore(wiring.Component):
             for number in range(most):
                 with m.If((word.index == base + MOVE_WORDS * number + 2) & (count > number)):
                     m.d.comb += move_used.eq(1)
-        with m.If(move_used & (word.word[3] | unfit.bit_select(word.word[:3], 1))):
+        own = units(self.parameters)
+        packed = Const(0) if own.packs else word.word[4]
+        with m.If(move_used & (word.word[3] | packed | unfit.bit_select(word.word[:3], 1))):
             m.d.sync += error.eq(1)
 
         bad = Signal()
@@ -235,6 +237,7 @@ class BodyStore(wiring.Component):
 
     def _check_instruction(self, m: Module, word: Any, is_row: Any, is_column: Any, unfit: Any,
                            bad: Any) -> None:
+        own = units(self.parameters)
         instruction = Signal(shape_of(VectorInstruction))
         code = Signal(5)
         two_sources = Signal()
@@ -242,8 +245,8 @@ class BodyStore(wiring.Component):
         shape_bad = Signal()
         m.d.comb += [
             instruction.as_value().eq(word), code.eq(word[:5]),
-            known.eq((code < len(VectorOp))
-                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(TABLES)))),
+            known.eq((code < len(VectorOp)) & ~Cat(code == op.value for op in own.lacking).any()
+                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(own.functions)))),
             two_sources.eq(Cat(code == op.value for op in TWO_SOURCES).any()),
         ]
 

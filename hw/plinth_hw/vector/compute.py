@@ -17,7 +17,7 @@ along the lanes' direction and K elements along the other one, cycles from one i
     reduction       8 ceil(G / 4) K + 8 + L     K the elements that are reduced
     function        elements + 8 + L
 
-with the latency L of :func:`latencies`. The next instruction is read meanwhile.
+with the latency L of the :mod:`~plinth_hw.vector.units`. The next instruction is read meanwhile.
 """
 
 from typing import Any
@@ -33,33 +33,24 @@ from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
-from plinth_hw.vector.conversion import Conversion, conversion
-from plinth_hw.vector.function import FunctionUnit
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
-from plinth_hw.vector.lane import LOOP_CYCLES, Lane, LaneDecoder
-from plinth_hw.vector.lane import latencies as lane_latencies
+from plinth_hw.vector.lane import LOOP_CYCLES
 from plinth_hw.vector.moves import Task, scratchpad_lines
 from plinth_hw.vector.pairs import PairReader
+from plinth_hw.vector.units import units
 
 #: Cycles from a step of the walk to the lanes: two of commands, then the operands'.
 _LANES = 2 + PairReader.latency
-_LONGEST = 1 + FunctionUnit.latency
 #: Cycles, beside the latency, for which the instruction holds after its last step: until the last result is
 #: on its way to the scratchpad, where the first read of the next instruction comes later.
 _DRAIN = _LANES - 1
 
 
-def latencies(conversion: Conversion) -> dict[VectorOp, int]:
-    """Cycles from the lanes' inputs to the result."""
-    return {**lane_latencies(conversion), VectorOp.FUNCTION: _LONGEST}
-
-
-def narrowed_signature(parameters: DieParameters) -> dict[str, Any]:
+def ends_signature(parameters: DieParameters) -> dict[str, Any]:
     """Members that only dies with fixed-point operands have."""
-    if not isinstance(parameters.narrow_format, Fixed):
-        return {}
-    return {"narrowed_to_ends": Out((parameters.beat_words // 2).bit_length())}
+    return {"ends": Out((parameters.beat_words // 2).bit_length())} if isinstance(
+        parameters.multiply_format, Fixed) else {}
 
 
 class ComputeStage(wiring.Component):
@@ -79,23 +70,24 @@ class ComputeStage(wiring.Component):
         Of each bank of both halves, two cycles after the command.
     busy : Out(1)
         A program runs.
-    narrowed_to_ends : Out
-        With a fixed-point narrow format only: results of NARROW, of the write a cycle ago, that are its least or
-        largest number.
+    ends : Out
+        With fixed-point operands only: results of NARROW, of the write a cycle ago, that are its least or largest
+        number; of fixed-point lanes, a cycle after they came, those that were beyond the format.
     """
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
-        self.conversion = conversion(parameters.narrow_format)
-        banks, lines = parameters.beat_words, scratchpad_lines(parameters)
+        self.units = units(parameters)
+        self._longest = max(self.units.latencies.values())
+        banks, lines, width = parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits
         super().__init__({
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "half": Out(1),
             "read": Out(wiring.Signature(vector_command(banks, lines))),
-            **{f"data_{half}": In(data.ArrayLayout(unsigned(32), banks)) for half in range(2)},
-            "write": Out(VectorWritePort(banks, lines, words=banks // 2)),
+            **{f"data_{half}": In(data.ArrayLayout(unsigned(width), banks)) for half in range(2)},
+            "write": Out(VectorWritePort(banks, lines, width, words=banks // 2)),
             "busy": Out(1),
-            **narrowed_signature(parameters),
+            **ends_signature(parameters),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -104,7 +96,7 @@ class ComputeStage(wiring.Component):
         assert LOOP_CYCLES == 2 * BATCH
         m.submodules.fetch = fetch = InstructionFetch()
         m.submodules.walk = walk = GroupWalk(banks, lines)
-        m.submodules.reader = reader = PairReader(banks, lines)
+        m.submodules.reader = reader = PairReader(banks, lines, self.parameters.word_bits)
         wiring.connect(m, fetch.body, wiring.flipped(self.body))
         m.d.comb += [reader.data_0.eq(self.data_0), reader.data_1.eq(self.data_1), reader.half.eq(self.half)]
         m.d.comb += [getattr(self.read, name).eq(getattr(reader.command, name)) for name in self.read.signature.members]
@@ -113,15 +105,15 @@ class ComputeStage(wiring.Component):
         instruction = Signal(Decoded)
         left = Signal.like(summary.instructions)
         is_function = Signal()
-        result_latency = Signal(range(_LONGEST + 1))
-        drain = Signal(range(_DRAIN + _LONGEST + 1))
+        result_latency = Signal(range(self._longest + 1))
+        drain = Signal(range(_DRAIN + self._longest + 1))
         m.d.comb += [
             fetch.place.eq(task.body), fetch.count.eq(summary.instructions), self.half.eq(task.half),
             walk.instruction.eq(instruction), walk.rows.eq(summary.rows), walk.columns.eq(summary.columns),
             is_function.eq(instruction.op == VectorOp.FUNCTION),
         ]
         with m.Switch(instruction.op):
-            for op, cycles in latencies(self.conversion).items():
+            for op, cycles in self.units.latencies.items():
                 with m.Case(op):
                     m.d.sync += result_latency.eq(cycles)
 
@@ -161,8 +153,8 @@ class ComputeStage(wiring.Component):
         m.d.comb += self.busy.eq(~stage.ongoing("IDLE") & ~stage.ongoing("HAND_ON"))
 
         steps = self._commands(m, walk, reader.command, instruction)
-        results = self._lanes(m, platform, instruction, is_function, reader, steps[_LANES - 1], walk.reduces)
-        self._write(m, walk, instruction.op, is_function, result_latency, steps, results)
+        results, beyond = self._lanes(m, platform, instruction, is_function, reader, steps[_LANES - 1], walk.reduces)
+        self._write(m, walk, instruction.op, is_function, result_latency, steps, results, beyond)
         return m
 
     def _commands(self, m: Module, walk: GroupWalk, read: Any, instruction: Any) -> dict[int, Any]:
@@ -181,36 +173,36 @@ class ComputeStage(wiring.Component):
         ]
         m.d.comb += [read.capacity.eq(0), read.column_low.eq(0)]
         steps = {cycle: Signal(_Step(banks, lines), name=f"step_{cycle}")
-                 for cycle in range(2, _LANES + _LONGEST + 1)}
+                 for cycle in range(2, _LANES + self._longest + 1)}
         m.d.sync += [
             steps[2].valid.eq(position.valid), steps[2].upper.eq(position.upper),
             steps[2].first.eq(position.first),
             steps[2].last.eq(position.last | ~walk.reduces), steps[2].tail.eq(position.tail),
             steps[2].target.eq(target),
         ]
-        for cycle in range(3, _LANES + _LONGEST + 1):
+        for cycle in range(3, _LANES + self._longest + 1):
             m.d.sync += steps[cycle].eq(steps[cycle - 1])
         return steps
 
     def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any, reader: PairReader, before: Any,
-               reduces: Any) -> list[Any]:
-        """Results, of the half group given a latency before; ``before``: the step a cycle before its lanes."""
-        results = []
+               reduces: Any) -> tuple[list[Any], list[Any]]:
+        """Results, of the half group given a latency before, and of fixed-point lanes whether they are beyond the
+        format; ``before``: the step a cycle before its lanes."""
+        results, beyond = [], []
         immediate = Signal(32)
         with m.Switch(instruction.op):
-            with m.Case(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE):
-                m.d.sync += immediate.eq(instruction.immediate)
-            with m.Case(VectorOp.WIDEN):
-                m.d.sync += immediate.eq(self.conversion.constant)
+            for op, value in self.units.immediates(instruction.immediate).items():
+                with m.Case(op):
+                    m.d.sync += immediate.eq(value)
             with m.Default():
                 m.d.sync += immediate.eq(0)
         m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
-        m.submodules.function = function = FunctionUnit()
-        m.submodules.decoder = decoder = LaneDecoder(self.conversion)
+        m.submodules.function = function = self.units.function()
+        m.submodules.decoder = decoder = self.units.decoder()
         m.d.comb += [function.function.eq(instruction.function), decoder.op.eq(instruction.op),
                      decoder.again.eq(reduces & ~before.first)]
         for number in range(self.parameters.beat_words // 2):
-            lane = Lane(self.conversion)
+            lane = self.units.lane()
             emit.place(m, platform, lane, name=f"lane_{number}", module=lane.module_name)
             m.d.comb += [lane.control.eq(decoder.o), lane.a.eq(reader.a[number]), lane.b.eq(reader.b[number]),
                          lane.immediate.eq(immediate)]
@@ -219,18 +211,20 @@ class ComputeStage(wiring.Component):
                 results.append(lane.o | function.o)
             else:
                 results.append(lane.o)
-        return results
+            if not self.units.packs:
+                beyond.append(lane.beyond)
+        return results, beyond
 
     def _write(self, m: Module, walk: GroupWalk, op: Any, is_function: Any, result_latency: Any,
-               steps: dict[int, Any], results: list[Any]) -> None:
+               steps: dict[int, Any], results: list[Any], beyond: list[Any]) -> None:
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         half = banks // 2
         step = Signal(_Step(banks, lines))
         with m.Switch(result_latency):
-            for cycles in sorted(set(latencies(self.conversion).values())):
+            for cycles in sorted(set(self.units.latencies.values())):
                 with m.Case(cycles):
                     m.d.comb += step.eq(steps[_LANES + cycles])
-                    if cycles < _LONGEST:
+                    if cycles < self._longest:
                         # Done with: the next instruction may take its results later.
                         m.d.sync += steps[_LANES + cycles + 1].valid.eq(0)
         write = self.write
@@ -239,18 +233,22 @@ class ComputeStage(wiring.Component):
             write.skew.eq(step.target.skew), write.along_rows.eq(step.target.along_rows),
         ]
         m.d.comb += [write.capacity.eq(0), write.column_low.eq(0)]
+        inside = [(~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
+                  for lane in range(banks)]
         for lane in range(banks):
-            inside = (~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
-            m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside))
+            m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside[lane]))
         m.d.sync += Cat(write.data[lane] for lane in range(half)).eq(Cat(results))
         narrow = self.parameters.narrow_format
-        if isinstance(narrow, Fixed):
+        if beyond:
+            m.d.sync += self.ends.eq(Mux(step.valid, sum(
+                over & (inside[lane] | inside[lane + half]) for lane, over in enumerate(beyond)), 0))
+        elif isinstance(narrow, Fixed):
             narrows = Signal()
             m.d.sync += narrows.eq(op == VectorOp.NARROW)
             mask = narrow.bits - 1
             ends = [(write.data[lane][:mask] ^ write.data[lane][mask].replicate(mask)).all()
                     & (write.mask[lane] | write.mask[lane + half]) for lane in range(half)]
-            m.d.sync += self.narrowed_to_ends.eq(Mux(write.enable & narrows, sum(ends), 0))
+            m.d.sync += self.ends.eq(Mux(write.enable & narrows, sum(ends), 0))
 
 
 class _Step(data.StructLayout):

@@ -25,7 +25,7 @@ from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.rotators import SharedReadRotator, WriteRotator
 from plinth_hw.memory.scratchpad import SharedArray, VectorWriter, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
-from plinth_hw.vector.compute import ComputeStage, narrowed_signature
+from plinth_hw.vector.compute import ComputeStage, ends_signature
 from plinth_hw.vector.load import LoadStage
 from plinth_hw.vector.moves import scratchpad_lines
 from plinth_hw.vector.store import StoreStage
@@ -46,7 +46,7 @@ class VectorEngine(wiring.Component):
     engine : Out(EngineSignature)
     load_memory : Out(ReadPort)
     store_memory : Out(WritePort)
-    narrowed_to_ends : Out
+    ends : Out
         As of :class:`~plinth_hw.vector.compute.ComputeStage`.
 
     Raises
@@ -58,13 +58,13 @@ class VectorEngine(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
-        check_sizes(banks, lines)
-        self._sizes = banks, lines
+        check_sizes(banks, lines, parameters.word_bits)
+        self._sizes = banks, lines, parameters.word_bits
         super().__init__({
             "engine": Out(EngineSignature(parameters)),
             "load_memory": Out(ReadPort(parameters)),
             "store_memory": Out(WritePort(parameters)),
-            **narrowed_signature(parameters),
+            **ends_signature(parameters),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -99,7 +99,7 @@ class VectorEngine(wiring.Component):
             m.d.sync += used.bit_select(store.half, 1).eq(0)
         with m.If(bodies.started):
             m.d.sync += [half.eq(~half), used.bit_select(half, 1).eq(1)]
-        for name in narrowed_signature(self.parameters):
+        for name in ends_signature(self.parameters):
             m.d.comb += getattr(self, name).eq(getattr(compute, name))
         self._scratchpad(m, load, compute, store)
         self._report(m, bodies, load, compute, store)
@@ -108,10 +108,10 @@ class VectorEngine(wiring.Component):
     def _scratchpad(self, m: Module, load: LoadStage, compute: ComputeStage, store: StoreStage) -> None:
         """Each half serves the stage that uses it: loads, stores and the operands by one port of its memories, which
         choose between their commands, the results by the other."""
-        banks, lines = self._sizes
-        m.submodules.load_turn = load_turn = WriteRotator(banks)
-        m.submodules.store_turn = store_turn = SharedReadRotator(banks)
-        m.submodules.compute_write = compute_write = VectorWriter(banks, lines, words=banks // 2)
+        banks, lines, width = self._sizes
+        m.submodules.load_turn = load_turn = WriteRotator(banks, width)
+        m.submodules.store_turn = store_turn = SharedReadRotator(banks, width)
+        m.submodules.compute_write = compute_write = VectorWriter(banks, lines, width, words=banks // 2)
         wiring.connect(m, compute.write, compute_write.i)
         m.d.comb += [
             load_turn.enable.eq(load.write.enable), load_turn.skew.eq(load.write.skew),
@@ -120,7 +120,7 @@ class VectorEngine(wiring.Component):
             store.read.data.eq(store_turn.o),
         ]
         for number in range(2):
-            array = SharedArray(banks, lines)
+            array = SharedArray(banks, lines, width)
             m.submodules[f"half_{number}"] = array
             loads, stores, computes, results = (Signal(name=f"{name}_{number}")
                                                 for name in ("loads", "stores", "computes", "results"))

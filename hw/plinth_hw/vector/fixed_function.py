@@ -58,6 +58,8 @@ class FixedFunctionUnit(wiring.Component):
         With ``i``.
     i : In(16)
         Argument, taken every cycle.
+    wanted : In(1)
+        A cycle before the value: it is wanted, or else zero.
     o : Out(16)
         Value for the argument of ``latency`` cycles before.
 
@@ -70,7 +72,7 @@ class FixedFunctionUnit(wiring.Component):
     latency = 7
 
     def __init__(self) -> None:
-        super().__init__({"function": In(shape_of(VectorFunction)), "i": In(_BITS), "o": Out(_BITS)})
+        super().__init__({"function": In(shape_of(VectorFunction)), "i": In(_BITS), "wanted": In(1), "o": Out(_BITS)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -136,7 +138,9 @@ class FixedFunctionUnit(wiring.Component):
         size = Signal(_BITS, name="size_6")
         m.d.sync += size.eq(((value >> (given.shift - 1)[:len(given.shift)]) + 1) >> 1)
         ends = Mux(last.negative, FORMAT.least, FORMAT.most)
-        with m.If(last.beyond | (size[-1] & ~last.negative)):
+        with m.If(~self.wanted):
+            m.d.sync += self.o.eq(0)
+        with m.Elif(last.beyond | (size[-1] & ~last.negative)):
             m.d.sync += self.o.eq(ends)
         with m.Elif(last.complement):
             m.d.sync += self.o.eq((1 << FORMAT.fraction_bits) - size)

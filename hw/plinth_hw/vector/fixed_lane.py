@@ -46,9 +46,8 @@ class FixedLane(wiring.Component):
     a, b : In(16)
         Operands, taken every cycle; b is zero where the instruction does not take it, and with a reduction.
     immediate : In(32)
-        A number in the low half, or with ``scales`` a factor; zero where the instruction does not take it.
-    scales : In(1)
-        SCALE: the product is that of the immediate, not of b.
+        ADD_IMMEDIATE: a number in the low half. SCALE: a factor; as b, then zero, is one as well, the bits of its shift
+        are turned that a number's shift has. Otherwise zero.
     o : Out(16)
         Result of the operands of ``latencies()[op]`` cycles before; zero with a function.
     beyond : Out(1)
@@ -57,11 +56,13 @@ class FixedLane(wiring.Component):
         ``a`` of one cycle before, for functions.
     """
 
+    module_name = "fixed_vector_lane"
+
     def __init__(self, format: Fixed) -> None:
         self.format = format
         bits = format.bits
         super().__init__({"control": In(LaneControl), "a": In(bits), "b": In(bits), "immediate": In(32),
-                          "scales": In(1), "o": Out(bits), "beyond": Out(1), "chosen": Out(bits)})
+                          "o": Out(bits), "beyond": Out(1), "chosen": Out(bits)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -75,8 +76,7 @@ class FixedLane(wiring.Component):
         size = Mux(self.b[-1], -self.b, self.b)[:bits]
         as_factor = Cat(size, Const(fmt.fraction_bits, Factor.FIELDS["shift"].shape.bits), self.b[-1])
         m.d.sync += [
-            x.eq(self.a), y.eq(self.b | Mux(self.scales, 0, self.immediate[:bits]) | again),
-            factor.eq(Mux(self.scales, self.immediate, as_factor)),
+            x.eq(self.a), y.eq(self.b | self.immediate[:bits] | again), factor.eq(as_factor ^ self.immediate),
             larger.eq(control.larger), turned.eq(control.turned),
         ]
         with m.If(control.masked):

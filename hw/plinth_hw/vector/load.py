@@ -21,6 +21,7 @@ from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorWritePort
 from plinth_hw.vector.body import LOAD_BASE, BodyReadPort
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.units import units
 
 
 class LoadStage(wiring.Component):
@@ -46,13 +47,12 @@ class LoadStage(wiring.Component):
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "port": Out(ReadPort(parameters)),
             "half": Out(1),
-            "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters))),
+            "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),
             "words": Out(parameters.beat_words.bit_length()),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        banks = self.parameters.beat_words
         m.submodules.moves = moves = MoveFetch(self.parameters, LOAD_BASE)
         m.submodules.load = load = StridedLoad(self.parameters, COUNT_BITS, COUNT_BITS)
         m.submodules.walk = walk = RegionWalk(self.parameters)
@@ -77,23 +77,36 @@ class LoadStage(wiring.Component):
             self.words.eq(Mux(taken, beat.words, 0)),
             self.half.eq(task.half),
         ]
-        packed = walk.place.packed
-        words = Cat(beat.data[lane] for lane in range(banks))
-        # Registers for the beat and for each half of a packed one, zero but for the one wanted: none has to be chosen.
-        for lane in range(banks):
-            whole, lower, upper = (Signal(bits, name=f"{name}_{lane}", reset_less=True)
-                                   for name, bits in (("whole", 32), ("lower", 16), ("upper", 16)))
-            m.d.sync += [
-                whole.eq(Mux(packed, 0, beat.data[lane])),
-                lower.eq(Mux(packed & ~walk.upper, words.word_select(lane, 16), 0)),
-                upper.eq(Mux(packed & walk.upper, words.word_select(banks + lane, 16), 0)),
-            ]
-            m.d.comb += self.write.data[lane].eq(whole | lower | upper)
+        self._unpack(m, walk, beat)
         m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
                      self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
                      self.write.mask.eq(walk.inside)]
         m.d.sync += self.write.enable.eq(step)
 
+        self._tasks(m, moves, left, finished)
+        return m
+
+    def _unpack(self, m: Module, walk: RegionWalk, beat: Any) -> None:
+        """Words of a beat, or of half a packed one, a cycle later."""
+        banks, bits = self.parameters.beat_words, self.parameters.word_bits
+        packed, words = walk.place.packed, Cat(beat.data[lane] for lane in range(banks))
+        # Registers for the beat and for each half of a packed one, zero but for the one wanted: none has to be chosen.
+        for lane in range(banks):
+            whole = Signal(bits, name=f"whole_{lane}", reset_less=True)
+            m.d.sync += whole.eq(Mux(packed, 0, beat.data[lane]))
+            if not units(self.parameters).packs:
+                m.d.comb += self.write.data[lane].eq(whole)
+                continue
+            lower, upper = (Signal(bits // 2, name=f"{name}_{lane}", reset_less=True) for name in ("lower", "upper"))
+            m.d.sync += [
+                lower.eq(Mux(packed & ~walk.upper, words.word_select(lane, bits // 2), 0)),
+                upper.eq(Mux(packed & walk.upper, words.word_select(banks + lane, bits // 2), 0)),
+            ]
+            m.d.comb += self.write.data[lane].eq(whole | lower | upper)
+
+    def _tasks(self, m: Module, moves: MoveFetch, left: Signal, finished: Signal) -> None:
+        """Takes a task, and hands it on when all is loaded."""
+        task = self.o.payload
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.i.ready.eq(1)
@@ -111,4 +124,3 @@ class LoadStage(wiring.Component):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
                     m.next = "IDLE"
-        return m

@@ -24,6 +24,7 @@ from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import BODY_BITS, REGION_BASE, BodyReadPort, Summary, next_of, read_word
+from plinth_hw.vector.units import units
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16
@@ -121,7 +122,8 @@ class MoveFetch(wiring.Component):
             read_word(m, self.read, "ADDRESS", index, [index.eq(index + 1), command.address.eq(word)], "STRIDE")
             read_word(m, self.read, "STRIDE", index, [index.eq(index + 1), command.stride.eq(word)], "NUMBER")
             read_word(m, self.read, "NUMBER", index, [
-                index.eq(index + 1), number.eq(move.region), place.packed.eq(move.packed),
+                index.eq(index + 1), number.eq(move.region),
+                place.packed.eq(move.packed if units(self.parameters).packs else 0),
             ], "REGION")
             read_word(m, self.read, "REGION", REGION_BASE + number, [
                 place.line.eq(region.line), place.elements.eq(elements),

@@ -29,7 +29,7 @@ class PairReader(wiring.Component):
 
     Parameters
     ----------
-    banks, lines : int
+    banks, lines, width : int
         As of the scratchpad; W = ``banks``.
 
     Members
@@ -50,13 +50,14 @@ class PairReader(wiring.Component):
     #: Cycles from a's command to lower lanes of both.
     latency = 5
 
-    def __init__(self, banks: int, lines: int):
+    def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
-        words = data.ArrayLayout(unsigned(32), banks // 2)
+        self.width = width
+        words = data.ArrayLayout(unsigned(width), banks // 2)
         super().__init__({
             "command": In(wiring.Signature({**vector_command(banks, lines), "second": Out(1), "broadcast": Out(1)})),
             "no_b": In(1), "half": In(1),
-            **{f"data_{half}": In(data.ArrayLayout(unsigned(32), banks)) for half in range(2)},
+            **{f"data_{half}": In(data.ArrayLayout(unsigned(width), banks)) for half in range(2)},
             "a": Out(words), "b": Out(words),
         })
 
@@ -65,7 +66,7 @@ class PairReader(wiring.Component):
         half_bits = exact_log2(self.banks // 2)
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
         turn_1, turn_2, turn_3, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "123ab")
-        held_a, held_b = (Signal(32 * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
+        held_a, held_b = (Signal(self.width * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
         second_4, valid_1, valid_2 = Signal(name="second_4"), Signal(name="valid_1"), Signal(name="valid_2")
         valid_3 = Signal()
         m.d.sync += [
@@ -90,12 +91,12 @@ class PairReader(wiring.Component):
             return Mux(turn.broadcast, (turn.skew - lane)[half_bits], turn.skew[half_bits] ^ upper)
 
         for lane in range(self.banks // 2):
-            lower, upper = (held_a.word_select(lane + side * self.banks // 2, 32) for side in range(2))
+            lower, upper = (held_a.word_select(lane + side * self.banks // 2, self.width) for side in range(2))
             m.d.sync += self.a[lane].eq(Mux(other(turn_a, lane, second_4), upper, lower))
             wanted, words = [], []
             for at, group, turn, now in ((0, turned, turn_3, turn_3.second), (1, held_b, turn_b, second_4)):
                 for side in range(2):
                     wanted.append((other(turn, lane, at) == side) & now & ~self.no_b)
-                    words.append(group.word_select(lane + side * self.banks // 2, 32))
+                    words.append(group.word_select(lane + side * self.banks // 2, self.width))
             m.d.comb += self.b[lane].eq(one_registered(m, f"b_{lane}", wanted, words))
         return m

@@ -58,7 +58,7 @@ class StoreStage(wiring.Component):
             "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
             "body": Out(BodyReadPort()), "port": Out(WritePort(parameters)),
             "half": Out(1),
-            "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters))),
+            "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),
             "free": Out(1), "words": Out(parameters.beat_words.bit_length()),
             "waits": Out(1), "all_given": Out(1),
         })
@@ -123,13 +123,14 @@ class StoreStage(wiring.Component):
         banks = self.parameters.beat_words
         step = delayed(m, "step", given, 1 + SharedReadRotator.latency)
         group = [self.read.data[lane] for lane in range(banks)]
+        bits = self.parameters.word_bits
         # Where an even lane is not inside, its word is not written.
-        packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:16], 0) for lane in range(banks))
+        packed = Cat(Mux(step.inside[lane] | (lane % 2 == 0), group[lane][:bits // 2], 0) for lane in range(banks))
         # A packed beat comes in halves: there is a memory for each.
         put, taken = Signal(range(2 * DEPTH), name="put"), Signal(range(2 * DEPTH), name="taken")
         words = []
         for side, name in enumerate(("lower", "upper")):
-            m.submodules[name] = memory = Memory(shape=16 * banks, depth=DEPTH, init=[])
+            m.submodules[name] = memory = Memory(shape=bits * banks // 2, depth=DEPTH, init=[])
             write, read = memory.write_port(), memory.read_port(domain="comb")
             whole = Cat(group[side * banks // 2:(side + 1) * banks // 2])
             m.d.comb += [

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.step.tensors import Placed
+from plinth_hw.isa.formats import factor_word, number_word
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import (
     VECTOR_IMMEDIATES,
@@ -153,7 +152,8 @@ class VectorProgram:
         for one in self.instructions:
             index = 0
             if one.immediate is not None:
-                bits = int(np.float32(one.immediate).view(np.uint32))
+                word = factor_word if one.op is VectorOp.SCALE else number_word
+                bits = word(self.parameters.memory_format, one.immediate)
                 if bits not in immediates:
                     immediates.append(bits)
                 index = immediates.index(bits)

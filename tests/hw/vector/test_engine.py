@@ -21,20 +21,21 @@ from tests.support.vector_programs import (
 )
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.formats import FP32, Q3_12, Q4_11
 from plinth_hw.isa.functions import TABLES
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import FIXED_ENGINES, DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorOp, VectorOperation
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
-from plinth_hw.vector.compute import latencies
-from plinth_hw.vector.conversion import conversion
 from plinth_hw.vector.engine import VectorEngine
+from plinth_hw.vector.units import units
 from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
-LATENCIES = latencies(conversion(TINY.narrow_format))
+#: Of 16-bit words.
+FIXED = preset("ndp-tiny", memory_format=Q3_12, multiply_format=Q3_12, engines=FIXED_ENGINES)
+LATENCIES = units(TINY).latencies
 WORDS = 1 << 15
 BASES = [9 * number for number in range(16)]
 SOURCE = (200, 8000)
@@ -45,8 +46,8 @@ PROGRAM = VectorOperation.PROGRAM.value
 
 
 @cache
-def engine(name: str) -> VerilatedEngine:
-    return VerilatedEngine(VectorEngine(preset(name)), preset(name), ["load_memory"], ["store_memory"])
+def engine(parameters: DieParameters) -> VerilatedEngine:
+    return VerilatedEngine(VectorEngine(parameters), parameters, ["load_memory"], ["store_memory"])
 
 
 def words_of(fields: dict[str, Any]) -> list[int]:
@@ -55,7 +56,7 @@ def words_of(fields: dict[str, Any]) -> list[int]:
 
 def golden(memory: np.ndarray, words: list[int], parameters: DieParameters) -> None:
     vector.execute(memory, words, BASES, beat_words=parameters.beat_words,
-                   buffer_words=parameters.vector_buffer_words)
+                   buffer_words=parameters.vector_buffer_words, fmt=parameters.memory_format)
 
 
 def moved_words(fields: dict[str, Any]) -> int:
@@ -79,11 +80,12 @@ def check_memory(memory: np.ndarray, expected: np.ndarray) -> None:
 def run(fields: list[dict[str, Any]], parameters: DieParameters = TINY, image: np.ndarray | None = None,
         **settings: Any) -> Outcome:
     """Run tasks on engine and golden model; compare memory, errors and counters."""
-    memory = random_image(np.random.default_rng(len(fields)), WORDS) if image is None else image.copy()
+    memory = random_image(np.random.default_rng(len(fields)), WORDS,
+                          parameters.memory_format) if image is None else image.copy()
     expected = memory.copy()
     for body in fields:
         golden(expected, words_of(body), parameters)
-    outcome = engine(parameters.name).run([(PROGRAM, words_of(body)) for body in fields], BASES, memory,
+    outcome = engine(parameters).run([(PROGRAM, words_of(body)) for body in fields], BASES, memory,
                                           **settings)
     check_memory(memory, expected)
     assert [done.error for done in outcome.done] == [ErrorCode.NONE] * len(fields)
@@ -99,6 +101,13 @@ def test_random_programs(seed: int, availability: float, latency: int) -> None:
     """Up to 21 instructions on up to eight regions of 1 .. 20 rows and columns, packed and plain moves."""
     rng = np.random.default_rng(seed)
     run([random_task(TINY, rng, SOURCE, DESTINATION, BASES) for _ in range(150)],
+        seed=seed, availability=availability, latency=latency)
+
+
+@pytest.mark.parametrize(("seed", "availability", "latency"), [(1, 1, 1), (3, 0.5, 5), (4, 0.9, 20)])
+def test_random_programs_in_fixed_point(seed: int, availability: float, latency: int) -> None:
+    rng = np.random.default_rng(seed)
+    run([random_task(FIXED, rng, SOURCE, DESTINATION, BASES) for _ in range(150)], FIXED,
         seed=seed, availability=availability, latency=latency)
 
 
@@ -179,24 +188,28 @@ def test_in_amaranth_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [result.error for result in results] == [ErrorCode.NONE] * len(fields)
 
 
-def test_numbers_that_are_narrowed_to_an_end_are_counted() -> None:
+@pytest.mark.parametrize(("parameters", "op"), [
+    (preset("ndp-tiny", multiply_format=Q4_11), VectorOp.NARROW), (FIXED, VectorOp.SCALE), (FIXED, VectorOp.ADD)],
+    ids=["narrowed", "products", "sums"])
+def test_numbers_at_an_end_are_counted(parameters: DieParameters, op: VectorOp) -> None:
     """Fixed point: of every shape, in both directions, and none twice."""
-    parameters, rng = preset("ndp-tiny", multiply_format=Q4_11), np.random.default_rng(8)
+    rng, fmt = np.random.default_rng(8), parameters.memory_format
     memory = MemoryModel(parameters, WORDS)
-    memory.words[:] = (20 * rng.standard_normal(WORDS)).astype(np.float32).view(np.uint32)
+    memory.words[:] = rng.integers(0, 1 << 16, WORDS) if fmt != FP32 else (
+        20 * rng.standard_normal(WORDS)).astype(np.float32).view(np.uint32)
     fields = []
     for dst, along in product(SHAPES, (False, True)):
         rows, columns = int(rng.integers(1, 12)), int(rng.integers(1, 12))
-        fields.append(single(VectorOp.NARROW, (dst, dst), rows, columns, rng, DESTINATION[0] + 500 * len(fields),
-                             lanes_along_rows=along))
+        fields.append(single(op, (dst, dst, dst)[:2 + (op in TWO_SOURCES)], rows, columns, rng,
+                             DESTINATION[0] + 500 * len(fields), lanes_along_rows=along))
         fields.append(random_task(parameters, rng, SOURCE, (20000, WORDS - 100), BASES, largest=9, instructions=6))
     expected = memory.words.copy()
-    ends = sum(vector.execute(expected, words_of(body), BASES, narrow=Q4_11) for body in fields)
+    ends = sum(vector.execute(expected, words_of(body), BASES, narrow=Q4_11, fmt=fmt) for body in fields)
     dut = VectorEngine(parameters)
     counted: list[int] = []
 
     async def count(ctx: Any) -> None:
-        async for *_, found in ctx.tick().sample(dut.narrowed_to_ends):
+        async for *_, found in ctx.tick().sample(dut.ends):
             counted.append(found)
 
     results: list[Any] = []
@@ -285,7 +298,7 @@ def test_bad_operand(change: str) -> None:
     with pytest.raises(vector.BadOperandError):
         golden(expected.copy(), bad, TINY)
     golden(expected, good, TINY)
-    outcome = engine(TINY.name).run([(PROGRAM, bad), (PROGRAM, good), (PROGRAM, bad)], BASES, memory)
+    outcome = engine(TINY).run([(PROGRAM, bad), (PROGRAM, good), (PROGRAM, bad)], BASES, memory)
     check_memory(memory, expected)
     assert [done.error for done in outcome.done] == [
         ErrorCode.BAD_OPERAND, ErrorCode.NONE, ErrorCode.BAD_OPERAND]
@@ -298,7 +311,7 @@ def test_bad_operation() -> None:
     memory = random_image(rng, WORDS)
     expected = memory.copy()
     golden(expected, good, TINY)
-    outcome = engine(TINY.name).run([(PROGRAM + 1, good), (PROGRAM, good), (15, [0] * BODY_WORDS)], BASES,
+    outcome = engine(TINY).run([(PROGRAM + 1, good), (PROGRAM, good), (15, [0] * BODY_WORDS)], BASES,
                                     memory)
     check_memory(memory, expected)
     assert [done.error for done in outcome.done] == [
@@ -328,7 +341,7 @@ def test_refuses_what_the_golden_model_refuses() -> None:
             golden(expected, good, TINY)
             tasks.append((PROGRAM, good))
             errors.append(ErrorCode.NONE)
-    outcome = engine(TINY.name).run(tasks, BASES, memory, seed=3, availability=0.7)
+    outcome = engine(TINY).run(tasks, BASES, memory, seed=3, availability=0.7)
     check_memory(memory, expected)
     assert [done.error for done in outcome.done] == errors
 

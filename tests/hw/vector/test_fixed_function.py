@@ -20,7 +20,7 @@ def unit():
 
 @pytest.mark.parametrize("function", list(VectorFunction))
 def test_every_argument(unit, function):
-    got = unit(np.full(len(WORDS), function.value), WORDS).astype(np.uint16)
+    got = unit(np.full(len(WORDS), function.value), WORDS, np.ones(len(WORDS))).astype(np.uint16)
     np.testing.assert_array_equal(got.view(np.int16), evaluate(function, WORDS).view(np.int16))
 
 
@@ -31,7 +31,11 @@ def test_functions_one_after_the_other(unit):
     for function in VectorFunction:
         mine = functions == function.value
         expected[mine] = evaluate(function, words[mine])
-    np.testing.assert_array_equal(unit(functions, words), expected)
+    wanted = rng.integers(0, 2, len(words))
+    # Whether a value is wanted is said a cycle before it.
+    later = np.roll(wanted, FixedFunctionUnit.latency - 1)
+    known = slice(0, -FixedFunctionUnit.latency)
+    np.testing.assert_array_equal(unit(functions, words, later)[known], np.where(wanted, expected, 0)[known])
 
 
 def exact(function):

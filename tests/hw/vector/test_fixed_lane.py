@@ -34,9 +34,10 @@ class Instruction(wiring.Component):
         m = Module()
         m.submodules.lane, m.submodules.decoder = lane, decoder = FixedLane(Q3_12), LaneDecoder(None)
         # The first operand comes a cycle after its instruction.
-        m.d.sync += [lane.a.eq(self.a), lane.b.eq(self.b), lane.immediate.eq(self.immediate)]
+        m.d.sync += [lane.a.eq(self.a), lane.b.eq(self.b),
+                     lane.immediate.eq(self.immediate ^ (12 << 16 if self.op is VectorOp.SCALE else 0))]
         m.d.comb += [decoder.op.eq(self.op), decoder.again.eq(self.again), lane.control.eq(decoder.o),
-                     lane.scales.eq(self.op == VectorOp.SCALE), self.o.eq(Cat(lane.o, lane.beyond))]
+                     self.o.eq(Cat(lane.o, lane.beyond))]
         return m
 
 

@@ -1,0 +1,85 @@
+# amaranth: UnusedElaboratable=no
+"""What a vector engine computes with, by the format of memory: lanes, function unit, what instructions want of them.
+
+FP32 dies have :class:`~plinth_hw.vector.lane.Lane` and :class:`~plinth_hw.vector.function.FunctionUnit`, those of fixed
+point :class:`~plinth_hw.vector.fixed_lane.FixedLane` and
+:class:`~plinth_hw.vector.fixed_function.FixedFunctionUnit`.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from amaranth.hdl import Const, Value
+
+from plinth_hw.isa import fixed_functions, functions
+from plinth_hw.isa.formats import Factor, Fixed
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VectorFunction, VectorOp
+from plinth_hw.vector import fixed_lane, lane
+from plinth_hw.vector.conversion import conversion
+from plinth_hw.vector.fixed_function import FixedFunctionUnit
+from plinth_hw.vector.function import FunctionUnit
+
+
+class FloatUnits:
+    """Of FP32, with conversions to and from a die's narrow format."""
+
+    #: Instructions that there are not, functions that there are, and whether words hold several narrow numbers.
+    lacking: Collection[VectorOp] = ()
+    functions: Collection[VectorFunction] = tuple(functions.TABLES)
+    packs = True
+
+    def __init__(self, parameters: DieParameters):
+        self.conversion = conversion(parameters.narrow_format)
+        self.latencies = {**lane.latencies(self.conversion), VectorOp.FUNCTION: 1 + FunctionUnit.latency}
+
+    def decoder(self) -> lane.LaneDecoder:
+        """What decodes instructions."""
+        return lane.LaneDecoder(self.conversion)
+
+    def function(self) -> Any:
+        """The function unit."""
+        return FunctionUnit()
+
+    def lane(self) -> Any:
+        """A lane."""
+        return lane.Lane(self.conversion)
+
+    def immediates(self, word: Value) -> dict[VectorOp, Value]:
+        """What lanes take as their immediate, of an instruction's."""
+        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.WIDEN: Const(self.conversion.constant, 32)}
+
+
+class FixedUnits:
+    """Of fixed point."""
+
+    lacking = (VectorOp.NARROW, VectorOp.WIDEN)
+    functions = tuple(fixed_functions.CURVES)
+    packs = False
+
+    def __init__(self, parameters: DieParameters):
+        assert isinstance(parameters.memory_format, Fixed), parameters.memory_format
+        self.format = parameters.memory_format
+        self.latencies = {**fixed_lane.latencies(), VectorOp.FUNCTION: 1 + FixedFunctionUnit.latency}
+
+    def decoder(self) -> lane.LaneDecoder:
+        """What decodes instructions."""
+        return lane.LaneDecoder(None)
+
+    def function(self) -> Any:
+        """The function unit."""
+        return FixedFunctionUnit()
+
+    def lane(self) -> Any:
+        """A lane."""
+        return fixed_lane.FixedLane(self.format)
+
+    def immediates(self, word: Value) -> dict[VectorOp, Value]:
+        """What lanes take as their immediate, of an instruction's."""
+        unit = self.format.fraction_bits << Factor.FIELDS["shift"].offset
+        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word ^ unit}
+
+
+def units(parameters: DieParameters) -> FloatUnits | FixedUnits:
+    """Those of a die."""
+    return FixedUnits(parameters) if isinstance(parameters.memory_format, Fixed) else FloatUnits(parameters)
