@@ -5,6 +5,7 @@
     multiply   a, b -> product -> o                                                         2 cycles, exact
     add        a, b -> sum, saturate -> o                                                   1 cycle
     scale      a, factor -> product -> coarse shift -> fine shift -> round, saturate -> o   4 cycles, to nearest even
+    round      a -> round -> saturate -> o                                                  2 cycles, to nearest even
     to float   a -> magnitude -> normalise by 16 -> by 4 -> by 1 -> round up? -> pack -> o  6 cycles, to nearest even
     to fixed   a -> shift amount -> coarse shift -> fine shift -> round -> saturate -> o    5 cycles, to nearest even
 
@@ -210,6 +211,56 @@ class FixedScaler(wiring.Component):
         m.d.sync += o.eq(saturated(rounded, self._format))
         if self._tells:
             m.d.sync += self.beyond.eq(beyond(rounded, self._format))
+        return m
+
+
+class FixedRounder(wiring.Component):
+    """``o = a`` with fewer fraction bits, rounded once to nearest even, saturated.
+
+    Parameters
+    ----------
+    a_format, result_format : Fixed
+
+    Members
+    -------
+    a : In
+        Operand, taken every cycle.
+    o : Out
+        Result of the operand of ``latency`` cycles before.
+
+    Attributes
+    ----------
+    latency : int
+        Cycles from operand to result: 2.
+
+    Raises
+    ------
+    TypeError
+        If a format is not a :class:`Fixed`.
+    ValueError
+        If the result has not at least one fraction bit less.
+    """
+
+    latency = 2
+
+    def __init__(self, a_format: Fixed, result_format: Fixed):
+        _formats(Fixed, operand=a_format, result=result_format)
+        if result_format.fraction_bits >= a_format.fraction_bits:
+            raise ValueError(f"Result format must have less than {a_format.fraction_bits} fraction bits, not "
+                             f"{result_format.fraction_bits}")
+        self._a_format = a_format
+        self._result_format = result_format
+        super().__init__({"a": In(a_format.bits), "o": Out(result_format.bits)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        drop = self._a_format.fraction_bits - self._result_format.fraction_bits
+        kept, rest = self.a[drop:].as_signed(), self.a[:drop]
+        rounded = Signal(signed(len(kept) + 1), reset_less=True)
+        o = Signal(self._result_format.bits, name="result", reset_less=True)
+        m.d.sync += [rounded.eq(kept + (rest[-1] & (rest[:-1].any() | kept[0]))),
+                     o.eq(saturated(rounded, self._result_format))]
+        m.d.comb += self.o.eq(o)
         return m
 
 

@@ -17,8 +17,6 @@ from plinth_hw.isa.tasks import (
 )
 
 ALL_ENGINES = frozenset(Engine)
-#: Those that compute in fixed-point numbers from memory to memory.
-FIXED_ENGINES = frozenset({Engine.VECTOR, Engine.COLLECTIVE, Engine.TRANSFER})
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
@@ -111,9 +109,6 @@ class DieParameters:
                                            or self.memory_format != self.multiply_format):
             raise ValueError(f"memory_format must be {FP32}, or multiply_format = {self.multiply_format} if that is "
                              f"fixed-point, not {self.memory_format}")
-        if self.word_bits < WORD_BITS and not self.engines <= FIXED_ENGINES:
-            raise ValueError(f"memory_format = {self.memory_format} is not what these engines compute in: "
-                             f"{', '.join(sorted(engine.name for engine in self.engines - FIXED_ENGINES))}")
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",

@@ -60,9 +60,8 @@ class OutputBuffer(wiring.Component):
     def __init__(self, geometry: Geometry, array: SystolicArray):
         self.geometry = geometry
         parameters = geometry.parameters
-        sums = parameters.sum_format
         #: Tiles between their token and their last word.
-        self.draining = 2 + -(-(array.drain_latency + 8 + load_latency(sums) + store_latency(sums))
+        self.draining = 2 + -(-(array.drain_latency + 8 + load_latency(parameters) + store_latency(parameters))
                               // array.token_cycles)
         super().__init__({
             "option": In(geometry.option_bits), "room": Out(1), "reserve": In(1),
@@ -77,7 +76,7 @@ class OutputBuffer(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
         banks, lines = parameters.beat_words, geometry.output_lines
-        m.submodules.memory = memory = VectorMemory(banks, lines)
+        m.submodules.memory = memory = VectorMemory(banks, lines, parameters.word_bits)
         # Complete tiles: their lines and shapes.
         record = data.StructLayout({"line": unsigned(line_bits(lines)),
                                     "option": unsigned(geometry.option_bits)})
@@ -118,9 +117,8 @@ class OutputBuffer(wiring.Component):
         m.submodules.walk = walk = SlotWalk(geometry, geometry.output_lines)
         drain, write = drains.o.payload, memory.write
         columns = geometry.parameters.columns
-        sums = geometry.parameters.sum_format
-        valid = delayed(m, "valid", self.valid, store_latency(sums))
-        words = to_memory(m, platform, sums, [self.data[column] for column in range(columns)])
+        valid = delayed(m, "valid", self.valid, store_latency(geometry.parameters))
+        words = to_memory(m, platform, geometry.parameters, [self.data[column] for column in range(columns)])
         m.d.comb += [walk.option.eq(drain.option), walk.step.eq(valid),
                      drains.o.ready.eq(valid & walk.last),
                      write.along_rows.eq(0), write.mask.eq((1 << columns) - 1)]

@@ -23,7 +23,7 @@ from plinth_hw.memory.scratchpad import VectorMemory
 
 def latency(parameters: DieParameters) -> int:
     """Cycles from ``start`` to the first word on ``data`` of a preload buffer."""
-    return 2 + VectorMemory.read_latency + load_latency(parameters.sum_format)
+    return 2 + VectorMemory.read_latency + load_latency(parameters)
 
 
 class SlotWalk(wiring.Component):
@@ -114,7 +114,7 @@ class PreloadBuffer(wiring.Component):
         banks, lines = parameters.beat_words, max(geometry.tile_lines)
         m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.load = load = RowLoad(parameters, geometry.a_bits, geometry.b_bits)
-        m.submodules.memory = memory = VectorMemory(banks, lines)
+        m.submodules.memory = memory = VectorMemory(banks, lines, parameters.word_bits)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
         m.submodules.walk = walk = SlotWalk(geometry, lines)
         m.submodules.jobs = jobs = FIFO(geometry.tile_job, 2)
@@ -142,8 +142,7 @@ class PreloadBuffer(wiring.Component):
             jobs.o.ready.eq(playing & walk.last),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
-        words = from_memory(m, platform, parameters.sum_format,
-                            [read.data[column] for column in range(parameters.columns)])
+        words = from_memory(m, platform, parameters, [read.data[column] for column in range(parameters.columns)])
         m.d.comb += [self.data[column].eq(word) for column, word in enumerate(words)]
         m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import Format
+from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, signed
 from plinth_sim.golden import matrix
 from plinth_sim.golden.vector import BadOperandError
@@ -78,7 +78,7 @@ def check(body: Any) -> None:
         raise BadOperandError("b_runs must not be 0 if b_run is not")
 
 
-def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
+def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
     """Gather the operands of a task. ``body`` has the fields of ``MatrixBody`` as attributes; operands are of ``fmt``.
 
     Raises
@@ -89,7 +89,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: F
         If an element, or a row of C, lies outside the memory.
     """
     check(body)
-    elements, packing = memory.view(matrix.storage(fmt)), 32 // fmt.bits
+    elements, packing = memory.view(matrix.storage(fmt)), 8 * memory.itemsize // fmt.bits
 
     def start(pointer: Any) -> int:
         return bases[pointer.base] + pointer.offset
@@ -128,7 +128,8 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: F
                     inside.T if body.transpose_a else inside, c)
 
 
-def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
+def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format,
+            memory_format: Format = FP32) -> Operands:
     """Run CONVOLUTION in ``memory``; returns what it computed with.
 
     Raises
@@ -138,8 +139,8 @@ def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], fmt: Fo
     """
     found = operands(memory, body, bases, fmt)
     at = found.c[:, None] + np.arange(body.n)
-    first = memory[at].view(np.float32) if body.accumulate else None
-    memory[at] = matrix.multiply(fmt, found.a, found.b, first).view(np.uint32)
+    first = memory[at].view(matrix.storage(memory_format)) if body.accumulate else None
+    memory[at] = matrix.multiply(fmt, found.a, found.b, first, memory_format).view(memory.dtype)
     return found
 
 

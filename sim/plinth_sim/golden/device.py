@@ -398,8 +398,9 @@ class GoldenDevice:
         """
         try:
             if task.engine is Engine.MATRIX:
-                self.sums_at_ends += matrix.at_ends(self.parameters.multiply_format,
-                                                    self._multiply(task.operation, task.body))
+                self.sums_at_ends += matrix.at_ends(
+                    self.parameters.multiply_format, self._multiply(task.operation, task.body),
+                    self.parameters.memory_format)
             elif task.engine is Engine.VECTOR:
                 self.narrowed_to_ends += vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
@@ -420,28 +421,29 @@ class GoldenDevice:
             raise DescriptorError(ErrorCode.BAD_DIE)
         self.groups[body.group] = Membership(body.members, body.index, body.next_die)
 
-    def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[np.float32]:
+    def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[Any]:
         """Run a matrix task; returns the sums that it stored."""
+        fmt, memory = self.parameters.multiply_format, self.parameters.memory_format
+        stored = matrix.storage(memory)
         if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
             raise DescriptorError(ErrorCode.BAD_OPERATION)
         if operation is MatrixOperation.ROW_STATIONARY:
             rows = row_stationary.execute(self.memory, body, self.bases, self.parameters).c
-            return self.memory[rows[:, None] + np.arange(body.filters)].view(np.float32)
+            return self.memory[rows[:, None] + np.arange(body.filters)].view(stored)
         depth = self.parameters.interleave.bit_length() - 1
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise DescriptorError(ErrorCode.BAD_OPERAND)
         if operation is MatrixOperation.CONVOLUTION:
-            rows = convolution.execute(self.memory, body, self.bases, self.parameters.multiply_format).c
-            return self.memory[rows[:, None] + np.arange(body.n)].view(np.float32)
+            rows = convolution.execute(self.memory, body, self.bases, fmt, memory).c
+            return self.memory[rows[:, None] + np.arange(body.n)].view(stored)
         a_shape = (body.k, body.m) if body.transpose_a else (body.m, body.k)
         b_shape = (body.n, body.k) if body.transpose_b else (body.k, body.n)
         a = self._operand(body.a, body.a_stride, *a_shape)
         b = self._operand(body.b, body.b_stride, *b_shape)
         c = self.block(self.address(body.c), body.m, body.n, body.c_stride)
-        result = matrix.multiply(self.parameters.multiply_format, a.T if body.transpose_a else a,
-                                 b.T if body.transpose_b else b,
-                                 np.array(c).view(np.float32) if body.accumulate else None)
-        c[...] = result.view(np.uint32)
+        result = matrix.multiply(fmt, a.T if body.transpose_a else a, b.T if body.transpose_b else b,
+                                 np.array(c).view(stored) if body.accumulate else None, memory)
+        c[...] = result.view(self.memory.dtype)
         return result
 
     def _operand(self, pointer: Pointer, stride: int, rows: int, columns: int) -> NDArray[Any]:

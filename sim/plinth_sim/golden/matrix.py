@@ -12,7 +12,9 @@ operands are converted to FP32 first, which makes their products exact.
 
 Fixed-point operands are whole numbers of their last places; their products are exact, and so are sums in the format
 :attr:`~plinth_hw.isa.formats.Fixed.sums` but where one leaves it: then it becomes the largest or least number there is,
-and goes on from there. C is FP32: what the sums start from is rounded to that format, what they end with to FP32.
+and goes on from there. Where memory is FP32, so is C: what the sums start from is rounded to their format, what they
+end with to FP32. Where memory is fixed-point, the sums start from C exactly, and end rounded once, to nearest even, and
+saturated.
 """
 
 from typing import Any
@@ -21,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import FP16, FP32, Fixed, Format
+from plinth_sim.golden.arithmetic import halved, saturated
 
 #: Bit pattern of the one quiet NaN.
 QUIET_NAN = 0x7FC00000
@@ -68,39 +71,53 @@ def storage(fmt: Format) -> np.dtype[Any]:
     raise ValueError(f"Operands must be {FP32}, {FP16} or fixed-point of 16 bits, not {fmt}")
 
 
-def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: FloatArray | None = None) -> FloatArray:
-    """``a b``, or ``c + a b``, of operands of a format as they lie in memory.
+def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None = None,
+             memory: Format = FP32) -> NDArray[Any]:
+    """``a b``, or ``c + a b``, of operands of a format as they lie in memory, in the format of memory.
 
     Parameters
     ----------
     a, b : arrays of ``storage(fmt)``
         ``[M, K]`` and ``[K, N]``.
-    c : float32 array, optional
+    c : array of ``storage(memory)``, optional
         ``[M, N]``, what the sums start from; 0 without it.
     """
-    return _fixed_gemm(fmt, a, b, c) if isinstance(fmt, Fixed) else gemm(a, b, c)
+    if not isinstance(fmt, Fixed):
+        return gemm(a, b, c)
+    sums = fmt.sums
+    if isinstance(memory, Fixed):
+        finer = sums.fraction_bits - memory.fraction_bits
+        total = _fixed_sums(fmt, a, b, None if c is None else c.astype(np.int64) << finer)
+        return saturated(memory, halved(total, finer)).view(np.int16)
+    return sums.decode(_fixed_sums(fmt, a, b, None if c is None else sums.encode(c)))
 
 
-def at_ends(fmt: Format, sums: FloatArray) -> int:
-    """How many stored sums have the magnitude of the ends of their format; 0 where they are no fixed point."""
+def at_ends(fmt: Format, stored: NDArray[Any], memory: Format = FP32) -> int:
+    """How many stored sums are the ends of memory's fixed-point format, or have the magnitude of the ends of their own;
+    0 where they are no fixed point."""
     if not isinstance(fmt, Fixed):
         return 0
+    if isinstance(memory, Fixed):
+        return int(np.count_nonzero((stored == memory.least) | (stored == memory.most)))
+    sums = stored
     return int(np.count_nonzero(np.abs(sums) == np.float32(2.0**fmt.sums.integer_bits)))
 
 
-def _fixed_gemm(fmt: Fixed, a: NDArray[np.int16], b: NDArray[np.int16], c: FloatArray | None) -> FloatArray:
+def _fixed_sums(fmt: Fixed, a: NDArray[np.int16], b: NDArray[np.int16],
+                c: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """In units of the last place of the sums' format."""
     sums = fmt.sums
     left, right = a.astype(np.float64), b.astype(np.float64)
-    start = np.zeros((len(a), b.shape[1]), dtype=np.int64) if c is None else sums.encode(c)
+    start = np.zeros((len(a), b.shape[1]), dtype=np.int64) if c is None else c
     largest = np.abs(start).max(initial=0) + len(b) * np.abs(left).max(initial=0) * np.abs(right).max(initial=0)
     if largest <= sums.most:
         # No order of adding leaves the format, nor what binary64 holds exactly.
-        return sums.decode(start + (left @ right).astype(np.int64))
+        return start + (left @ right).astype(np.int64)
     total = start
     for k in range(len(b)):
         products = np.multiply.outer(a[:, k].astype(np.int64), b[k].astype(np.int64))
         total = np.clip(total + products, sums.least, sums.most)
-    return sums.decode(total)
+    return total
 
 
 def gemm(a: NDArray[np.floating], b: NDArray[np.floating], c: FloatArray | None = None, *,

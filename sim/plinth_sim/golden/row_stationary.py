@@ -67,7 +67,7 @@ def check(body: Any, die: DieParameters) -> None:
             raise BadOperandError(f"the task needs {need} {name}, there are {most}")
 
 
-def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
+def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
     """Gather the operands of a task. ``body`` has the fields of ``RowStationaryBody`` as attributes.
 
     Raises
@@ -117,7 +117,7 @@ def operands(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: D
                     sums)
 
 
-def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
+def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], die: DieParameters) -> Operands:
     """Run ROW_STATIONARY in ``memory``; returns what it computed with.
 
     Raises
@@ -127,8 +127,8 @@ def execute(memory: NDArray[np.uint32], body: Any, bases: Sequence[int], die: Di
     """
     found = operands(memory, body, bases, die)
     at = found.c[:, None] + np.arange(body.filters)
-    first = memory[at].view(np.float32) if body.accumulate else None
-    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first).view(np.uint32)
+    first = memory[at].view(matrix.storage(die.memory_format)) if body.accumulate else None
+    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first, die.memory_format).view(memory.dtype)
     return found
 
 

@@ -14,14 +14,13 @@ from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.message import chunks_in_flight
 from plinth_hw.isa.formats import FP32, Q3_12, factor_word
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, Engine, ErrorCode, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation
 from plinth_sim.golden import collective
 from plinth_sim.golden.matrix import storage
 
 PARAMETERS = preset("ndp-tiny")
 #: The same with words of 16 bits.
-FIXED = replace(PARAMETERS, memory_format=Q3_12, multiply_format=Q3_12,
-                engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
+FIXED = replace(PARAMETERS, memory_format=Q3_12, multiply_format=Q3_12)
 CHUNK, BEAT = PARAMETERS.chunk_words, PARAMETERS.beat_words
 ROUND = CHUNK * chunks_in_flight(PARAMETERS)
 BASES = [0] * 16

@@ -16,7 +16,7 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.formats import FP32, Q3_12
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)
@@ -24,8 +24,7 @@ TINY = preset("ndp-tiny", chunk_words=16)
 WIDE = preset("ndp-demo", chunk_words=32)
 WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
 #: Words of 16 bits.
-FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12, memory_format=Q3_12,
-               engines=frozenset({Engine.COLLECTIVE, Engine.TRANSFER}))
+FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12, memory_format=Q3_12)
 WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float, as_words
-from plinth_hw.isa.parameters import FIXED_ENGINES, PRESETS, preset
+from plinth_hw.isa.parameters import PRESETS, preset
 
 #: Changes for a die of words of 16 bits.
-HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12, "engines": FIXED_ENGINES}
+HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12}
 
 
 @pytest.mark.parametrize(("changes", "needle"), [
@@ -29,7 +29,6 @@ HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12, "engines": FIXED
     ({"multiply_format": Fixed(3, 4)}, "must have 16 bits if it is fixed-point, not 8 as q3.4 has"),
     ({"memory_format": Q3_12}, "memory_format must be float32e8m23, or multiply_format = float32e8m23 if that"),
     ({"memory_format": FP16, "multiply_format": FP16}, "memory_format must be float32e8m23, or .* not float16e5m10"),
-    ({"memory_format": Q3_12, "multiply_format": Q3_12}, "q3.12 is not what these engines compute in: MATRIX"),
     ({**HALF_WORDS, "beat_words": 1, "rows": 1, "columns": 1}, "beat_words must be at least 2, 32 bits, not 1"),
     ({**HALF_WORDS, "beat_words": 128}, "at most 1024 bits: axi_ports = 1 does not fit beat_words = 128"),
 ])

@@ -23,7 +23,7 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.formats import FP32, Q3_12, Q4_11
 from plinth_hw.isa.functions import TABLES
-from plinth_hw.isa.parameters import FIXED_ENGINES, DieParameters, preset
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorOp, VectorOperation
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
@@ -34,7 +34,7 @@ from plinth_sim.golden import vector
 
 TINY = preset("ndp-tiny")
 #: Of 16-bit words.
-FIXED = preset("ndp-tiny", memory_format=Q3_12, multiply_format=Q3_12, engines=FIXED_ENGINES)
+FIXED = preset("ndp-tiny", memory_format=Q3_12, multiply_format=Q3_12)
 LATENCIES = units(TINY).latencies
 WORDS = 1 << 15
 BASES = [9 * number for number in range(16)]

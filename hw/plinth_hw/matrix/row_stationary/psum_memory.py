@@ -95,7 +95,7 @@ class LineConversion(wiring.Component):
     Members
     -------
     i : In stream of ``{route, words}``
-        FP32 words of a line; beside them ``route``: place and mask of
+        Words of a line; beside them ``route``: place and mask of
         :func:`~plinth_hw.matrix.row_stationary.psums.line_layout`, and whether it is the last one.
     o : Out stream of ``{route, words}``
         Psums.
@@ -107,14 +107,14 @@ class LineConversion(wiring.Component):
         self.route = data.StructLayout({"place": layout["place"].shape, "mask": layout["mask"].shape, "last": 1})
         super().__init__({
             "i": In(stream.Signature(data.StructLayout({
-                "route": self.route, "words": data.ArrayLayout(unsigned(32), sizes.feed)}))),
+                "route": self.route, "words": data.ArrayLayout(unsigned(sizes.parameters.word_bits), sizes.feed)}))),
             "o": Out(stream.Signature(data.StructLayout({"route": self.route, "words": layout["words"].shape}))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        psums = self.sizes.array.accumulate_format
-        latency = load_latency(psums)
+        parameters = self.sizes.parameters
+        latency = load_latency(parameters)
         # Lines in the conversion and in the FIFO, which gives a line two cycles after it came at the earliest.
         depth = latency + 3
         m.submodules.lines = lines = FIFO(self.o.payload.shape(), depth)
@@ -122,7 +122,7 @@ class LineConversion(wiring.Component):
         room = Signal(range(depth + 1), init=depth)
         taken = Signal()
         line = self.i.payload
-        words = from_memory(m, platform, psums, [line.words[number] for number in range(self.sizes.feed)])
+        words = from_memory(m, platform, parameters, [line.words[number] for number in range(self.sizes.feed)])
         m.d.comb += [
             self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
             lines.i.valid.eq(delayed(m, "taken", taken, latency)),
@@ -201,7 +201,7 @@ class Preload(wiring.Component):
             self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
         ]
         line, write = lines.o.payload, self.line_write
-        words = kept.as_value().word_select(line.number, 32 * sizes.feed)
+        words = kept.as_value().word_select(line.number, sizes.parameters.word_bits * sizes.feed)
         if conversion is None:
             m.d.comb += [
                 write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
@@ -290,13 +290,13 @@ class Store(wiring.Component):
         reads = Signal(read)
         m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
                      reads.number.eq(lines.o.payload.number)]
-        psums = sizes.array.accumulate_format
-        reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(psums))
-        words = to_memory(m, platform, psums, [self.line[number] for number in range(sizes.feed)])
-        beat, whole = Signal(32 * sizes.beat_words, name="beat"), Signal(32 * sizes.beat_words, name="whole")
+        parameters = sizes.parameters
+        reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(parameters))
+        words = to_memory(m, platform, parameters, [self.line[number] for number in range(sizes.feed)])
+        beat, whole = (Signal(parameters.beat_bits, name=name) for name in ("beat", "whole"))
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
-            m.d.comb += whole.word_select(reads.number, 32 * sizes.feed).eq(Cat(words))
+            m.d.comb += whole.word_select(reads.number, parameters.word_bits * sizes.feed).eq(Cat(words))
             m.d.sync += beat.eq(whole)
         m.d.comb += [fetched.i.payload.eq(whole), fetched.i.valid.eq(reads.valid & reads.ends)]
         self._end(m, spans, store, freed)
