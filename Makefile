@@ -14,7 +14,7 @@ endif
 DIES ?= 4
 EPOCHS ?=
 SEED ?=
-FORMAT ?= fp32
+FORMAT ?=
 NETWORK ?= digits-mlp
 MACHINE ?=
 PLANNER ?=
@@ -42,8 +42,8 @@ $(STAMP): requirements.lock pyproject.toml
 		--no-build-isolation --editable .
 	@touch $@
 
-train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE= PLANNER= EPOCHS= SEED= FORMAT=fp32|mixed|fixed ARGS=)
-	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) --format $(FORMAT) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
+train: $(STAMP) ## train on the digits (DIES=4 NETWORK= MACHINE=ndp|hypar|fpga FORMAT=fp32|mixed|fixed PLANNER= EPOCHS= SEED= ARGS=)
+	@$(BIN)/plinth train $(NETWORK) --dies $(DIES) $(if $(FORMAT),--format $(FORMAT)) $(if $(PLANNER),--planner $(PLANNER)) $(if $(MACHINE),--machine $(MACHINE)) \
 		$(if $(EPOCHS),--epochs $(EPOCHS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 test: $(STAMP) ## the regression

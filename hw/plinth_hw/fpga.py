@@ -31,11 +31,11 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw import emit
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.convert import FloatConverter
-from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedToFloat, FloatToFixed
+from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, FixedScaler
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
 from plinth_hw.comm.link import LinkLayer, phit_bits
-from plinth_hw.isa.formats import FP16, FP32, Q4_11
+from plinth_hw.isa.formats import FP16, FP32, Q3_12
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.pe import ProcessingElement
 
@@ -193,11 +193,11 @@ def arith_units() -> dict[str, tuple[str, Any]]:
         "widen": ("FP16 to FP32", lambda: FloatConverter(FP16, FP32)),
         "element_fp32": ("FP32 PE", lambda: ProcessingElement(FP32, FP32, interleave)),
         "element_mixed": ("FP16/FP32 PE", lambda: ProcessingElement(FP16, FP32, interleave)),
-        "multiply_fixed": (f"{Q4_11} multiplier", lambda: FixedMultiplier(Q4_11, Q4_11.sums)),
-        "add_fixed": (f"{Q4_11.sums} adder", lambda: FixedAdder(Q4_11.sums)),
-        "to_float": (f"{Q4_11.sums} to FP32", lambda: FixedToFloat(Q4_11.sums, FP32)),
-        "to_fixed": (f"FP32 to {Q4_11.sums}", lambda: FloatToFixed(FP32, Q4_11.sums)),
-        "element_fixed": (f"{Q4_11}/{Q4_11.sums} PE", lambda: ProcessingElement(Q4_11, Q4_11.sums, interleave)),
+        "multiply_fixed": (f"{Q3_12} multiplier", lambda: FixedMultiplier(Q3_12, Q3_12.sums)),
+        "add_fixed": (f"{Q3_12.sums} adder", lambda: FixedAdder(Q3_12.sums)),
+        "scale_fixed": (f"{Q3_12} multiple", lambda: FixedScaler(Q3_12)),
+        "round_fixed": (f"{Q3_12.sums} to {Q3_12}", lambda: FixedRounder(Q3_12.sums, Q3_12)),
+        "element_fixed": (f"{Q3_12}/{Q3_12.sums} PE", lambda: ProcessingElement(Q3_12, Q3_12.sums, interleave)),
         "multiply_reference": ("textbook FP32 multiplier", lambda: ReferenceMultiplier(FP32)),
         "add_reference": ("textbook FP32 adder", lambda: ReferenceAdder(FP32)),
         "element_reference": ("FP32 PE of textbook units", lambda: ReferenceElement(interleave)),

@@ -48,9 +48,11 @@ PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joi
 COLLECTED = 50_000, 20, 50
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar",)
-#: Machines of a training run, and their presets; number formats, and what they add to a preset's name.
-MACHINES = {"ndp": "ndp-demo", "hypar": "hypar-demo"}
-FORMATS = {"fp32": "", "mixed": "-mixed", "fixed": "-fixed"}
+#: Number formats, and machines of a training run with their presets by format.
+FORMATS = ("fp32", "mixed", "fixed")
+MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
+            "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"},
+            "fpga": {"fixed": "fpga-demo"}}
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
@@ -99,22 +101,24 @@ def _recorded(window: Window) -> str:
     return f"none, the run ended before cycle {window.start}"
 
 
-def _preset(machine: str | None, number_format: str) -> str:
-    """Preset of a machine, by name or in full, and number format."""
+def _preset(machine: str | None, number_format: str | None) -> str:
+    """Preset of a machine, by name or in full, and number format: without either the first that has the other."""
     from plinth_hw.isa.parameters import PRESETS
 
-    machine = machine or "ndp"
-    if machine in MACHINES:
-        return MACHINES[machine] + FORMATS[number_format]
-    if machine not in PRESETS:
+    if machine is None:
+        return next(presets[number_format or "fp32"] for presets in MACHINES.values()
+                    if (number_format or "fp32") in presets)
+    if machine not in MACHINES and machine not in PRESETS:
         raise UserError(f"preset {machine!r} is unknown; choose one of {', '.join((*MACHINES, *PRESETS))}")
-    found = PRESETS[machine].number_format
-    if found != number_format:
-        raise UserError(f"preset {machine!r} does not compute in --format {number_format}, but in {found}")
-    return machine
+    presets = MACHINES.get(machine) or {PRESETS[machine].number_format: machine}
+    if number_format is None:
+        return next(iter(presets.values()))
+    if number_format not in presets:
+        raise UserError(f"{machine!r} does not compute in --format {number_format}, but in {' or '.join(presets)}")
+    return presets[number_format]
 
 
-def _array(name: str | None, dies: int | None, machine: str | None, number_format: str) -> Array:
+def _array(name: str | None, dies: int | None, machine: str | None, number_format: str | None) -> Array:
     """The array of a training run, with the preset that was asked for."""
     from dataclasses import replace
 
@@ -164,11 +168,11 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help=f"learning rate; default: {RATE}, or as --epochs")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
-@click.option("--format", "number_format", type=click.Choice(list(FORMATS)),
-              help="FP32, the default; FP16 products with FP32 sums; or 16-bit fixed-point products with exact sums")
+@click.option("--format", "number_format", type=click.Choice(FORMATS),
+              help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
 @click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
 @click.option("--machine", "--preset", "machine",
-              help="ndp, hypar, or a die preset in full; default: the array's, or ndp-demo")
+              help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
               help="memory of a die in MiB")
 @click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
@@ -206,10 +210,10 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
         if array_name is None and dies is None and made.hardware is not None:
             array = made.hardware
             if machine is not None or number_format is not None:
-                array = replace(array, preset=_preset(machine or array.preset, number_format or "fp32"))
+                array = replace(array, preset=_preset(machine or array.preset, number_format))
     given, batch = given or load_network("digits-mlp"), batch or BATCH
     network = network or given.name
-    array = array or _array(array_name, dies, machine, number_format or "fp32")
+    array = array or _array(array_name, dies, machine, number_format)
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
     rate = usual_rate if rate is None else rate
     if not math.isfinite(rate):

@@ -43,7 +43,7 @@ ENGINE_COUNTERS = 8
 #: Global performance counters, after those of the engines; those of the links follow.
 GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ,
                    Register.WORDS_WRITTEN)
-#: Further ones of dies of fixed-point operands.
+#: Further ones of fixed-point dies.
 FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
 
 

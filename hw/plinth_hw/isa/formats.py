@@ -207,7 +207,5 @@ def identifiers(*formats: Format) -> str:
 FP32 = Float(8, 23)
 #: IEEE-754 binary16.
 FP16 = Float(5, 10)
-#: 16-bit fixed point from -16 to 16.
-Q4_11 = Fixed(4, 11)
 #: 16-bit fixed point from -8 to 8 (Deep3, section 6).
 Q3_12 = Fixed(3, 12)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
-from plinth_hw.isa.formats import FP16, FP32, Q4_11, Fixed, Float, Format
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, Format
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.tasks import (
@@ -49,9 +49,8 @@ class DieParameters:
     #: PEs along M and N; row-stationary: along kernel rows and rows of sums.
     rows: int
     columns: int
-    #: Format of numbers in memory, on links, and in all engines but the matrix engine: FP32, or fixed-point of 16 bits.
-    memory_format: Format = FP32
-    #: Format of the matrix operands in memory: that of the others, or a narrower one, several to a word.
+    #: Format of the matrix operands: fixed-point of 16 bits, which all numbers of the die have then, in memory, on
+    #: links and in every engine; or FP32, or FP16, two to a word of FP32.
     multiply_format: Format = FP32
     accumulate_format: Float = FP32
     #: Independent outputs that each systolic PE interleaves; at least the adder's latency, and 2; a power of two.
@@ -105,10 +104,6 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
             raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
-        if self.memory_format != FP32 and (isinstance(self.memory_format, Float)
-                                           or self.memory_format != self.multiply_format):
-            raise ValueError(f"memory_format must be {FP32}, or multiply_format = {self.multiply_format} if that is "
-                             f"fixed-point, not {self.memory_format}")
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
@@ -180,6 +175,11 @@ class DieParameters:
         return max(2 * self.beat_words, self.reduce_blocks * self.flit_words)
 
     @property
+    def memory_format(self) -> Format:
+        """Format of numbers in memory, on links, and in all engines but the matrix engine."""
+        return self.multiply_format if isinstance(self.multiply_format, Fixed) else FP32
+
+    @property
     def word_bits(self) -> int:
         """Bits of a word: of what addresses, strides and lengths count."""
         return self.memory_format.bits
@@ -204,11 +204,6 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed):
             return "fixed"
         return "fp32" if self.packing == 1 else "mixed"
-
-    @property
-    def narrow_format(self) -> Format:
-        """What the vector engine makes of FP32 numbers, two to a word: the operands' format, FP16 if that is FP32."""
-        return self.multiply_format if self.packing == 2 else FP16
 
     @property
     def sum_format(self) -> Format:
@@ -316,15 +311,16 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-demo", 8),
         _ndp("ndp-demo-links", 8, link_phits=1),
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
-        _ndp("ndp-demo-fixed", 8, multiply_format=Q4_11),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),
-        _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q4_11),
+        _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q3_12),
         _hypar("hypar-half", 6, 7, 3328, 512, memory_words_per_cycle=Fraction(16)),
         _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
+        _ndp("fpga-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024, multiply_format=Q3_12),
+        _ndp("fpga-demo", 8, multiply_format=Q3_12),
     )
 }
 

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.matrix.conversion import load_latency, store_latency, to_memory
+from plinth_hw.matrix.conversion import store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
 from plinth_hw.matrix.systolic import SystolicArray
@@ -61,8 +61,7 @@ class OutputBuffer(wiring.Component):
         self.geometry = geometry
         parameters = geometry.parameters
         #: Tiles between their token and their last word.
-        self.draining = 2 + -(-(array.drain_latency + 8 + load_latency(parameters) + store_latency(parameters))
-                              // array.token_cycles)
+        self.draining = 2 + -(-(array.drain_latency + 8 + store_latency(parameters)) // array.token_cycles)
         super().__init__({
             "option": In(geometry.option_bits), "room": Out(1), "reserve": In(1),
             "valid": In(1), "data": In(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),

@@ -1,7 +1,7 @@
 """Preload buffer: a tile of C, loaded ahead, and played into the array in the order of its load.
 
 One tile: the next one is loaded once the array has taken the present one. Latency: ``start`` in cycle x,
-word (row 0, slot 0) on ``data`` in cycle x + ``latency``, then R I words without gaps.
+word (row 0, slot 0) on ``data`` in cycle x + ``LATENCY``, then R I words without gaps.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal
@@ -9,9 +9,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.matrix.conversion import from_memory, load_latency
+from plinth_hw.matrix.conversion import from_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
 from plinth_hw.memory.banks import line_bits
@@ -20,10 +19,8 @@ from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorMemory
 
-
-def latency(parameters: DieParameters) -> int:
-    """Cycles from ``start`` to the first word on ``data`` of a preload buffer."""
-    return 2 + VectorMemory.read_latency + load_latency(parameters)
+#: Cycles from ``start`` to the first word on ``data`` of a preload buffer.
+LATENCY = 2 + VectorMemory.read_latency
 
 
 class SlotWalk(wiring.Component):
@@ -142,7 +139,7 @@ class PreloadBuffer(wiring.Component):
             jobs.o.ready.eq(playing & walk.last),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
-        words = from_memory(m, platform, parameters, [read.data[column] for column in range(parameters.columns)])
+        words = from_memory(parameters, [read.data[column] for column in range(parameters.columns)])
         m.d.comb += [self.data[column].eq(word) for column, word in enumerate(words)]
         m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]

@@ -20,7 +20,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.feeder import FEED_LATENCY
 from plinth_hw.matrix.geometry import Geometry
-from plinth_hw.matrix.preload import latency as preload_latency
+from plinth_hw.matrix.preload import LATENCY as PRELOAD_LATENCY
 from plinth_hw.matrix.systolic import SystolicArray
 
 
@@ -60,7 +60,7 @@ class TokenControl(wiring.Component):
         m = Module()
         array, interleave = self.array, self.geometry.parameters.interleave
         # From the decision to the token: the preload buffer needs so much to play its first word.
-        delay = preload_latency(self.geometry.parameters) - array.load_delay
+        delay = PRELOAD_LATENCY - array.load_delay
         drain, load, loaded = Signal(name="drain"), Signal(name="load"), Signal(name="loaded")
         pending = Signal()  # a tile is in the drain memories, or on its way there
 

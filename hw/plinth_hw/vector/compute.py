@@ -35,7 +35,7 @@ from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
 from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
-from plinth_hw.vector.lane import LOOP_CYCLES
+from plinth_hw.vector.lane import LOOP_CYCLES, LaneDecoder
 from plinth_hw.vector.moves import Task, scratchpad_lines
 from plinth_hw.vector.pairs import PairReader
 from plinth_hw.vector.units import units
@@ -48,7 +48,7 @@ _DRAIN = _LANES - 1
 
 
 def ends_signature(parameters: DieParameters) -> dict[str, Any]:
-    """Members that only dies with fixed-point operands have."""
+    """Members that only dies of fixed-point numbers have."""
     return {"ends": Out((parameters.beat_words // 2).bit_length())} if isinstance(
         parameters.multiply_format, Fixed) else {}
 
@@ -71,8 +71,7 @@ class ComputeStage(wiring.Component):
     busy : Out(1)
         A program runs.
     ends : Out
-        With fixed-point operands only: results of NARROW, of the write a cycle ago, that are its least or largest
-        number; of fixed-point lanes, a cycle after they came, those that were beyond the format.
+        With fixed-point lanes only: results that were beyond the format, a cycle after they came.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -198,7 +197,7 @@ class ComputeStage(wiring.Component):
                 m.d.sync += immediate.eq(0)
         m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
         m.submodules.function = function = self.units.function()
-        m.submodules.decoder = decoder = self.units.decoder()
+        m.submodules.decoder = decoder = LaneDecoder()
         m.d.comb += [function.function.eq(instruction.function), decoder.op.eq(instruction.op),
                      decoder.again.eq(reduces & ~before.first)]
         for number in range(self.parameters.beat_words // 2):
@@ -238,17 +237,9 @@ class ComputeStage(wiring.Component):
         for lane in range(banks):
             m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside[lane]))
         m.d.sync += Cat(write.data[lane] for lane in range(half)).eq(Cat(results))
-        narrow = self.parameters.narrow_format
         if beyond:
             m.d.sync += self.ends.eq(Mux(step.valid, sum(
                 over & (inside[lane] | inside[lane + half]) for lane, over in enumerate(beyond)), 0))
-        elif isinstance(narrow, Fixed):
-            narrows = Signal()
-            m.d.sync += narrows.eq(op == VectorOp.NARROW)
-            mask = narrow.bits - 1
-            ends = [(write.data[lane][:mask] ^ write.data[lane][mask].replicate(mask)).all()
-                    & (write.mask[lane] | write.mask[lane + half]) for lane in range(half)]
-            m.d.sync += self.ends.eq(Mux(write.enable & narrows, sum(ends), 0))
 
 
 class _Step(data.StructLayout):

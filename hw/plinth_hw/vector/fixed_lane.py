@@ -9,8 +9,8 @@
       ^---------------------- delay <------------------------+
 
 Where there is nothing to add, y is 0. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand
-came. What instructions want of the lanes is that of :class:`~plinth_hw.vector.lane.LaneDecoder`, without a conversion;
-the formulas stand in :mod:`plinth_sim.golden.lanes`.
+came. What instructions want of the lanes is decoded by :class:`~plinth_hw.vector.lane.LaneDecoder`; the
+formulas stand in :mod:`plinth_sim.golden.lanes`.
 """
 
 from typing import Any
@@ -25,11 +25,11 @@ from plinth_hw.isa.tasks import VectorOp
 from plinth_hw.lib.delay import DelayLine
 from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 
-
-def latencies() -> dict[VectorOp, int]:
-    """Cycles from the lane's inputs to its output, of the instructions that it has."""
-    lacking = (VectorOp.FUNCTION, VectorOp.NARROW, VectorOp.WIDEN)
-    return {op: 1 + FixedScaler.latency if op in PRODUCTS else 2 for op in VectorOp if op not in lacking}
+#: Instructions that it lacks, beside functions.
+LACKING = (VectorOp.NARROW, VectorOp.WIDEN)
+#: Cycles from the lane's inputs to its output, by instruction.
+LATENCIES: dict[VectorOp, int] = {op: 1 + FixedScaler.latency if op in PRODUCTS else 2
+                                  for op in VectorOp if op not in (*LACKING, VectorOp.FUNCTION)}
 
 
 class FixedLane(wiring.Component):
@@ -49,7 +49,7 @@ class FixedLane(wiring.Component):
         ADD_IMMEDIATE: a number in the low half. SCALE: a factor; as b, then zero, is one as well, the bits of its shift
         are turned that a number's shift has. Otherwise zero.
     o : Out(16)
-        Result of the operands of ``latencies()[op]`` cycles before; zero with a function.
+        Result of the operands of ``LATENCIES[op]`` cycles before; zero with a function.
     beyond : Out(1)
         With ``o``: the exact result was beyond the format.
     chosen : Out(16)

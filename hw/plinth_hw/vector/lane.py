@@ -26,24 +26,15 @@ from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.tasks import VectorOp
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.conversion import Conversion
+from plinth_hw.vector import conversion
 
 #: Cycles from an element to its sum, which the next element of the reduction then meets.
 LOOP_CYCLES = 8
 _MINUS_ZERO = 1 << 31
-#: Instructions that take the product, whatever WIDEN does.
-PRODUCTS = (VectorOp.MUL, VectorOp.SCALE)
-
-
-def latencies(conversion: Conversion) -> dict[VectorOp, int]:
-    """Cycles from the lane's inputs to its output."""
-    products = _products(conversion)
-    return {op: 6 if op in products else 7 for op in VectorOp if op is not VectorOp.FUNCTION}
-
-
-def _products(conversion: Conversion | None) -> tuple[VectorOp, ...]:
-    """Instructions that take the product."""
-    return (*PRODUCTS, VectorOp.WIDEN) if conversion and conversion.multiplies else PRODUCTS
+#: Instructions that take the product.
+PRODUCTS = (VectorOp.MUL, VectorOp.SCALE, VectorOp.WIDEN)
+#: Cycles from the lane's inputs to its output, by instruction.
+LATENCIES: dict[VectorOp, int] = {op: 6 if op in PRODUCTS else 7 for op in VectorOp if op is not VectorOp.FUNCTION}
 
 
 class LaneControl(data.Struct):
@@ -69,11 +60,6 @@ class LaneControl(data.Struct):
 class LaneDecoder(wiring.Component):
     """Decodes instructions.
 
-    Parameters
-    ----------
-    conversion : Conversion or None
-        Of the lanes, if they have any.
-
     Members
     -------
     op : In(VectorOp)
@@ -83,8 +69,7 @@ class LaneDecoder(wiring.Component):
     o : Out(LaneControl)
     """
 
-    def __init__(self, conversion: Conversion | None) -> None:
-        self.conversion = conversion
+    def __init__(self) -> None:
         super().__init__({"op": In(shape_of(VectorOp)), "again": In(1), "o": Out(LaneControl)})
 
     def elaborate(self, platform: Any) -> Module:
@@ -95,9 +80,8 @@ class LaneDecoder(wiring.Component):
         def one_of(*ops: VectorOp) -> Any:
             return Cat(self.op == op for op in ops).any()
 
-        products = _products(self.conversion)
         m.d.sync += [
-            self.o.product.eq(one_of(*products)), self.o.sum.eq(~one_of(*products, VectorOp.FUNCTION)),
+            self.o.product.eq(one_of(*PRODUCTS)), self.o.sum.eq(~one_of(*PRODUCTS, VectorOp.FUNCTION)),
             self.o.masked.eq(self.op == VectorOp.RELU_MASK),
             self.o.widens.eq(self.op == VectorOp.WIDEN), self.o.narrows.eq(self.op == VectorOp.NARROW),
             larger.eq(one_of(VectorOp.MAX, VectorOp.RELU)), turned.eq(one_of(VectorOp.SUB, VectorOp.COPY)),
@@ -123,9 +107,9 @@ class Lane(wiring.Component):
         Operand, taken every cycle.
     b, immediate : In(32)
         The other operand, the one of both that the instruction does not take being zero; both zero with a
-        reduction. WIDEN takes the conversion's ``constant``.
+        reduction. WIDEN takes :data:`~plinth_hw.vector.conversion.WIDENING`.
     o : Out(32)
-        Result of the operands of ``latencies(conversion)[op]`` cycles before; zero with a function.
+        Result of the operands of ``LATENCIES[op]`` cycles before; zero with a function.
     chosen : Out(32)
         ``a`` of one cycle before, for functions.
     """
@@ -133,8 +117,7 @@ class Lane(wiring.Component):
     #: Name under which the module is emitted once.
     module_name = "vector_lane"
 
-    def __init__(self, conversion: Conversion) -> None:
-        self.conversion = conversion
+    def __init__(self) -> None:
         super().__init__({"control": In(LaneControl), "a": In(32), "b": In(32), "immediate": In(32),
                           "o": Out(32), "chosen": Out(32)})
 
@@ -143,9 +126,8 @@ class Lane(wiring.Component):
         m.submodules.adder = adder = FloatAdder(FP32, chooses=True)
         m.submodules.multiplier = multiplier = FloatMultiplier(FP32, FP32, gated=True)
         assert adder.latency + 2 == LOOP_CYCLES
-        conversion, control = self.conversion, self.control
-        cycles = latencies(conversion)
-        assert (cycles[VectorOp.ADD], cycles[VectorOp.MUL]) == (1 + adder.latency, 1 + multiplier.latency)
+        control = self.control
+        assert (LATENCIES[VectorOp.ADD], LATENCIES[VectorOp.MUL]) == (1 + adder.latency, 1 + multiplier.latency)
         x, y = Signal(32, reset_less=True, name="x"), Signal(32, reset_less=True, name="y")
         total, larger = Signal(32, reset_less=True, name="total"), Signal(reset_less=True, name="larger")
         m.d.comb += [

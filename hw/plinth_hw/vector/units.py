@@ -15,27 +15,21 @@ from plinth_hw.isa import fixed_functions, functions
 from plinth_hw.isa.formats import Factor, Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorFunction, VectorOp
-from plinth_hw.vector import fixed_lane, lane
-from plinth_hw.vector.conversion import conversion
+from plinth_hw.vector import conversion, fixed_lane, lane
 from plinth_hw.vector.fixed_function import FixedFunctionUnit
 from plinth_hw.vector.function import FunctionUnit
 
 
 class FloatUnits:
-    """Of FP32, with conversions to and from a die's narrow format."""
+    """Of FP32, with conversions to and from FP16."""
 
-    #: Instructions that there are not, functions that there are, and whether words hold several narrow numbers.
+    #: Instructions that there are not, functions that there are, and whether words may hold two numbers of FP16.
     lacking: Collection[VectorOp] = ()
     functions: Collection[VectorFunction] = tuple(functions.TABLES)
     packs = True
 
-    def __init__(self, parameters: DieParameters):
-        self.conversion = conversion(parameters.narrow_format)
-        self.latencies = {**lane.latencies(self.conversion), VectorOp.FUNCTION: 1 + FunctionUnit.latency}
-
-    def decoder(self) -> lane.LaneDecoder:
-        """What decodes instructions."""
-        return lane.LaneDecoder(self.conversion)
+    def __init__(self) -> None:
+        self.latencies = {**lane.LATENCIES, VectorOp.FUNCTION: 1 + FunctionUnit.latency}
 
     def function(self) -> Any:
         """The function unit."""
@@ -43,28 +37,24 @@ class FloatUnits:
 
     def lane(self) -> Any:
         """A lane."""
-        return lane.Lane(self.conversion)
+        return lane.Lane()
 
     def immediates(self, word: Value) -> dict[VectorOp, Value]:
         """What lanes take as their immediate, of an instruction's."""
-        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.WIDEN: Const(self.conversion.constant, 32)}
+        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.WIDEN: Const(conversion.WIDENING, 32)}
 
 
 class FixedUnits:
     """Of fixed point."""
 
-    lacking = (VectorOp.NARROW, VectorOp.WIDEN)
+    lacking = fixed_lane.LACKING
     functions = tuple(fixed_functions.CURVES)
     packs = False
 
     def __init__(self, parameters: DieParameters):
         assert isinstance(parameters.memory_format, Fixed), parameters.memory_format
         self.format = parameters.memory_format
-        self.latencies = {**fixed_lane.latencies(), VectorOp.FUNCTION: 1 + FixedFunctionUnit.latency}
-
-    def decoder(self) -> lane.LaneDecoder:
-        """What decodes instructions."""
-        return lane.LaneDecoder(None)
+        self.latencies = {**fixed_lane.LATENCIES, VectorOp.FUNCTION: 1 + FixedFunctionUnit.latency}
 
     def function(self) -> Any:
         """The function unit."""
@@ -82,4 +72,4 @@ class FixedUnits:
 
 def units(parameters: DieParameters) -> FloatUnits | FixedUnits:
     """Those of a die."""
-    return FixedUnits(parameters) if isinstance(parameters.memory_format, Fixed) else FloatUnits(parameters)
+    return FixedUnits(parameters) if isinstance(parameters.memory_format, Fixed) else FloatUnits()

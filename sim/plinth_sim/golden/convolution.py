@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth_hw.isa.formats import FP32, Format
+from plinth_hw.isa.formats import Format
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, signed
 from plinth_sim.golden import matrix
 from plinth_sim.golden.vector import BadOperandError
@@ -128,8 +128,7 @@ def operands(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int
                     inside.T if body.transpose_a else inside, c)
 
 
-def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format,
-            memory_format: Format = FP32) -> Operands:
+def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int], fmt: Format) -> Operands:
     """Run CONVOLUTION in ``memory``; returns what it computed with.
 
     Raises
@@ -139,8 +138,8 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     """
     found = operands(memory, body, bases, fmt)
     at = found.c[:, None] + np.arange(body.n)
-    first = memory[at].view(matrix.storage(memory_format)) if body.accumulate else None
-    memory[at] = matrix.multiply(fmt, found.a, found.b, first, memory_format).view(memory.dtype)
+    first = memory[at].view(matrix.stored(fmt)) if body.accumulate else None
+    memory[at] = matrix.multiply(fmt, found.a, found.b, first).view(memory.dtype)
     return found
 
 

@@ -399,13 +399,11 @@ class GoldenDevice:
         try:
             if task.engine is Engine.MATRIX:
                 self.sums_at_ends += matrix.at_ends(
-                    self.parameters.multiply_format, self._multiply(task.operation, task.body),
-                    self.parameters.memory_format)
+                    self.parameters.multiply_format, self._multiply(task.operation, task.body))
             elif task.engine is Engine.VECTOR:
                 self.narrowed_to_ends += vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
-                    buffer_words=self.parameters.vector_buffer_words, narrow=self.parameters.narrow_format,
-                    fmt=self.parameters.memory_format)
+                    buffer_words=self.parameters.vector_buffer_words, fmt=self.parameters.memory_format)
             else:
                 self._set_group(task.body)
         except vector.BadOperandError as error:
@@ -423,8 +421,8 @@ class GoldenDevice:
 
     def _multiply(self, operation: MatrixOperation, body: Any) -> NDArray[Any]:
         """Run a matrix task; returns the sums that it stored."""
-        fmt, memory = self.parameters.multiply_format, self.parameters.memory_format
-        stored = matrix.storage(memory)
+        fmt = self.parameters.multiply_format
+        stored = matrix.stored(fmt)
         if (operation is MatrixOperation.ROW_STATIONARY) != (self.parameters.machine == ROW_STATIONARY):
             raise DescriptorError(ErrorCode.BAD_OPERATION)
         if operation is MatrixOperation.ROW_STATIONARY:
@@ -434,7 +432,7 @@ class GoldenDevice:
         if not (body.m and body.n and body.k) or body.interleave_m_log2 > depth:
             raise DescriptorError(ErrorCode.BAD_OPERAND)
         if operation is MatrixOperation.CONVOLUTION:
-            rows = convolution.execute(self.memory, body, self.bases, fmt, memory).c
+            rows = convolution.execute(self.memory, body, self.bases, fmt).c
             return self.memory[rows[:, None] + np.arange(body.n)].view(stored)
         a_shape = (body.k, body.m) if body.transpose_a else (body.m, body.k)
         b_shape = (body.n, body.k) if body.transpose_b else (body.k, body.n)
@@ -442,7 +440,7 @@ class GoldenDevice:
         b = self._operand(body.b, body.b_stride, *b_shape)
         c = self.block(self.address(body.c), body.m, body.n, body.c_stride)
         result = matrix.multiply(fmt, a.T if body.transpose_a else a, b.T if body.transpose_b else b,
-                                 np.array(c).view(stored) if body.accumulate else None, memory)
+                                 np.array(c).view(stored) if body.accumulate else None)
         c[...] = result.view(self.memory.dtype)
         return result
 

@@ -6,8 +6,8 @@ round, and what is beyond the format becomes its least or largest number. A sum 
 
     acc_0 = x_0,  acc_k = acc_{k-1} + x_k          k = 1 .. K-1, each rounded, or saturated
 
-*Ends* are counted: numbers that NARROW made an end of its format, or, in fixed point, results of the adder and the
-multiplier that were beyond the format, each of a sum's steps for itself.
+*Ends* are counted: in fixed point, results of the adder and the multiplier that were beyond the format, each of a sum's
+steps for itself.
 """
 
 from abc import ABC, abstractmethod
@@ -55,20 +55,17 @@ class Lanes(ABC):
         """The largest along an axis, which stays with length 1."""
 
 
-def lanes_of(fmt: Format, narrow: Format) -> Lanes:
-    """Those of a die's ``memory_format`` and ``narrow_format``."""
-    return FixedLanes(fmt) if isinstance(fmt, Fixed) else FloatLanes(narrow)
+def lanes_of(fmt: Format) -> Lanes:
+    """Those of a die's ``memory_format``."""
+    return FixedLanes(fmt) if isinstance(fmt, Fixed) else FloatLanes()
 
 
 class FloatLanes(Lanes):
-    """Of FP32; NARROW and WIDEN to and from ``narrow``."""
+    """Of FP32; NARROW and WIDEN to and from FP16."""
 
     lacking = frozenset()
     functions = frozenset(functions.TABLES)
     packs = True
-
-    def __init__(self, narrow: Format):
-        self.narrow = narrow
 
     def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Made:
         other: Any = np.uint32(immediate).reshape(1, 1) if b is None else b
@@ -85,9 +82,8 @@ class FloatLanes(Lanes):
         if op is VectorOp.RELU_MASK:
             return _canonical(np.where(_positive(other), a, np.uint32(0))), 0
         if op is VectorOp.NARROW:
-            found = to_narrow(a, self.narrow)
-            return found, at_ends(found, self.narrow)
-        return _canonical(a) if op is VectorOp.COPY else from_narrow(a, self.narrow), 0
+            return to_narrow(a), 0
+        return _canonical(a) if op is VectorOp.COPY else from_narrow(a), 0
 
     def function(self, number: VectorFunction, a: Words) -> Words:
         return function.evaluate(number, a)
@@ -178,24 +174,11 @@ def _positive(bits: Bits) -> NDArray[np.bool_]:
     return (bits > 0) & (bits <= np.uint32(0x7F800000))
 
 
-def to_narrow(bits: Bits, fmt: Format) -> Bits:
-    """FP32 to FP16 or 16-bit fixed point, to nearest even, in the low half of each word."""
-    if isinstance(fmt, Fixed):
-        return fmt.encode(_floats(bits)).astype(np.uint16).astype(np.uint32)
+def to_narrow(bits: Bits) -> Bits:
+    """FP32 to FP16, to nearest even, in the low half of each word."""
     return arithmetic.to_fp16(_floats(bits)).view(np.uint16).astype(np.uint32)
 
 
-def from_narrow(bits: Bits, fmt: Format) -> Bits:
-    """FP16 or 16-bit fixed point in the low half of each word to FP32, exactly."""
-    low = (bits & np.uint32(0xFFFF)).astype(np.uint16)
-    if isinstance(fmt, Fixed):
-        return fmt.decode(low.view(np.int16)).view(np.uint32)
-    return arithmetic.from_fp16(low.view(np.float16)).view(np.uint32)
-
-
-def at_ends(bits: Bits, fmt: Format) -> int:
-    """How many results of NARROW are the least or the largest number of a fixed-point format."""
-    if not isinstance(fmt, Fixed):
-        return 0
-    numbers = bits.astype(np.uint16).view(np.int16)
-    return int(np.count_nonzero((numbers == fmt.least) | (numbers == fmt.most)))
+def from_narrow(bits: Bits) -> Bits:
+    """FP16 in the low half of each word to FP32, exactly."""
+    return arithmetic.from_fp16((bits & np.uint32(0xFFFF)).astype(np.uint16).view(np.float16)).view(np.uint32)

@@ -12,9 +12,8 @@ operands are converted to FP32 first, which makes their products exact.
 
 Fixed-point operands are whole numbers of their last places; their products are exact, and so are sums in the format
 :attr:`~plinth_hw.isa.formats.Fixed.sums` but where one leaves it: then it becomes the largest or least number there is,
-and goes on from there. Where memory is FP32, so is C: what the sums start from is rounded to their format, what they
-end with to FP32. Where memory is fixed-point, the sums start from C exactly, and end rounded once, to nearest even, and
-saturated.
+and goes on from there. C has the operands' format: the sums start from it exactly, and end rounded once, to nearest
+even, and saturated.
 """
 
 from typing import Any
@@ -71,36 +70,33 @@ def storage(fmt: Format) -> np.dtype[Any]:
     raise ValueError(f"Operands must be {FP32}, {FP16} or fixed-point of 16 bits, not {fmt}")
 
 
-def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None = None,
-             memory: Format = FP32) -> NDArray[Any]:
-    """``a b``, or ``c + a b``, of operands of a format as they lie in memory, in the format of memory.
+def stored(fmt: Format) -> np.dtype[Any]:
+    """What sums of products of operands of a format are in memory."""
+    return storage(fmt if isinstance(fmt, Fixed) else FP32)
+
+
+def multiply(fmt: Format, a: NDArray[Any], b: NDArray[Any], c: NDArray[Any] | None = None) -> NDArray[Any]:
+    """``a b``, or ``c + a b``, of operands of a format as they lie in memory: FP32, or fixed point as the operands.
 
     Parameters
     ----------
     a, b : arrays of ``storage(fmt)``
         ``[M, K]`` and ``[K, N]``.
-    c : array of ``storage(memory)``, optional
+    c : array of ``stored(fmt)``, optional
         ``[M, N]``, what the sums start from; 0 without it.
     """
     if not isinstance(fmt, Fixed):
         return gemm(a, b, c)
-    sums = fmt.sums
-    if isinstance(memory, Fixed):
-        finer = sums.fraction_bits - memory.fraction_bits
-        total = _fixed_sums(fmt, a, b, None if c is None else c.astype(np.int64) << finer)
-        return saturated(memory, halved(total, finer)).view(np.int16)
-    return sums.decode(_fixed_sums(fmt, a, b, None if c is None else sums.encode(c)))
+    finer = fmt.sums.fraction_bits - fmt.fraction_bits
+    total = _fixed_sums(fmt, a, b, None if c is None else c.astype(np.int64) << finer)
+    return saturated(fmt, halved(total, finer)).view(np.int16)
 
 
-def at_ends(fmt: Format, stored: NDArray[Any], memory: Format = FP32) -> int:
-    """How many stored sums are the ends of memory's fixed-point format, or have the magnitude of the ends of their own;
-    0 where they are no fixed point."""
+def at_ends(fmt: Format, stored: NDArray[Any]) -> int:
+    """How many stored sums are the ends of a fixed-point format; 0 of others."""
     if not isinstance(fmt, Fixed):
         return 0
-    if isinstance(memory, Fixed):
-        return int(np.count_nonzero((stored == memory.least) | (stored == memory.most)))
-    sums = stored
-    return int(np.count_nonzero(np.abs(sums) == np.float32(2.0**fmt.sums.integer_bits)))
+    return int(np.count_nonzero((stored == fmt.least) | (stored == fmt.most)))
 
 
 def _fixed_sums(fmt: Fixed, a: NDArray[np.int16], b: NDArray[np.int16],

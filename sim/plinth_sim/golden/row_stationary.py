@@ -127,8 +127,8 @@ def execute(memory: NDArray[np.unsignedinteger], body: Any, bases: Sequence[int]
     """
     found = operands(memory, body, bases, die)
     at = found.c[:, None] + np.arange(body.filters)
-    first = memory[at].view(matrix.storage(die.memory_format)) if body.accumulate else None
-    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first, die.memory_format).view(memory.dtype)
+    first = memory[at].view(matrix.stored(die.multiply_format)) if body.accumulate else None
+    memory[at] = matrix.multiply(die.multiply_format, found.x, found.w, first).view(memory.dtype)
     return found
 
 

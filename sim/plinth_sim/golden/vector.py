@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa import layout
-from plinth_hw.isa.formats import FP16, FP32, Format
+from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     VECTOR_INSTRUCTIONS,
@@ -197,16 +197,16 @@ def compute(lanes: Lanes, instruction: Instruction, a: Words, b: Words | None, i
     return lanes.apply(op, a, None if b is None else np.ascontiguousarray(np.broadcast_to(b, shape)), immediate)
 
 
-def run(program: Program, regions: dict[int, Words], narrow: Format = FP16, fmt: Format = FP32) -> int:
-    """Run the instructions on region contents, ``[rows, columns]`` words, in place; ``fmt`` and ``narrow`` are the
-    die's memory and narrow format. Returns how many ends came up (:mod:`~plinth_sim.golden.lanes`).
+def run(program: Program, regions: dict[int, Words], fmt: Format = FP32) -> int:
+    """Run the instructions on region contents, ``[rows, columns]`` words, in place; ``fmt`` is the die's
+    memory format. Returns how many ends came up (:mod:`~plinth_sim.golden.lanes`).
 
     Raises
     ------
     BadOperandError
         If an instruction reads a region that nothing has written.
     """
-    lanes = lanes_of(fmt, narrow)
+    lanes = lanes_of(fmt)
 
     def source(number: int) -> Words:
         if number not in regions:
@@ -267,7 +267,7 @@ def check_lanes(program: Program, lanes: Lanes) -> None:
 
 
 def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int | None = None,
-            buffer_words: int | None = None, narrow: Format = FP16, fmt: Format = FP32) -> int:
+            buffer_words: int | None = None, fmt: Format = FP32) -> int:
     """Run a task body on a die's memory, in place; returns what :func:`run` does.
 
     Parameters
@@ -280,8 +280,8 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
         The base registers.
     beat_words, buffer_words : int, optional
         Size of the scratchpad; with both given, regions that do not fit are refused.
-    narrow, fmt : Format
-        The die's ``narrow_format`` and ``memory_format``.
+    fmt : Format
+        The die's ``memory_format``.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
         If a move leaves the memory.
     """
     program = decode(body)
-    check_lanes(program, lanes_of(fmt, narrow))
+    check_lanes(program, lanes_of(fmt))
     if beat_words is not None and buffer_words is not None:
         check_fit(program, beat_words, buffer_words)
     regions: dict[int, Words] = {}
@@ -304,7 +304,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
         if move.packed:
             block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
         regions[move.region] = block.reshape(shape)
-    ends = run(program, regions, narrow, fmt)
+    ends = run(program, regions, fmt)
     for move in program.stores:
         if move.region not in regions:
             raise BadOperandError(f"region {move.region} is stored before it is written")

@@ -16,7 +16,7 @@ from plinth.model.array import ring
 from plinth.model.routes import Link, routes
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import Fixed, Format, word_type
+from plinth_hw.isa.formats import Fixed, word_type
 from plinth_hw.isa.limits import check_register, rate_word
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
@@ -320,7 +320,7 @@ class Driver:
     def read_floats(self, die: int, buffer: Buffer, place: int = 0) -> Floats:
         """The elements of a buffer as FP32 ``[rows, columns]``."""
         words = self.read(die, buffer, place)
-        fmt = self._format(buffer)
+        fmt = self.program.parameters.memory_format
         if isinstance(fmt, Fixed):
             return fmt.decode(words.view(np.int16)[:, :buffer.columns])
         return words.view(np.float16)[:, :buffer.columns].astype(np.float32) if buffer.packed else words.view(
@@ -330,11 +330,6 @@ class Driver:
     def _word_type(self) -> np.dtype[np.unsignedinteger]:
         return word_type(self.program.parameters.memory_format)
 
-    def _format(self, buffer: Buffer) -> Format:
-        """Of the elements of a buffer."""
-        parameters = self.program.parameters
-        return parameters.narrow_format if buffer.packed else parameters.memory_format
-
     def write(self, die: int, buffer: Buffer, values: Words, place: int = 0) -> None:
         """Store ``[rows, row_words]`` words; the padding between rows is written as zeros."""
         padded = np.zeros((buffer.rows, buffer.stride), dtype=self._word_type)
@@ -343,8 +338,8 @@ class Driver:
 
     def write_floats(self, die: int, buffer: Buffer, values: Floats, place: int = 0) -> None:
         """Store FP32 ``[rows, columns]``, rounded to the format of the buffer's elements: that of memory, or, of a
-        packed one, the die's narrow format."""
-        fmt = self._format(buffer)
+        packed one, FP16."""
+        fmt = self.program.parameters.memory_format
         if isinstance(fmt, Fixed):
             elements: Any = fmt.encode(values).astype(np.int16)
         else:

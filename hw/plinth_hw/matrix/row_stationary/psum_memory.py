@@ -16,15 +16,14 @@ task's.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import ErrorCode, RowStationaryBody
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
-from plinth_hw.matrix.conversion import from_memory, load_latency, store_latency, to_memory
+from plinth_hw.matrix.conversion import from_memory, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.psums import PsumBanks, line_layout
 from plinth_hw.matrix.row_stationary.spans import PsumSpans, place_layout
@@ -89,50 +88,6 @@ class LinesOfBeat(wiring.Component):
         return m
 
 
-class LineConversion(wiring.Component):
-    """Makes psums of the words of lines. Throughput: a line a cycle; latency: ``load_latency`` and that of a FIFO.
-
-    Members
-    -------
-    i : In stream of ``{route, words}``
-        Words of a line; beside them ``route``: place and mask of
-        :func:`~plinth_hw.matrix.row_stationary.psums.line_layout`, and whether it is the last one.
-    o : Out stream of ``{route, words}``
-        Psums.
-    """
-
-    def __init__(self, sizes: Sizes):
-        self.sizes = sizes
-        layout = line_layout(sizes)
-        self.route = data.StructLayout({"place": layout["place"].shape, "mask": layout["mask"].shape, "last": 1})
-        super().__init__({
-            "i": In(stream.Signature(data.StructLayout({
-                "route": self.route, "words": data.ArrayLayout(unsigned(sizes.parameters.word_bits), sizes.feed)}))),
-            "o": Out(stream.Signature(data.StructLayout({"route": self.route, "words": layout["words"].shape}))),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        parameters = self.sizes.parameters
-        latency = load_latency(parameters)
-        # Lines in the conversion and in the FIFO, which gives a line two cycles after it came at the earliest.
-        depth = latency + 3
-        m.submodules.lines = lines = FIFO(self.o.payload.shape(), depth)
-        wiring.connect(m, lines.o, wiring.flipped(self.o))
-        room = Signal(range(depth + 1), init=depth)
-        taken = Signal()
-        line = self.i.payload
-        words = from_memory(m, platform, parameters, [line.words[number] for number in range(self.sizes.feed)])
-        m.d.comb += [
-            self.i.ready.eq(room != 0), taken.eq(self.i.valid & self.i.ready),
-            lines.i.valid.eq(delayed(m, "taken", taken, latency)),
-            lines.i.payload.route.eq(delayed(m, "route", line.route, latency)),
-            *(lines.i.payload.words[number].eq(word) for number, word in enumerate(words)),
-        ]
-        m.d.sync += room.eq(room - taken + (self.o.valid & self.o.ready))
-        return m
-
-
 class Preload(wiring.Component):
     """Opens regions for batches, with C in them if the task accumulates.
 
@@ -169,17 +124,12 @@ class Preload(wiring.Component):
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         loading, take = Signal(name="loading"), Signal(name="take")
-        conversion = None
-        last, written = lines.o.payload.last, lines.o
-        if isinstance(sizes.array.accumulate_format, Fixed):
-            m.submodules.conversion = conversion = LineConversion(sizes)
-            last, written = conversion.o.payload.route.last, conversion.o
         m.d.comb += [
             take.eq(self.job.valid & ~loading),
             self.job.ready.eq(~loading & (~self.task.accumulate | spans.job.ready)),
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload),
             spans.job.valid.eq(take & self.task.accumulate), spans.allowed.eq(1),
-            self.opened.eq((take & ~self.task.accumulate) | (written.valid & written.ready & last)),
+            self.opened.eq((take & ~self.task.accumulate) | (lines.o.valid & lines.o.ready & lines.o.payload.last)),
         ]
         with m.If(spans.job.valid & spans.job.ready):
             m.d.sync += loading.eq(1)
@@ -201,23 +151,14 @@ class Preload(wiring.Component):
             self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
         ]
         line, write = lines.o.payload, self.line_write
-        words = kept.as_value().word_select(line.number, sizes.parameters.word_bits * sizes.feed)
-        if conversion is None:
-            m.d.comb += [
-                write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
-                write.payload.place.eq(line.place), write.payload.mask.eq(line.mask),
-                write.payload.words.as_value().eq(words),
-            ]
-        else:
-            given, converted = conversion.i.payload, conversion.o.payload
-            m.d.comb += [
-                conversion.i.valid.eq(lines.o.valid), lines.o.ready.eq(conversion.i.ready),
-                given.route.place.eq(line.place), given.route.mask.eq(line.mask), given.route.last.eq(line.last),
-                given.words.as_value().eq(words),
-                write.valid.eq(conversion.o.valid), conversion.o.ready.eq(write.ready),
-                write.payload.place.eq(converted.route.place), write.payload.mask.eq(converted.route.mask),
-                write.payload.words.eq(converted.words),
-            ]
+        bits = sizes.parameters.word_bits
+        words = kept.as_value().word_select(line.number, bits * sizes.feed)
+        m.d.comb += [
+            write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
+            write.payload.place.eq(line.place), write.payload.mask.eq(line.mask),
+            Cat(write.payload.words).eq(Cat(from_memory(sizes.parameters, [
+                words.word_select(number, bits) for number in range(sizes.feed)]))),
+        ]
         with m.If(lines.i.valid & lines.i.ready):
             m.d.sync += kept.eq(beat["data"])
         return m
