@@ -85,7 +85,7 @@ CONTROL_ROWS: dict[str, Row] = {
     "performance counters": lambda p: f"{counter_count(p)}",
     "sweep over them, cycles": lambda p: f"{VISIT_CYCLES * counter_count(p)}",
 }
-CONTROL_SHOWN = ("ndp-demo", "ndp-demo-fixed", "hypar-demo")
+CONTROL_SHOWN = ("ndp-demo", "fpga-demo", "hypar-demo")
 
 
 def table(names: Iterable[str], rows: dict[str, Row], first: Iterable[str] = ()) -> list[str]:

@@ -26,9 +26,9 @@ def test_a_stale_page_is_told_and_written(tmp_path, monkeypatch, capsys) -> None
         pages.replaced(page.read_text(), "y", [])
 
 
-@pytest.mark.parametrize("name", ["ndp-tiny", "ndp-demo-fixed", "hypar-demo"])
+@pytest.mark.parametrize("name", ["ndp-tiny", "fpga-demo", "hypar-demo"])
 def test_performance_counters_are_counted(name: str) -> None:
     """The number that the page gives is that of the hardware, which says so while it is built."""
     parameters = PRESETS[name]
-    assert counter_count(parameters) == 38 + 2 * name.endswith("fixed")
+    assert counter_count(parameters) == 38 + 2 * name.startswith("fpga")
     Fragment.get(Control(parameters, [None], [None]), None)

@@ -1,14 +1,14 @@
 """The smallest dies, and Verilog tops of whole ones of ndp-tiny, for cocotb."""
 
-from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.parameters import preset
 from plinth_sim.rtl.cocotb_device import array_wrapper
 from plinth_sim.rtl.cosim import ring
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 
-#: The smallest die of each machine, with FP32 and with fixed-point operands.
-TINY_DIES = {"ndp": preset("ndp-tiny"), "ndp-fixed": preset("ndp-tiny", multiply_format=Q4_11),
-             "hypar": preset("hypar-tiny"), "hypar-fixed": preset("hypar-tiny", multiply_format=Q4_11)}
+#: The smallest die of each machine, of FP32 and of fixed point.
+TINY_DIES = {"ndp": preset("ndp-tiny"), "ndp-fixed": preset("fpga-tiny"),
+             "hypar": preset("hypar-tiny"), "hypar-fixed": preset("hypar-tiny", multiply_format=Q3_12)}
 
 
 def die_top(dies: int) -> tuple[dict[str, str], str]:

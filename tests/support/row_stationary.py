@@ -8,22 +8,23 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.support.systolic import numbers
 
-from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.formats import FP16, Q3_12, word_type
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import ADDRESS_MASK, derived, needs
-from plinth_sim.golden.matrix import storage
+from plinth_sim.golden.matrix import storage, stored
 
 #: The smallest machines with FP16 and with fixed-point operands.
 TINY_MIXED = replace(preset("hypar-tiny"), name="hypar-tiny-mixed", multiply_format=FP16)
-TINY_FIXED = replace(preset("hypar-tiny"), name="hypar-tiny-fixed", multiply_format=Q4_11)
+TINY_FIXED = replace(preset("hypar-tiny"), name="hypar-tiny-fixed", multiply_format=Q3_12)
 #: Words from which on maps, filters and sums lie.
 X, W, C = 0, 24000, 48000
 
 
-def memory(rng: np.random.Generator, kind: str, die: DieParameters, words: int) -> NDArray[np.uint32]:
-    """Numbers of a kind: operands of the die below C, FP32 sums from there on."""
-    return np.concatenate([numbers(rng, kind, (C * die.packing,), storage(die.multiply_format)).view(np.uint32),
-                           numbers(rng, kind, (words - C,), np.float32).view(np.uint32)])
+def memory(rng: np.random.Generator, kind: str, die: DieParameters, words: int) -> NDArray[np.unsignedinteger]:
+    """Numbers of a kind: operands of the die below C, stored sums from there on."""
+    fmt, word = die.multiply_format, word_type(die.memory_format)
+    return np.concatenate([numbers(rng, kind, (C * die.packing,), storage(fmt)).view(word),
+                           numbers(rng, kind, (words - C,), stored(fmt)).view(word)])
 
 
 def _steps(sizes: list[tuple[str, int]], inner: int, rng: np.random.Generator) -> tuple[dict[str, int], int]:

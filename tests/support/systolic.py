@@ -69,7 +69,8 @@ class VerilatedArray:
 
 def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Random numbers of a kind: ``plain``, ``bits`` (any pattern), ``small`` (subnormal products and
-    sums), ``special`` (infinities, NaNs, zeros, largest among plain ones). Whole numbers are fixed-point ones."""
+    sums), ``special`` (infinities, NaNs, zeros, largest among plain ones). Whole numbers are those of Q3.12: plain ones
+    are below 1, products of small ones about a unit in the last place."""
     if dtype == np.int16:
         return _whole(rng, kind, shape)
     kinds = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32}
@@ -99,10 +100,10 @@ def _whole(rng: np.random.Generator, kind: str, shape: tuple[int, ...]) -> NDArr
     if kind == "plain":
         return found >> 3
     if kind == "small":
-        return found >> 13
+        return found >> 9
     if kind == "special":
         return np.where(rng.random(shape) < 0.1, rng.choice([info.min, info.max, 0, -1, 1], shape),
-                        found).astype(np.int16)
+                        found >> 3).astype(np.int16)
     return found
 
 

@@ -86,7 +86,7 @@ class ProgramWriter:
 
     def random_instruction(self) -> None:
         """Append one that reads what has been written."""
-        rng, lanes = self.rng, lanes_of(self.parameters.memory_format, self.parameters.narrow_format)
+        rng, lanes = self.rng, lanes_of(self.parameters.memory_format)
         ops = [op for op in VectorOp if op not in lanes.lacking]
         while True:
             op = ops[int(rng.integers(0, len(ops)))]

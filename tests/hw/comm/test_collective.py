@@ -20,7 +20,7 @@ from plinth_sim.golden.matrix import storage
 
 PARAMETERS = preset("ndp-tiny")
 #: The same with words of 16 bits.
-FIXED = replace(PARAMETERS, memory_format=Q3_12, multiply_format=Q3_12)
+FIXED = replace(PARAMETERS, multiply_format=Q3_12)
 CHUNK, BEAT = PARAMETERS.chunk_words, PARAMETERS.beat_words
 ROUND = CHUNK * chunks_in_flight(PARAMETERS)
 BASES = [0] * 16

@@ -24,7 +24,7 @@ TINY = preset("ndp-tiny", chunk_words=16)
 WIDE = preset("ndp-demo", chunk_words=32)
 WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
 #: Words of 16 bits.
-FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12, memory_format=Q3_12)
+FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12)
 WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16

@@ -12,7 +12,7 @@ from tests.support.axi_lite import Master, monitor, pause
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
@@ -23,7 +23,7 @@ OKAY, SLVERR = 0, 2
 TINY = preset("ndp-tiny")
 FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), counters=16, die_bits=4,
              ports=1)
-FIXED = replace(FEW, multiply_format=Q4_11)
+FIXED = replace(FEW, multiply_format=Q3_12)
 ONES = (1 << 32) - 1
 CYCLE = 0x123456789ABCDEF0
 

@@ -5,11 +5,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from plinth_hw.isa.formats import FP16, FP32, Q3_12, Q4_11, Fixed, Float, as_words
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, as_words
 from plinth_hw.isa.parameters import PRESETS, preset
 
-#: Changes for a die of words of 16 bits.
-HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12}
+#: Change for a die of words of 16 bits.
+HALF_WORDS = {"multiply_format": Q3_12}
 
 
 @pytest.mark.parametrize(("changes", "needle"), [
@@ -27,8 +27,6 @@ HALF_WORDS = {"memory_format": Q3_12, "multiply_format": Q3_12}
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
     ({"multiply_format": Fixed(3, 4)}, "must have 16 bits if it is fixed-point, not 8 as q3.4 has"),
-    ({"memory_format": Q3_12}, "memory_format must be float32e8m23, or multiply_format = float32e8m23 if that"),
-    ({"memory_format": FP16, "multiply_format": FP16}, "memory_format must be float32e8m23, or .* not float16e5m10"),
     ({**HALF_WORDS, "beat_words": 1, "rows": 1, "columns": 1}, "beat_words must be at least 2, 32 bits, not 1"),
     ({**HALF_WORDS, "beat_words": 128}, "at most 1024 bits: axi_ports = 1 does not fit beat_words = 128"),
 ])
@@ -60,11 +58,12 @@ def test_a_wrong_kind_is_a_type_error() -> None:
         Fixed(0, 0)
 
 
-def test_formats_of_sums_and_of_narrow_numbers() -> None:
+def test_formats_of_sums_and_of_memory() -> None:
     fixed, mixed, plain = (preset(name) for name in ("hypar-demo-fixed", "hypar-demo-mixed", "hypar-demo"))
-    assert (fixed.sum_format, mixed.sum_format, plain.sum_format) == (Fixed(25, 22), FP32, FP32)
-    assert (fixed.narrow_format, mixed.narrow_format, plain.narrow_format) == (Q4_11, FP16, FP16)
-    assert (fixed.packing, mixed.packing, plain.packing) == (2, 2, 1)
+    assert (fixed.sum_format, mixed.sum_format, plain.sum_format) == (Fixed(23, 24), FP32, FP32)
+    assert (fixed.memory_format, mixed.memory_format, plain.memory_format) == (Q3_12, FP32, FP32)
+    assert (fixed.packing, mixed.packing, plain.packing) == (1, 2, 1)
+    assert (fixed.number_format, mixed.number_format, plain.number_format) == ("fixed", "mixed", "fp32")
 
 
 def test_a_word_is_a_number_of_memory() -> None:

@@ -11,7 +11,7 @@ from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth.mapping.convolution import Body, ConvolutionShape
-from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.formats import FP16, Format, word_type
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
@@ -22,7 +22,7 @@ from plinth_sim.golden import convolution, matrix
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),
-    "fixed": preset("ndp-tiny", multiply_format=Q4_11),
+    "fixed": preset("fpga-tiny"),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
@@ -41,11 +41,11 @@ def engine(name: str) -> VerilatedEngine:
 
 
 def packing(name: str) -> int:
-    return 32 // PARAMETERS[name].multiply_format.bits
+    return PARAMETERS[name].packing
 
 
 def loaded_and_stored(body: Any, inside: int, geometry: Geometry) -> int:
-    """Words that a task with FP32 operands moves: elements outside the map are not loaded, and a panel that is
+    """Words that a task with an operand a word moves: elements outside the map are not loaded, and a panel that is
     still there is not loaded again."""
     option = body.interleave_m_log2
     m_blocks, n_blocks = -(-body.m // geometry.a_span[option]), -(-body.n // geometry.b_span[option])
@@ -60,7 +60,7 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
     counted multiply-adds and words."""
     parameters, rng = PARAMETERS[name], np.random.default_rng(len(bodies))
     operands = matrix.storage(parameters.multiply_format)
-    memory = numbers(rng, kind, (WORDS * packing(name),), operands).view(np.uint32)
+    memory = numbers(rng, kind, (WORDS * packing(name),), operands).view(word_type(parameters.memory_format))
     expected, useful, words, tasks = memory.copy(), [], 0, []
     errors = errors or [ErrorCode.NONE] * len(bodies)
     for fields, error in zip(bodies, errors, strict=True):
@@ -73,7 +73,7 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
             found = convolution.execute(expected, body, BASES, parameters.multiply_format)
             inside, useful[-1] = int(found.inside.sum()), found.useful_macs
         else:
-            inside, useful[-1] = body.m * body.k, gemm(expected, body)
+            inside, useful[-1] = body.m * body.k, gemm(expected, body, parameters.multiply_format)
         words += loaded_and_stored(body, inside, GEOMETRIES[name])
     outcome = engine(name).run(tasks, BASES, memory, **settings)
     wrong = np.nonzero(memory != expected)[0]
@@ -88,14 +88,14 @@ def run(name: str, bodies: list[Body], kind: str = "plain", errors: list[ErrorCo
     return outcome
 
 
-def gemm(memory: np.ndarray, body: Any) -> int:
-    """Run a GEMM without transposes on FP32 operands whose rows are next to each other."""
+def gemm(memory: np.ndarray, body: Any, fmt: Format) -> int:
+    """Run a GEMM without transposes on operands, each a word, whose rows are next to each other."""
     def block(pointer: Any, rows: int, columns: int) -> np.ndarray:
         return memory[BASES[pointer.base] + pointer.offset:][:rows * columns].reshape(rows, columns)
 
     a, b = block(body.a, body.m, body.k), block(body.b, body.k, body.n)
-    product = matrix.gemm(a.view(np.float32), b.view(np.float32))
-    block(body.c, body.m, body.n)[...] = product.view(np.uint32)
+    product = matrix.multiply(fmt, a.view(matrix.storage(fmt)), b.view(matrix.storage(fmt)))
+    block(body.c, body.m, body.n)[...] = product.view(memory.dtype)
     return body.m * body.n * body.k
 
 

@@ -7,27 +7,26 @@ import numpy as np
 import pytest
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.isa.formats import FP16, Q4_11, Fixed
+from plinth_hw.isa.formats import FP16, Q3_12, Fixed
 from plinth_hw.isa.parameters import preset
 from plinth_hw.matrix.ends import SumsAtEnds
 from plinth_sim.golden import matrix
 
 
-@pytest.mark.parametrize("operands", [Q4_11, Fixed(7, 8)])
+@pytest.mark.parametrize("operands", [Q3_12, Fixed(7, 8)])
 def test_words_that_are_written_are_counted(operands: Fixed) -> None:
     """Ends of either sign and their neighbours; words that are not written, beats that are not taken."""
     die = preset("ndp-tiny", multiply_format=operands)
-    rng, beats, end = np.random.default_rng(1), 200, np.float32(2.0**operands.sums.integer_bits)
-    values = rng.choice(np.array([end, -end, np.nextafter(end, np.float32(0)), 2 * end, 0.0, 1.0], np.float32),
-                        (beats, die.beat_words))
+    rng, beats, least, most = np.random.default_rng(1), 200, operands.least, operands.most
+    values = rng.choice(np.array([least, most, least + 1, most - 1, -1, 0, 1], np.int16), (beats, die.beat_words))
     strobes, valid = rng.integers(0, 1 << die.beat_words, beats), rng.integers(0, 2, beats)
-    values[0], strobes[0], valid[0] = end, (1 << die.beat_words) - 1, 1
+    values[0], strobes[0], valid[0] = least, (1 << die.beat_words) - 1, 1
     dut = SumsAtEnds(die)
     found: list[int] = []
 
     async def drive(ctx: Any) -> None:
-        for row, strobe, taken in zip(values.view(np.uint32), strobes, valid, strict=True):
-            ctx.set(dut.data, sum(int(word) << 32 * place for place, word in enumerate(row)))
+        for row, strobe, taken in zip(values.view(np.uint16), strobes, valid, strict=True):
+            ctx.set(dut.data, sum(int(word) << 16 * place for place, word in enumerate(row)))
             ctx.set(dut.strobe, int(strobe))
             ctx.set(dut.valid, int(taken))
             await ctx.tick()
@@ -41,12 +40,12 @@ def test_words_that_are_written_are_counted(operands: Fixed) -> None:
 
 
 def test_the_ends_are_what_sums_saturate_to() -> None:
-    big = np.full((1, 1 << 18), Q4_11.least, np.int16)
+    big = np.full((1, 8), Q3_12.least, np.int16)
     for other, count in ((big.T, 1), (~big.T, 1), (np.zeros_like(big.T), 0)):
-        assert matrix.at_ends(Q4_11, matrix.multiply(Q4_11, big, other)) == count
+        assert matrix.at_ends(Q3_12, matrix.multiply(Q3_12, big, other)) == count
     assert matrix.at_ends(FP16, np.float32([2.0**25])) == 0
 
 
 def test_floating_point_has_no_ends() -> None:
-    with pytest.raises(TypeError, match="Sums must be fixed-point, not float32"):
+    with pytest.raises(TypeError, match="Numbers must be fixed-point, not float32"):
         SumsAtEnds(preset("ndp-tiny"))

@@ -14,7 +14,7 @@ from tests.support.refusal import refused
 from tests.support.systolic import numbers
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Format, word_type
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.engine import MatrixEngine
@@ -25,10 +25,10 @@ from plinth_sim.golden import matrix
 PARAMETERS = {
     "tiny": preset("ndp-tiny"),
     "mixed": preset("ndp-tiny", multiply_format=FP16, output_buffer_words=128),  # one tile
-    "fixed": preset("ndp-tiny", multiply_format=Q4_11),
-    "fixed, as cells": preset("ndp-tiny", multiply_format=Q4_11, rows=2, columns=3, beat_words=4),
+    "fixed": preset("fpga-tiny"),
+    "fixed, as cells": preset("fpga-tiny", rows=2, columns=3, beat_words=4),
     # The fewest slots of an element.
-    "fixed, 2 slots": preset("ndp-tiny", multiply_format=Q4_11, interleave=2),
+    "fixed, 2 slots": preset("fpga-tiny", interleave=2),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
 }
@@ -57,17 +57,18 @@ def words_of(fields: Fields) -> list[int]:
 
 def image(name: str, rng: np.random.Generator, kind: str) -> np.ndarray:
     """Memory with operands and sums of a kind."""
-    operands = matrix.storage(PARAMETERS[name].multiply_format)
-    count = DESTINATION * 4 // operands.itemsize
-    return np.concatenate([numbers(rng, kind, (count,), operands).view(np.uint32),
-                           numbers(rng, kind, (WORDS - DESTINATION,), np.float32).view(np.uint32)])
+    parameters = PARAMETERS[name]
+    operands, sums = matrix.storage(parameters.multiply_format), matrix.stored(parameters.multiply_format)
+    word = word_type(parameters.memory_format)
+    return np.concatenate([numbers(rng, kind, (DESTINATION * parameters.packing,), operands).view(word),
+                           numbers(rng, kind, (WORDS - DESTINATION,), sums).view(word)])
 
 
 class Writer:
     """Tasks for one engine, C after C."""
 
     def __init__(self, name: str, rng: np.random.Generator) -> None:
-        self.packing = 32 // PARAMETERS[name].multiply_format.bits
+        self.packing = PARAMETERS[name].packing
         self.rng = rng
         self.at = DESTINATION
         self.tasks: list[Fields] = []
@@ -118,11 +119,11 @@ class Writer:
 
 def golden(memory: np.ndarray, fields: Fields, parameters: DieParameters) -> None:
     """Run a task on the golden model."""
-    packing = 32 // parameters.multiply_format.bits
+    packing, item = parameters.packing, memory.itemsize
 
     def block(pointer: Pointer, rows: int, columns: int, stride: int) -> np.ndarray:
         start = BASES[pointer["base"]] + pointer["offset"]
-        return as_strided(memory[start:], (rows, columns), (4 * stride, 4))
+        return as_strided(memory[start:], (rows, columns), (item * stride, item))
 
     def operand(name: str, rows: int, columns: int) -> np.ndarray:
         words = block(fields[name], rows, -(-columns // packing), fields[f"{name}_stride"]).copy()
@@ -132,9 +133,9 @@ def golden(memory: np.ndarray, fields: Fields, parameters: DieParameters) -> Non
     a = operand("a", *((k, m) if fields["transpose_a"] else (m, k)))
     b = operand("b", *((n, k) if fields["transpose_b"] else (k, n)))
     c = block(fields["c"], m, n, fields["c_stride"])
-    start = c.copy().view(np.float32) if fields["accumulate"] else None
+    start = c.copy().view(matrix.stored(parameters.multiply_format)) if fields["accumulate"] else None
     c[...] = matrix.multiply(parameters.multiply_format, a.T if fields["transpose_a"] else a,
-                             b.T if fields["transpose_b"] else b, start).view(np.uint32)
+                             b.T if fields["transpose_b"] else b, start).view(memory.dtype)
 
 
 def macs(fields: Fields) -> int:
@@ -142,7 +143,7 @@ def macs(fields: Fields) -> int:
 
 
 def moved_words(fields: Fields, geometry: Geometry) -> int:
-    """Words that a task with FP32 operands loads and stores: a panel that is still there is not loaded
+    """Words that a task with an operand a word loads and stores: a panel that is still there is not loaded
     again, which is A's while n advances, and B's while m advances if there is one n block."""
     m, n, k = (fields[size] for size in "mnk")
     option = fields["interleave_m_log2"]
@@ -178,7 +179,7 @@ def run(name: str, tasks: list[Fields], kind: str = "plain", errors: list[ErrorC
     assert outcome.useful_macs == sum(done.useful_macs for done in outcome.done)
     assert outcome.issued_macs == outcome.busy * parameters.rows * parameters.columns
     assert outcome.stalls == sum(done.stall_cycles for done in outcome.done)
-    if parameters.multiply_format.bits == 32:
+    if parameters.packing == 1:
         assert outcome.words == sum(moved_words(fields, GEOMETRIES[name]) for fields in good)
     return outcome
 
@@ -198,7 +199,7 @@ def test_random_tasks(name: str, seed: int, availability: float, latency: int, k
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "special"])
 def test_fixed_point_as_cells(kind: str) -> None:
-    """The form of the array for synthesis; special sums are the largest that there are."""
+    """The form of the array for synthesis; special sums are beyond the format."""
     writer = Writer("fixed, as cells", np.random.default_rng(7))
     for _ in range(40):
         writer.random(20, 60)
@@ -358,7 +359,7 @@ def test_bad_parameters() -> None:
         MatrixEngine(preset("ndp-tiny", operand_buffer_words=8))
 
 
-@pytest.mark.parametrize(("operands", "least"), [(FP32, 6), (Q4_11, 2)], ids=str)
+@pytest.mark.parametrize(("operands", "least"), [(FP32, 6), (Q3_12, 2)], ids=str)
 def test_slots_hide_the_adder(operands: Format, least: int) -> None:
     with refused(ValueError, f"Interleave must be at least {least} for sums of"):
         SystolicArray(operands, replace(PARAMETERS["tiny"], multiply_format=operands).sum_format, 2, 2, least - 1)

@@ -12,7 +12,7 @@ from tests.support.batch import Batch
 
 from plinth_hw.isa.formats import Q3_12, factor_word
 from plinth_hw.isa.tasks import VectorOp
-from plinth_hw.vector.fixed_lane import FixedLane, latencies
+from plinth_hw.vector.fixed_lane import LATENCIES, FixedLane
 from plinth_hw.vector.lane import LOOP_CYCLES, LaneDecoder
 from plinth_sim.golden.lanes import FixedLanes
 
@@ -27,12 +27,12 @@ class Instruction(wiring.Component):
 
     def __init__(self, op: VectorOp):
         self.op = op
-        self.latency = 1 + latencies()[op]
+        self.latency = 1 + LATENCIES[op]
         super().__init__({"a": In(16), "again": In(1), "b": In(16), "immediate": In(32), "o": Out(17)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        m.submodules.lane, m.submodules.decoder = lane, decoder = FixedLane(Q3_12), LaneDecoder(None)
+        m.submodules.lane, m.submodules.decoder = lane, decoder = FixedLane(Q3_12), LaneDecoder()
         # The first operand comes a cycle after its instruction.
         m.d.sync += [lane.a.eq(self.a), lane.b.eq(self.b),
                      lane.immediate.eq(self.immediate ^ (12 << 16 if self.op is VectorOp.SCALE else 0))]
@@ -48,7 +48,7 @@ def numbers(seed: int) -> np.ndarray:
         np.int16).view(np.uint16)
 
 
-@pytest.mark.parametrize("op", [op for op in latencies() if op not in REDUCTIONS])
+@pytest.mark.parametrize("op", [op for op in LATENCIES if op not in REDUCTIONS])
 def test_element_by_element(op: VectorOp) -> None:
     a, b, zero = numbers(1), numbers(2), np.zeros(COUNT, np.uint16)
     unit, lanes = Batch(Instruction(op)), FixedLanes(Q3_12)

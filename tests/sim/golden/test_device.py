@@ -1,13 +1,12 @@
 """Dies of the golden model from their descriptors: queues, waits, counters, records, registers, refusals."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.formats import Q3_12, factor_word
 from plinth_hw.isa.layout import pack, unpack
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, Register
@@ -58,13 +57,13 @@ def waiting(*waits: tuple[int, int]) -> dict[str, Any]:
 
 def program(array: GoldenArray, die: int, tasks: list[Task]) -> None:
     """Write descriptors; the last one ends the graph."""
-    device = array.dies[die]
+    device, words_of = array.dies[die], array.dies[die].parameters.words_of
     for number, (operation, body, header) in enumerate(tasks):
         words = pack(TaskHeader, {"engine": ENGINES[type(operation)], "operation": operation.value,
                                   "last": number == len(tasks) - 1, **header})
-        address = TASKS + DESCRIPTOR_WORDS * number
+        address = TASKS + words_of(DESCRIPTOR_WORDS) * number
         device.write_memory(address, np.array(words, dtype=np.uint32))
-        device.write_memory(address + HEADER_WORDS, np.array(pack(BODIES[operation], body), dtype=np.uint32))
+        device.write_memory(address + words_of(HEADER_WORDS), np.array(pack(BODIES[operation], body), dtype=np.uint32))
     device.write_register(Register.TASK_BASE, TASKS)
     device.write_register(Register.RECORD_BASE, RECORDS)
 
@@ -129,24 +128,23 @@ def test_products_of_turned_operands_are_added(turned: str) -> None:
     assert [floats(array, 0, 100 + 5 * row, 4) for row in range(2)] == wanted.tolist()
 
 
-def test_sums_and_conversions_at_the_ends_of_a_fixed_format_are_counted() -> None:
-    """Over all tasks until they are cleared: of sums that start beyond the format two, at its ends, stay there."""
+def test_numbers_at_the_ends_of_a_fixed_format_are_counted() -> None:
+    """Over all tasks until they are cleared: stored sums that are an end, and results of the vector engine beyond the
+    format."""
     operation, body = GEMM
-    narrow = (VectorOperation.PROGRAM, {**RELU[1], "columns": 4, "program": [{"op": VectorOp.NARROW, "dst": 0, "a": 0}],
-                                        "store": [{"pointer": at(200), "region": 0, "packed": 1}]})
+    twice = (VectorOperation.PROGRAM, {**RELU[1], "columns": 4, "immediates": [factor_word(Q3_12, 2), 0, 0, 0]})
     product = task((operation, {**body, "accumulate": 1, "a": at(400), "b": at(420)}))
-    array = made([product, product, task(narrow)], parameters=replace(TINY, multiply_format=Q4_11))
+    array = made([product, product, task(twice)], parameters=preset("fpga-tiny"))
     die = array.dies[0]
-    die.write_memory(400, np.zeros(60, dtype=np.uint32))
-    die.write_memory(5, np.array([15.5, -17, 17, -16.5], dtype=np.float32).view(np.uint32))
-    die.write_memory(100, np.array([2.0**26, -2.0**30, 3, 0], dtype=np.float32).view(np.uint32))
-    die.write_memory(105, np.array([1, 2.0**24, -1, 0], dtype=np.float32).view(np.uint32))
+    for address, values in ((400, [0] * 60), (5, [3.5, -5, 4, -4.5]), (100, [8, -8, 7.999, 0]), (105, [1, 9, -1, 0])):
+        die.write_memory(address, Q3_12.encode(np.array(values)).astype(np.int16).view(np.uint16))
     run(array)
     assert (status(array), *error(array)) == (2, 0, 0, 0)
+    assert die.read_memory(200, 4).view(np.int16).tolist() == [7 << 12, -8 << 12, (8 << 12) - 1, -8 << 12]
     counts = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
     die.write_register(Register.CONTROL, 4)
     cleared = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
-    assert (counts, cleared) == ([4, 3], [0, 0])
+    assert (counts, cleared) == ([6, 3], [0, 0])
 
 
 def test_pointers_have_bases() -> None:

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.refusal import refused
 
-from plinth_hw.isa.formats import FP16, FP32, Q3_12, factor_value, factor_word
+from plinth_hw.isa.formats import FP32, Q3_12, factor_value, factor_word
 from plinth_hw.isa.tasks import VectorFunction, VectorOp
 from plinth_sim.golden import vector
 from plinth_sim.golden.lanes import FixedLanes, lanes_of
@@ -98,4 +98,4 @@ def test_what_lanes_do_not_have_is_refused(fmt: object, fields: dict[str, object
 
 
 def test_lanes_are_those_of_the_memory() -> None:
-    assert type(lanes_of(FP32, FP16)).__name__ == "FloatLanes" and isinstance(lanes_of(Q3_12, Q3_12), FixedLanes)
+    assert type(lanes_of(FP32)).__name__ == "FloatLanes" and isinstance(lanes_of(Q3_12), FixedLanes)

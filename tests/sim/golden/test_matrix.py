@@ -1,10 +1,12 @@
 """The matrix engine's golden model against a scalar loop and against float64."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
-from plinth_hw.isa.formats import Q4_11, Fixed
-from plinth_sim.golden.matrix import QUIET_NAN, gemm, multiply, storage
+from plinth_hw.isa.formats import Q3_12, Fixed
+from plinth_sim.golden.matrix import QUIET_NAN, at_ends, gemm, multiply, storage
 
 
 def scalar(a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
@@ -48,32 +50,38 @@ def test_special_values() -> None:
     assert gemm(np.array([[-0.0]], np.float32), np.ones((1, 1), np.float32)).view(np.uint32)[0, 0] == 0
 
 
-def whole(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, sums: Fixed) -> np.ndarray:
-    """Fixed-point products, added one by one to whole numbers."""
-    out = np.zeros((a.shape[0], b.shape[1]), np.float32)
+def whole(a: np.ndarray, b: np.ndarray, c: np.ndarray | None, fmt: Fixed) -> np.ndarray:
+    """Fixed-point products, added one by one to whole numbers, rounded once."""
+    sums, out = fmt.sums, np.zeros((a.shape[0], b.shape[1]), np.int16)
     for m, n in np.ndindex(out.shape):
-        total = 0 if c is None else int(sums.encode(c[m, n]))
+        total = 0 if c is None else int(c[m, n]) << fmt.fraction_bits
         for k in range(a.shape[1]):
             total = min(max(total + int(a[m, k]) * int(b[k, n]), sums.least), sums.most)
-        out[m, n] = np.float32(total / (1 << sums.fraction_bits))
+        out[m, n] = min(max(round(Fraction(total, 1 << fmt.fraction_bits)), fmt.least), fmt.most)
     return out
 
 
-@pytest.mark.parametrize("start", [None, 1.0, 3.3e7, -3.4e7, np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("fmt", [Q4_11, Fixed(0, 15)], ids=str)
-def test_fixed_point_saturates_where_a_sum_leaves_the_format(fmt: Fixed, start: float | None) -> None:
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("small", [0, 1, 3, 9])
+@pytest.mark.parametrize("fmt", [Q3_12, Fixed(0, 15)], ids=str)
+def test_fixed_point_is_rounded_once_and_saturates(fmt: Fixed, small: int, accumulate: bool) -> None:
+    """Of numbers over the whole format nearly all sums are beyond it, of small ones none."""
     rng = np.random.default_rng(6)
-    a, b = (rng.integers(-1 << 15, 1 << 15, shape).astype(np.int16) for shape in ((5, 40), (40, 6)))
-    c = None if start is None else np.full((5, 6), start, np.float32)
-    assert multiply(fmt, a, b, c).tobytes() == whole(a, b, c, fmt.sums).tobytes()
+    a, b, c = (rng.integers(-1 << 15, 1 << 15, shape).astype(np.int16) >> small
+               for shape in ((20, 40), (40, 30), (20, 30)))
+    found = multiply(fmt, a, b, c if accumulate else None)
+    np.testing.assert_array_equal(found, whole(a, b, c if accumulate else None, fmt))
+    assert (at_ends(fmt, found) > 0) == (small < 3)
 
 
 def test_fixed_point_sums_are_exact() -> None:
-    """The largest products, as many as a sum has room for, and one more."""
-    a = np.full((1, 1 << 16), -1 << 15, np.int16)
-    assert multiply(Q4_11, a, a.T)[0, 0] == 2.0 ** 24
-    longer = np.full((1, (1 << 17) + 2), -1 << 15, np.int16)
-    assert multiply(Q4_11, longer, longer.T)[0, 0] == 2.0 ** 25
+    """As many of the largest products as a sum has room for, and what takes them away again; of more products the sum
+    stays at its end, and less is to be taken away than was added."""
+    # 2^30 and 2^15 (2^15 - 1): exactly 3 x 2^15 and, from 2^47 - 1 on, 2^17 - 1 are left, in 2^-24.
+    for above, below, wanted in (((1 << 17) - 1, (1 << 17) + 3, 24), ((1 << 17) + 2, (1 << 17) + 4, 32)):
+        a = np.full((1, above + below), -1 << 15, np.int16)
+        b = np.where(np.arange(above + below) < above, -1 << 15, (1 << 15) - 1).astype(np.int16)[:, None]
+        assert multiply(Q3_12, a, b)[0, 0] == wanted
 
 
 def test_operands_of_no_engine() -> None:

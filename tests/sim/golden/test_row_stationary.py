@@ -1,5 +1,6 @@
 """The row-stationary golden model against loops over single numbers, and what it refuses."""
 
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,37 +10,35 @@ from tests.support.refusal import refused
 from tests.support.row_stationary import memory as operands
 from tests.support.row_stationary import random_body
 
-from plinth_hw.isa.formats import FP16, Q4_11
+from plinth_hw.isa.formats import FP16, Q3_12
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.row_stationary import COUNTS, derived, signed
 from plinth_hw.isa.tasks import Engine, ErrorCode, MatrixOperation
 from plinth_sim.golden import row_stationary
 from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.matrix import storage, stored
 from plinth_sim.golden.vector import BadOperandError
 
 TINY = preset("hypar-tiny")
-MIXED, FIXED = (preset("hypar-tiny", multiply_format=fmt) for fmt in (FP16, Q4_11))
+MIXED, FIXED = (preset("hypar-tiny", multiply_format=fmt) for fmt in (FP16, Q3_12))
 MEMORY = 1 << 16
 
 
 def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
-    """The memory after a task, sum by sum in the order of the specification. Fixed-point sums do not leave binary64's
-    exact numbers here."""
-    found = memory.copy()
-    floats, result = memory.view(np.float32), found.view(np.float32)
-    packing = die.packing
-    number = np.float64 if die is FIXED else np.float32
-    operand = (Q4_11.decode(memory.view(np.int16)) if die is FIXED else
-               memory.view(np.float16 if die is MIXED else np.float32)).astype(number)
+    """The memory after a task, sum by sum in the order of the specification; fixed-point ones are whole numbers."""
+    found, number = memory.copy(), int if die is FIXED else np.float32
+    words, result = (of.view(stored(die.multiply_format)) for of in (memory, found))
+    packing, unit = die.packing, Q3_12.fraction_bits
+    operand = memory.view(storage(die.multiply_format)).astype(np.int64 if die is FIXED else np.float32)
     zero = number(0)
     step = {name: signed(getattr(body, name)) for name in vars(body) if name[:2] in ("x_", "w_", "c_")}
     for image, y, w, f in np.ndindex(body.images, body.rows, body.windows, body.filters):
         v, u = divmod(w, body.window_run)
         at = (body.c.offset + image * step["c_image"] + y * step["c_row"] + v * step["c_column"] + u * step["c_run"]
               + f)
-        total = floats[at] if body.accumulate else zero
+        total = number(words[at]) if body.accumulate else zero
         if die is FIXED:
-            total = number(Q4_11.sums.encode(total) * 2.0 ** -Q4_11.sums.fraction_bits)
+            total <<= unit
         for block, fold, segment, group, r, s, c in np.ndindex(
                 body.blocks, body.folds, body.segments, body.sets, body.set_rows, body.tap_columns, body.tap_channels):
             channel = (block * body.sets + group) * body.tap_channels + c
@@ -55,6 +54,8 @@ def loops(memory: np.ndarray, body: Any, die: DieParameters) -> np.ndarray:
                     left = operand[packing * body.x.offset + image * step["x_image"] + row * step["x_row"]
                                   + column * step["x_column"] + channel * step["x_channel"] + u]
             total = number(total + number(left * right))
+        if die is FIXED:
+            total = min(max(round(Fraction(int(total), 1 << unit)), Q3_12.least), Q3_12.most)
         result[at] = total
     return found
 
@@ -70,8 +71,7 @@ def test_every_sum_is_that_of_the_loops(seed: int, die: DieParameters) -> None:
     found = memory.copy()
     useful = row_stationary.execute(found, body, [0] * 16, die).useful_macs
     assert np.array_equal(found, expected)
-    # A start of a fixed-point sum is rounded, also where nothing is added.
-    assert np.array_equal(found, memory) != bool(useful) or not body.accumulate or die is FIXED
+    assert np.array_equal(found, memory) != bool(useful) or not body.accumulate
 
 
 def _plain_body(**changes: Any) -> Any:

@@ -9,7 +9,7 @@ from tests.support.row_stationary import TINY_FIXED
 from plinth.driver.driver import DieError, Driver
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble, ring_setup
-from plinth_hw.isa.formats import FP16, Q3_12, Q4_11
+from plinth_hw.isa.formats import FP16
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation, TransferOperation
 from plinth_sim.golden.array import GoldenArray
@@ -19,9 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("tiny-dies")]
 
 MEMORY_WORDS = 1 << 18
 TINY = preset("ndp-tiny")
-MIXED, FIXED = (preset("ndp-tiny", multiply_format=fmt) for fmt in (FP16, Q4_11))
-#: Memory of 16-bit words.
-HALF, HALF_ROWS = (preset(name, multiply_format=Q3_12, memory_format=Q3_12) for name in ("ndp-tiny", "hypar-tiny"))
+MIXED, FIXED = preset("ndp-tiny", multiply_format=FP16), preset("fpga-tiny")
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -32,8 +30,8 @@ def test_random_graphs_give_equal_memory(dies: int, seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("die", [MIXED, FIXED, preset("hypar-tiny"), TINY_FIXED, HALF, HALF_ROWS],
-                         ids=["mixed", "fixed", "rows", "fixed rows", "words of 16 bits", "rows of 16 bits"])
+@pytest.mark.parametrize("die", [MIXED, FIXED, preset("hypar-tiny"), TINY_FIXED],
+                         ids=["mixed", "fixed", "rows", "fixed rows"])
 def test_random_graphs_of_other_dies(die: DieParameters, seed: int) -> None:
     program, buffers = random_program(die, 2, seed, 40, MEMORY_WORDS)
     compare(program, buffers, seed, memory_words=MEMORY_WORDS)

@@ -13,7 +13,7 @@ from tests.support.row_stationary import ADDRESS_MASK, C, W, X, random_body
 from tests.support.row_stationary import memory as operands
 from tests.support.verilated_engine import Outcome, VerilatedEngine
 
-from plinth_hw.isa.formats import FP16, Q4_11, Float
+from plinth_hw.isa.formats import FP16, Q3_12, Float
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.row_stationary import derived
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
@@ -24,8 +24,8 @@ PARAMETERS = {
     "tiny": preset("hypar-tiny"),
     # FP16 operands, two to a word.
     "mixed": preset("hypar-tiny", multiply_format=FP16),
-    "fixed": preset("hypar-tiny", multiply_format=Q4_11),
-    "fixed, as loops": preset("hypar-tiny", multiply_format=Q4_11),
+    "fixed": preset("hypar-tiny", multiply_format=Q3_12),
+    "fixed, as loops": preset("hypar-tiny", multiply_format=Q3_12),
     # A beat of several lines, a bank that is not a power of two.
     "4x6": preset("hypar-tiny", rows=4, columns=6, beat_words=8, operand_buffer_words=768, output_buffer_words=6 * 144,
                   flit_words=2, memory_words_per_cycle=8),
@@ -125,7 +125,7 @@ def test_random_tasks(name: str, seed: int, availability: float, latency: int, k
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "special"])
 def test_fixed_point_as_loops(kind: str) -> None:
-    """The form of the array for simulation; special psums are the largest that there are."""
+    """The form of the array for simulation; special psums are beyond the format."""
     for seed in range(5):
         run("fixed, as loops", random_tasks("fixed, as loops", seed, 8), kind, latency=9)
 
