@@ -22,7 +22,7 @@ from plinth_hw.matrix.geometry import Geometry
 ROOT = Path(__file__).resolve().parents[2]
 #: Columns of the tables, and what each is for.
 SHOWN = {"ndp-tiny": "block tests", "ndp-demo": "training run", "ndp-demo-mixed": "FP16 products",
-         "ndp-bench": "benchmarks", "ndp-paper": "MPT's figures"}
+         "fpga-demo": "the same in Q3.12", "ndp-bench": "benchmarks", "ndp-paper": "MPT's figures"}
 
 Row = Callable[[DieParameters], str]
 
@@ -41,12 +41,12 @@ def replaced(text: str, marker: str, lines: Iterable[str]) -> str:
     return pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text)
 
 
-def _kib(words: int) -> str:
-    return f"{words / 256:,g}"
+def _kib(parameters: DieParameters, words: int) -> str:
+    return f"{words * parameters.word_bits / 8 / 1024:,g}"
 
 
 def _format(one: Format) -> str:
-    return f"FP{one.bits}" if isinstance(one, Float) else str(one)
+    return f"FP{one.bits}" if isinstance(one, Float) else str(one).upper()
 
 
 def _tile_words(parameters: DieParameters) -> int:
@@ -56,21 +56,22 @@ def _tile_words(parameters: DieParameters) -> int:
 def _buffers(parameters: DieParameters) -> str:
     geometry = Geometry(parameters)
     lines = geometry.output_lines, max(geometry.tile_lines)
-    return ", ".join(_kib(count * parameters.beat_words) for count in lines)
+    return ", ".join(_kib(parameters, count * parameters.beat_words) for count in lines)
 
 
 #: docs/die.md
 PRESET_ROWS: dict[str, Row] = {
     "array": lambda p: f"{p.rows} x {p.columns}",
     "products": lambda p: _format(p.multiply_format),
+    "word, bits": lambda p: f"{p.word_bits}",
     "beat, words": lambda p: f"{p.beat_words}",
-    "AXI4": lambda p: f"{p.axi_ports} x {32 * p.beat_words // p.axi_ports:,} bits",
+    "AXI4": lambda p: f"{p.axi_ports} x {p.beat_bits // p.axi_ports:,} bits",
     "memory, words a cycle": lambda p: f"{p.memory_words_per_cycle}",
     "tile, words": lambda p: f"{_tile_words(p):,}",
-    "operand buffers, KiB": lambda p: _kib(4 * p.operand_buffer_words),
+    "operand buffers, KiB": lambda p: _kib(p, 4 * p.operand_buffer_words),
     "output, preload buffer, KiB": _buffers,
-    "vector scratchpad, KiB": lambda p: _kib(2 * p.vector_buffer_words),
-    "flit, payload (all) bits": lambda p: f"{32 * p.flit_words} ({flit_layout(p).size})",
+    "vector scratchpad, KiB": lambda p: _kib(p, 2 * p.vector_buffer_words),
+    "flit, payload (all) bits": lambda p: f"{p.word_bits * p.flit_words} ({flit_layout(p).size})",
     "link buffer of a class, flits": lambda p: f"{p.link_buffer_flits}",
     "slots of an element": lambda p: f"{p.interleave}",
     "chunk, words; reduce blocks": lambda p: f"{p.chunk_words}; {p.reduce_blocks}",

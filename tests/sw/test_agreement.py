@@ -159,7 +159,7 @@ def test_nothing_called_so_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
 @pytest.mark.parametrize("only", [
     "digits-mlp/ndp-demo/ring-2", "digits-mlp/hypar-demo/ring-2",
     *(pytest.param(name, marks=pytest.mark.long) for name in (
-        "digits-mlp/ndp-demo-mixed/ring-2", "digits-cnn/ndp-demo-fixed/ring-2", "digits-cnn/hypar-demo-mixed/ring-2",
+        "digits-mlp/ndp-demo-mixed/ring-2", "digits-cnn/fpga-demo/ring-2", "digits-cnn/hypar-demo-mixed/ring-2",
         "digits-mlp/hypar-demo-fixed/ring-2"))])
 def test_the_simulator_agrees_with_the_rtl(only: str, capsys: pytest.CaptureFixture[str]) -> None:
     cli.main(["agreement", "--only", only, "--json"])

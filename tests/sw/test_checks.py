@@ -27,7 +27,7 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import HEADER_WORDS, CollectiveBody, Engine
 
 DIES = 2
-PRESETS = ["ndp-tiny", "ndp-demo-mixed", "ndp-demo-fixed"]
+PRESETS = ["ndp-tiny", "ndp-demo-mixed", "fpga-demo"]
 NETWORK = perceptron("small", (12, 16, 8, 6))
 
 
@@ -123,7 +123,7 @@ def test_predictions_times_nine_tenths(name: str, monkeypatch: pytest.MonkeyPatc
 def test_a_loss_that_is_not_that_of_the_predictions(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Session._result
     monkeypatch.setattr(Session, "_result", lambda *given: (right(*given)[0] + 0.105, None))
-    assert "step 1: loss error" in failure(stepped(lowered("ndp-demo-fixed")))
+    assert "step 1: loss error" in failure(stepped(lowered("fpga-demo")))
 
 
 def test_a_die_whose_weights_stay_behind(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,7 +242,7 @@ def test_rounding_a_weight_is_no_error() -> None:
 
 def test_dies_count_what_becomes_an_end_of_its_format() -> None:
     """Weights beyond q4.11; other formats have no such counters."""
-    made = stepped(lowered("ndp-demo-fixed"))
+    made = stepped(lowered("fpga-demo"))
     assert made.driver.saturations(0) == {"sums": 0, "conversions": 0}
     made.load_parameters([np.float32(100) * values for values in made.parameters(made.driver)])
     large = sum(int((np.abs(copies[0]) >= 16).sum()) for copies in made._copies())

@@ -18,7 +18,7 @@ def assert_equal(found: list, wanted: dict) -> None:
 @pytest.mark.parametrize("owners", [((0, 1), (2, 3)), ((0,), (1, 3), (2,))])
 @pytest.mark.parametrize("training", [
     Training("digits-mlp", "data", "ndp-demo"), Training("digits-mlp", "data", "ndp-demo-mixed"),
-    Training("digits-mlp", "data", "ndp-demo-fixed"), Training("digits-mlp", "model", "ndp-demo"),
+    Training("digits-mlp", "data", "fpga-demo"), Training("digits-mlp", "model", "ndp-demo"),
     Training("digits-cnn", "one-weird-trick", "ndp-demo"),
     pytest.param(Training("digits-cnn", "one-weird-trick", "hypar-demo"), marks=pytest.mark.slow)])
 def test_dies_of_several_threads(training: Training, owners: Owners) -> None:

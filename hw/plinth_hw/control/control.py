@@ -87,7 +87,8 @@ class Control(wiring.Component):
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
     sums_at_ends, narrowed_to_ends : In
-        With fixed-point operands only: numbers at an end of their format that were stored, or made, in this cycle.
+        Of fixed-point dies only: sums that were stored at an end of the format, and results of the vector engine that
+        were beyond it, in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
         To and from other dies.
     halted : Out(1)

@@ -124,15 +124,16 @@ def tables() -> str:
               "| preset | array | products | interleave | beat | memory | operand buffers | output buffer "
               "| vector scratchpad | link |",
               "| --- | --- | --- | ---: | ---: | --- | --- | --- | --- | --- |"]
-    kib = 4 / 1024
     for preset in PRESETS.values():
         systolic = preset.systolic
+        kib = preset.word_bits / 8 / 1024
+        sum_kib = kib if systolic else preset.sum_format.bits / 8 / 1024
         lines.append(
             f"| `{preset.name}` | {preset.machine}, {preset.rows}x{preset.columns} | {preset.multiply_format} "
             f"| {preset.interleave if systolic else f'to {preset.psum_words}'} | {preset.beat_words} words "
             f"| {float(preset.memory_words_per_cycle):g} words a cycle "
             f"| 2 x {'2 x ' if systolic else ''}{preset.operand_buffer_words * kib:g} KiB "
-            f"| {preset.output_buffer_words * kib:g} KiB "
+            f"| {preset.output_buffer_words * sum_kib:g} KiB "
             f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
             f"| {preset.flit_words} words x {preset.link_rate} a cycle |")
     return "\n".join(lines) + "\n"

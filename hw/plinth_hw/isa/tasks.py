@@ -393,9 +393,9 @@ class VectorOp(Code, bits=5):
     MAXIMUM = 10
     #: dst = function(a), function table number ``b``
     FUNCTION = 11
-    #: dst = FP32 -> the die's narrow format, FP16 or that of its fixed-point operands (the low half of the word)
+    #: dst = FP32 -> FP16 (the low half of the word); of FP32 dies only
     NARROW = 12
-    #: dst = the die's narrow format -> FP32
+    #: dst = FP16 -> FP32; of FP32 dies only
     WIDEN = 13
 
 

@@ -30,7 +30,7 @@ AGREED_NETWORKS = ("digits-mlp", "digits-cnn")
 AGREED_PRESETS = ("ndp-demo", "hypar-demo")
 AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", "full-4", "full-8")
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
-NARROW_PRESETS = ("ndp-demo-mixed", "ndp-demo-fixed", "hypar-demo-mixed", "hypar-demo-fixed")
+NARROW_PRESETS = ("ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
 #: Where the tables stand.
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md"

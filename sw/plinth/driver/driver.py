@@ -408,8 +408,8 @@ class Driver:
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 
     def saturations(self, die: int) -> dict[str, int] | None:
-        """Of a die with fixed-point operands, the sums that tasks stored at an end of their format and the conversions
-        that gave an end of the operands'; None of other dies."""
+        """Of a fixed-point die, the sums that matrix tasks stored at an end of the format and the results of the
+        vector engine that were beyond it; None of other dies."""
         if not isinstance(self.program.parameters.multiply_format, Fixed):
             return None
         device = self.device(die)

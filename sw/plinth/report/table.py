@@ -50,11 +50,11 @@ def training_table(console: Console, report: dict[str, Any]) -> None:
 
 
 def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:
-    """Of dies with fixed-point operands, numbers at an end of their format."""
+    """Of fixed-point dies, numbers at an end of the format."""
     if report["saturations"] is None:
         return []
     sums, conversions = (sum(die[name] for die in report["saturations"]) for name in ("sums", "conversions"))
-    return [("at the ends", f"{conversions:,} operands, {sums:,} sums (of their formats)")]
+    return [("at the ends", f"{conversions:,} results of vector tasks, {sums:,} sums")]
 
 
 def _layers(console: Console, report: dict[str, Any]) -> None:

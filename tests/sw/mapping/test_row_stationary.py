@@ -18,7 +18,7 @@ from plinth.mapping.choices import choose
 from plinth.mapping.convolution import Body, ConvolutionShape, FeatureMap
 from plinth.mapping.mappings import Loops, pieces
 from plinth.mapping.row_stationary import RowStationary
-from plinth_hw.isa.formats import FP16, FP32, Q4_11, Format
+from plinth_hw.isa.formats import FP16, FP32, Q3_12, Format
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 from plinth_hw.matrix.row_stationary.interface import ArrayShape
@@ -140,7 +140,7 @@ def test_fully_connected(samples: int, name: str) -> None:
             np.testing.assert_allclose(view(place), exact, rtol=1e-4, atol=1e-4, err_msg=place)
 
 
-@pytest.mark.parametrize("operands", [FP32, Q4_11], ids=str)
+@pytest.mark.parametrize("operands", [FP32, Q3_12], ids=str)
 def test_least_slots_are_those_of_the_array(operands: Format) -> None:
     die = replace(DIES["paper"], multiply_format=operands)
     shape = ArrayShape(multiply_format=operands, accumulate_format=die.sum_format, rows=die.rows, columns=die.columns,

@@ -149,7 +149,7 @@ def test_equal_dies_take_about_what_planners_predict(name: str, array: str, plan
     assert simulated(plan, ARRAYS[array]).result.seconds == pytest.approx(predicted, rel=0.22)
 
 
-@pytest.mark.parametrize("preset", ["ndp-demo-fixed", "hypar-demo-mixed"])
+@pytest.mark.parametrize("preset", ["ndp-demo-mixed", "hypar-demo-mixed"])
 @pytest.mark.parametrize("name", ["digits-mlp", "digits-cnn"])
 def test_narrow_operands_are_copies_that_products_wait_for(name: str, preset: str) -> None:
     array = replace(ARRAYS["ring-4"], preset=preset)
