@@ -10,7 +10,7 @@ class Buffer(NamedTuple):
     """A place in die memory, or a part of one: ``rows`` x ``columns`` elements, ``stride`` words between rows.
 
     ``address`` counts words from the first one of its place in a step graph; in a lowered program, where places have
-    addresses, from base register ``base``. Elements are FP32, or of 16 bits two to a word where ``packed`` is set; a
+    addresses, from base register ``base``. Elements are words, or FP16, two to a word, where ``packed`` is set; a
     row of those starts on a word.
     """
 

@@ -11,7 +11,7 @@ Which loops of a product become which of a task's, by operand (docs/row_mapping.
 | dx = dz w^T | | sample div W | sample mod W | | input | output | | |
 | dw = x^T dz | | | | input | output | | sample div W | sample mod W |
 
-Operands of 16 bits lie two to a word, rows of them from words on: neighbours along one dimension of
+FP16 operands lie two to a word, rows of them from words on: neighbours along one dimension of
 each operand are operands, all other steps whole words. Tasks count both in operands, and start at words.
 
 The sums of a task run over blocks of channels, folds of kernel rows, segments of kernel columns, sets, rows and taps,
