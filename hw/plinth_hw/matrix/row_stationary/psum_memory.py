@@ -8,7 +8,7 @@
                                                                        responses -> end of task
 
 A beat is a span of filters of one window and array column, or a part of it, and takes a cycle for each line of F words
-in which it has some. Fixed-point psums are made of FP32 words, and these of them, a line at a time. The store takes a
+in which it has some; a line of sums becomes one of words there, and back (``conversion.py``). The store takes a
 batch when it has read all psums of the one before: then that one's region is free, and the sequencer may go on to the
 next batch but one. It has the end of a task reported when memory has answered all of it, and only then begins the next
 task's.
