@@ -74,6 +74,13 @@ def test_fixed_point_is_rounded_once_and_saturates(fmt: Fixed, small: int, accum
     assert (at_ends(fmt, found) > 0) == (small < 3)
 
 
+def test_ties_go_to_even() -> None:
+    """Half a unit in the last place is 2^11 of a sum."""
+    halves = np.arange(-9, 10, dtype=np.int16)
+    found = multiply(Q3_12, halves[:, None], np.array([[1 << 11]], np.int16))
+    assert found.ravel().tolist() == [round(Fraction(int(half), 2)) for half in halves]
+
+
 def test_fixed_point_sums_are_exact() -> None:
     """As many of the largest products as a sum has room for, and what takes them away again; of more products the sum
     stays at its end, and less is to be taken away than was added."""
