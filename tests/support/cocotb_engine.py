@@ -98,7 +98,7 @@ class Sink:
 class Requests(ABC):
     """What a read and a write port have in common: the stream of requests."""
 
-    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.uint32],
+    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.unsignedinteger],
                  pattern: Pattern):
         self.name = name
         self.beats = memory.reshape(-1, parameters.beat_words)
@@ -119,7 +119,7 @@ class Requests(ABC):
 class ReadMemory(Requests):
     """Memory behind a read port; a beat is read ``latency`` cycles after its request at the earliest."""
 
-    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.uint32],
+    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.unsignedinteger],
                  patterns: Iterator[Pattern], latency: int):
         super().__init__(dut, name, parameters, memory, next(patterns))
         self._latency = latency
@@ -151,7 +151,7 @@ class ReadMemory(Requests):
 class WriteMemory(Requests):
     """Memory behind a write port; a response comes ``latency`` cycles after a request's last beat."""
 
-    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.uint32],
+    def __init__(self, dut: Any, name: str, parameters: DieParameters, memory: NDArray[np.unsignedinteger],
                  patterns: Iterator[Pattern], latency: int):
         super().__init__(dut, name, parameters, memory, next(patterns))
         self._latency = latency
@@ -166,10 +166,10 @@ class WriteMemory(Requests):
         self._queue.extend((beat, beat == beats[-1]) for beat in beats)
 
     def _store(self, payload: int) -> None:
-        (beat, last), words = self._queue.popleft(), self.beats.shape[1]
-        data = np.frombuffer(payload.to_bytes(4 * words + -(-words // 8), "little"), np.uint8)
-        strobe = np.unpackbits(data[4 * words:], count=words, bitorder="little").astype(bool)
-        self.beats[beat][strobe] = data[:4 * words].view("<u4")[strobe]
+        (beat, last), words, size = self._queue.popleft(), self.beats.shape[1], self.beats[0].nbytes
+        data = np.frombuffer(payload.to_bytes(size + -(-words // 8), "little"), np.uint8)
+        strobe = np.unpackbits(data[size:], count=words, bitorder="little").astype(bool)
+        self.beats[beat][strobe] = data[:size].view(self.beats.dtype)[strobe]
         if last:
             self._due.append(self._cycle + self._latency)
 
