@@ -27,7 +27,7 @@ from plinth_hw.isa.tasks import RECORD_WORDS
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.transport import Message, PeerLostError, Transport
 
-Image = NDArray[np.uint32]
+Image = NDArray[np.unsignedinteger]
 
 #: What a transport says last to each of the others.
 BYE = "bye"
@@ -211,5 +211,6 @@ def memories(array: GoldenArray, program: Program) -> dict[int, Image]:
     found = {}
     for number, die in zip(array.numbers, array.dies, strict=True):
         found[number] = die.read_memory(0, len(die.memory))
-        found[number][program.records:program.records + RECORD_WORDS * len(program.step[number].tasks)] = 0
+        records = die.parameters.words_of(RECORD_WORDS) * len(program.step[number].tasks)
+        found[number][program.records:program.records + records] = 0
     return found

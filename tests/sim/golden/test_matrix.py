@@ -81,14 +81,13 @@ def test_ties_go_to_even() -> None:
     assert found.ravel().tolist() == [round(Fraction(int(half), 2)) for half in halves]
 
 
-def test_fixed_point_sums_are_exact() -> None:
-    """As many of the largest products as a sum has room for, and what takes them away again; of more products the sum
-    stays at its end, and less is to be taken away than was added."""
-    # 2^30 and 2^15 (2^15 - 1): exactly 3 x 2^15 and, from 2^47 - 1 on, 2^17 - 1 are left, in 2^-24.
-    for above, below, wanted in (((1 << 17) - 1, (1 << 17) + 3, 24), ((1 << 17) + 2, (1 << 17) + 4, 32)):
-        a = np.full((1, above + below), -1 << 15, np.int16)
-        b = np.where(np.arange(above + below) < above, -1 << 15, (1 << 15) - 1).astype(np.int16)[:, None]
-        assert multiply(Q3_12, a, b)[0, 0] == wanted
+def test_a_sum_beyond_its_format_stays_at_the_end() -> None:
+    """Three of the largest products more than a sum has room for, and more taken away than there was room for: exactly
+    2^31 + 2^17, of a sum that stays at 2^47 - 1 it leaves 2^17 - 1, in 2^-24."""
+    above, below = (1 << 17) + 2, (1 << 17) + 4
+    a = np.full((1, above + below), -1 << 15, np.int16)
+    b = np.where(np.arange(above + below) < above, -1 << 15, (1 << 15) - 1).astype(np.int16)[:, None]
+    assert multiply(Q3_12, a, b)[0, 0] == 32
 
 
 def test_operands_of_no_engine() -> None:
