@@ -241,7 +241,7 @@ def test_rounding_a_weight_is_no_error() -> None:
 
 
 def test_dies_count_what_becomes_an_end_of_its_format() -> None:
-    """Weights beyond q4.11; other formats have no such counters."""
+    """Weights beyond the format; other formats have no such counters."""
     made = stepped(lowered("fpga-demo"))
     assert made.driver.saturations(0) == {"sums": 0, "conversions": 0}
     made.load_parameters([np.float32(100) * values for values in made.parameters(made.driver)])

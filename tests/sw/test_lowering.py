@@ -159,12 +159,10 @@ def test_wide_means_of_mixed_precision_have_nowhere_for_their_sums() -> None:
                        memory_words=1 << 20)
 
 
-@pytest.mark.parametrize("machine", ["ndp", "hypar"])
-@pytest.mark.parametrize(("number_format", "pool", "most"), [
-    ("mixed", "mean-pool, kernel: 3", 0.005), ("mixed", "max-pool, kernel: 3", 0.1),
-    ("fixed", "mean-pool, kernel: 3", 0.1), ("fixed", "max-pool, kernel: 3", 0.1)])
-def test_convolutions_of_narrow_operands(number_format: str, pool: str, most: float, machine: str,
-                                         tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number_format", "machine"), [
+    ("mixed", "ndp"), ("mixed", "hypar"), ("fixed", "fpga"), ("fixed", "hypar")])
+@pytest.mark.parametrize("pool", ["mean-pool, kernel: 3", "max-pool, kernel: 3"])
+def test_convolutions_of_16_bits(number_format: str, machine: str, pool: str, tmp_path: Path) -> None:
     """A step on golden dies: gradients are those of float64, but for what 16 bits round (and which of near numbers is
     the largest); a convolution without an activation, odd channels between convolutions."""
     network, samples = tmp_path / "my.yaml", tmp_path / "my.npz"
@@ -187,6 +185,7 @@ layers:
     np.savez(samples, x=generator.standard_normal((16, 3, 13, 13)), y=generator.standard_normal((16, 3)))
     cli.main(["train", str(network), "--data", str(samples), "--machine", machine, "--format", number_format,
               "--dies", "2", "--batch", "8", "--steps", "1", "--device", "golden", "--out", str(tmp_path / "out")])
+    most = 0.005 if number_format == "mixed" and "mean" in pool else 0.1
     assert json.loads((tmp_path / "out" / "report.json").read_text())["gradient_error"] < most
 
 
