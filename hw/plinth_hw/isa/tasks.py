@@ -31,6 +31,8 @@ class Engine(Code, bits=4):
     COLLECTIVE = 2
     #: Strided or indexed tiles from this die's memory to any die's.
     TRANSFER = 3
+    #: Updates of weights that keep state, or more than 16 bits, of fixed-point dies.
+    OPTIMISER = 4
 
 
 class MatrixOperation(Code, bits=4):
@@ -64,6 +66,19 @@ class TransferOperation(Code, bits=4):
     COPY = 0
     #: They are added to what lies there.
     ADD = 1
+
+
+class OptimiserOperation(Code, bits=4):
+    """Rules of update, with g the gradient, w a weight and s its state; see :mod:`plinth_sim.golden.optimiser`."""
+
+    #: ``w - rate g``
+    SGD = 0
+    #: ``s = decay s + g``, ``w - rate s``
+    MOMENTUM = 1
+    #: ``s = s + g^2``, ``w - rate g / sqrt(s + epsilon)``
+    ADAGRAD = 2
+    #: ``s = s + g^2``, ``w - rate g / (s + epsilon)``: as Deep3 prints it.
+    ADAGRAD_PRINTED = 3
 
 
 class UpdateOperation(Code, bits=4):
@@ -530,6 +545,47 @@ class CollectiveBody(Struct):
     reserved2: unsigned(2)
 
 
+class OptimiserBody(Struct):
+    """``rows`` x ``columns`` weights are updated. All vectors are beat-aligned, and so are their rows: those of weights
+    and gradient ``stride`` words apart, those of low halves and states ``state_stride``. What is not used of them is
+    neither read nor written."""
+
+    #: First gradient.
+    gradient: Pointer
+    #: First weight; with ``wide_weights`` the high half.
+    weights: Pointer
+    #: First low half of a weight.
+    weights_low: Pointer
+    #: First state; with ``wide_state`` the high half.
+    state: Pointer
+    #: First low half of a state.
+    state_low: Pointer
+    #: State of the generator of random bits, 32 bits, two words; with ``stochastic`` read first and written last.
+    generator: Pointer
+    #: Words of a row.
+    columns: unsigned(32)
+    #: Rows.
+    rows: unsigned(32)
+    #: Words from row to row of weights and gradient.
+    stride: unsigned(32)
+    #: Words from row to row of low halves and states.
+    state_stride: unsigned(32)
+    #: Learning rate, a Factor.
+    rate: unsigned(32)
+    #: What momentum keeps of the state, a Factor.
+    decay: unsigned(32)
+    #: What Adagrad adds to the state, in units of 2^-28; not 0.
+    epsilon: unsigned(32)
+    # word 13
+    #: Weights have low halves.
+    wide_weights: unsigned(1)
+    #: States have low halves.
+    wide_state: unsigned(1)
+    #: What is not wide is rounded at random.
+    stochastic: unsigned(1)
+    reserved: unsigned(29)
+
+
 class TransferBody(Struct):
     """``planes`` x ``rows`` x ``columns`` words of this die's memory go to this or another die's; columns are
     contiguous on both sides. Both addresses are formed with this die's base registers. In a side that is
@@ -579,6 +635,7 @@ OPERATIONS = {
     Engine.VECTOR: VectorOperation,
     Engine.COLLECTIVE: CollectiveOperation,
     Engine.TRANSFER: TransferOperation,
+    Engine.OPTIMISER: OptimiserOperation,
 }
 #: Body layout of each operation.
 BODIES: dict[Code, type[Struct]] = {
@@ -588,6 +645,7 @@ BODIES: dict[Code, type[Struct]] = {
     **dict.fromkeys(VectorOperation, VectorBody),
     **dict.fromkeys(CollectiveOperation, CollectiveBody),
     **dict.fromkeys(TransferOperation, TransferBody),
+    **dict.fromkeys(OptimiserOperation, OptimiserBody),
 }
 
 

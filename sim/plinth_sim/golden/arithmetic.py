@@ -100,10 +100,10 @@ def halved(units: Array, places: int) -> Array:
     return down + ((rest > 1 << places) | ((rest == 1 << places) & (down & 1 == 1)))
 
 
-def scaled(units: Array, factor: int) -> Array:
-    """Whole units times a factor as tasks hold it, rounded to nearest, ties to even."""
+def scaled(units: Array, factor: int, halvings: int = 0) -> Array:
+    """Whole units times a factor as tasks hold it, halved so often, rounded to nearest, ties to even."""
     found = unpack(Factor, [factor])
-    product = halved(units * found.mantissa, found.shift)
+    product = halved(units * found.mantissa, found.shift + halvings)
     return -product if found.negative else product
 
 

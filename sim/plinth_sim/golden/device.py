@@ -31,7 +31,8 @@ from plinth_hw.isa.tasks import (
     TaskHeader,
     TransferOperation,
 )
-from plinth_sim.golden import convolution, matrix, row_stationary, transfer, vector
+from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
+from plinth_sim.golden.blocks import window
 from plinth_sim.golden.collective import Member
 from plinth_sim.golden.transport import Advance, Arrivals, Failure, Message, RingChunks, Tile
 
@@ -383,10 +384,10 @@ class GoldenDevice:
         DescriptorError
             BAD_ADDRESS if it leaves the memory.
         """
-        if address + (rows - 1) * stride + columns > len(self.memory):
-            raise DescriptorError(ErrorCode.BAD_ADDRESS)
-        item = self.memory.itemsize
-        return np.lib.stride_tricks.as_strided(self.memory[address:], (rows, columns), (stride * item, item))
+        try:
+            return window(self.memory, address, stride, rows, columns)
+        except IndexError as error:
+            raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
 
     def run(self, task: FetchedTask) -> None:
         """Run a task that needs no other die.
@@ -404,6 +405,9 @@ class GoldenDevice:
                 self.narrowed_to_ends += vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
                     buffer_words=self.parameters.vector_buffer_words, fmt=self.parameters.memory_format)
+            elif task.engine is Engine.OPTIMISER:
+                self.narrowed_to_ends += optimiser.execute(self.memory, task.operation, task.body, self.bases,
+                                                           self.parameters.beat_words)
             else:
                 self._set_group(task.body)
         except vector.BadOperandError as error:

@@ -24,6 +24,7 @@ from plinth_hw.isa.tasks import (
     VectorFunction,
     VectorOp,
 )
+from plinth_sim.golden.blocks import window
 from plinth_sim.golden.lanes import Lanes, Made, lanes_of
 
 Words = NDArray[np.unsignedinteger]
@@ -234,21 +235,6 @@ def _memory_rows(program: Program, move: Move) -> tuple[int, int]:
     return (1, rows) if region.is_column else (rows, columns)
 
 
-def _window(memory: Words, start: int, stride: int, rows: int, words: int) -> Words:
-    """View of a strided block.
-
-    Raises
-    ------
-    IndexError
-        If it does not lie within the memory.
-    """
-    end = start + (rows - 1) * stride + words
-    if end > memory.size:
-        raise IndexError(f"the block from {start} to {end} lies beyond the memory of {memory.size} words")
-    return np.lib.stride_tricks.as_strided(memory[start:], (rows, words),
-                                           (stride * memory.itemsize, memory.itemsize))
-
-
 def check_lanes(program: Program, lanes: Lanes) -> None:
     """Refuse what the lanes of a format of memory do not have.
 
@@ -300,7 +286,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
         rows, columns = _memory_rows(program, move)
         start = bases[move.base] + move.offset
         words = -(-columns // 2) if move.packed else columns
-        block = np.array(_window(memory, start, move.stride, rows, words))
+        block = np.array(window(memory, start, move.stride, rows, words))
         if move.packed:
             block = block.astype("<u4").view("<u2")[:, :columns].astype(np.uint32)
         regions[move.region] = block.reshape(shape)
@@ -316,7 +302,7 @@ def execute(memory: Words, body: Any, bases: Sequence[int], *, beat_words: int |
             halves = np.zeros((rows, 2 * words), dtype="<u2")
             halves[:, :columns] = block & np.uint32(0xFFFF)
             block = halves.view("<u4")
-        window = _window(memory, start, move.stride, rows, words)
+        place = window(memory, start, move.stride, rows, words)
         for row in range(rows):
-            window[row] = block[row]
+            place[row] = block[row]
     return ends
