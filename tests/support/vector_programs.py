@@ -99,7 +99,7 @@ class ProgramWriter:
             if fits:
                 break
         if op is VectorOp.FUNCTION:
-            b = int(rng.integers(0, len(lanes.functions)))
+            b = int(rng.choice(sorted(function.value for function in lanes.functions)))
         self.run(op, dst, a, b, int(rng.integers(0, VECTOR_IMMEDIATES)), bool(rng.integers(0, 2)))
 
 

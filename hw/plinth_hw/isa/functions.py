@@ -10,9 +10,9 @@ with the segment's coefficients, Y having ``VALUE_BITS`` fraction bits; and *rou
 exponent, to FP32. Hardware and golden model read the coefficients from here. They come from decimal
 arithmetic with correct rounding, so that every machine makes the same tables.
 
-EXPONENTIAL and RECIPROCAL cut their argument into equal segments. TANH cuts each binade of its argument, or each half
-of one, into as many as keep its error near one unit in the last place: :data:`TANH_BLOCKS`. It bends the other
-way, so its w is ``c1 - 1 - floor(..)``.
+EXPONENTIAL and RECIPROCAL cut their argument into equal segments; so does INVERSE_ROOT, with a table for even and one
+for odd exponents. TANH cuts each binade of its argument, or each half of one, into as many as keep its error near one
+unit in the last place: :data:`TANH_BLOCKS`. It bends the other way, so its w is ``c1 - 1 - floor(..)``.
 """
 
 from collections.abc import Callable
@@ -96,10 +96,16 @@ def _twice_reciprocal(x: Decimal) -> Decimal:
     return 2 / (1 + x)
 
 
-#: What the tables with equal segments hold, for arguments from 0 to 1: 2**x, and 2 / (1 + x).
-EQUAL: dict[VectorFunction, Callable[[Decimal], Decimal]] = {
-    VectorFunction.EXPONENTIAL: _power_of_two,
-    VectorFunction.RECIPROCAL: _twice_reciprocal,
+def _twice_inverse_root(x: Decimal) -> Decimal:
+    return 2 / (1 + x).sqrt()
+
+
+#: What the tables with equal segments hold, for arguments from 0 to 1: 2**x; 2 / (1 + x); 2 / sqrt(1 + x), then
+#: 2 / sqrt(2 (1 + x)).
+EQUAL: dict[VectorFunction, tuple[Callable[[Decimal], Decimal], ...]] = {
+    VectorFunction.EXPONENTIAL: (_power_of_two,),
+    VectorFunction.RECIPROCAL: (_twice_reciprocal,),
+    VectorFunction.INVERSE_ROOT: (_twice_inverse_root, lambda x: _twice_inverse_root(1 + 2 * x)),
 }
 
 
@@ -108,6 +114,7 @@ TABLES: dict[VectorFunction, int] = {
     VectorFunction.EXPONENTIAL: 1 << SEGMENT_BITS,
     VectorFunction.RECIPROCAL: 1 << SEGMENT_BITS,
     VectorFunction.TANH: 2 << SEGMENT_BITS,
+    VectorFunction.INVERSE_ROOT: 2 << SEGMENT_BITS,
 }
 #: Bits of an entry's number among all.
 ENTRY_BITS = (sum(TABLES.values()) - 1).bit_length()
@@ -160,8 +167,8 @@ def coefficients(function: VectorFunction) -> tuple[Coefficients, ...]:
             table = _tanh_table()
         else:
             segments = 1 << SEGMENT_BITS
-            table = [_quadratic(EQUAL[function], Decimal(segment) / segments, Decimal(1) / segments, "0.75")
-                     for segment in range(segments)]
+            table = [_quadratic(curve, Decimal(segment) / segments, Decimal(1) / segments, "0.75")
+                     for curve in EQUAL[function] for segment in range(segments)]
     for entry in table:
         assert 0 <= entry.c0 < 1 << C0_BITS, entry
         assert -1 << (C1_BITS - 1) <= entry.c1 < 1 << (C1_BITS - 1), entry

@@ -425,6 +425,8 @@ class VectorFunction(Code, bits=3):
     TANH = 2
     #: 1 / (1 + e to the power of -x); of fixed-point dies only.
     SIGMOID = 3
+    #: 1 / square root of x; of FP32 dies only.
+    INVERSE_ROOT = 4
 
 
 #: Regions of a vector program.

@@ -246,7 +246,8 @@ class BodyStore(wiring.Component):
         m.d.comb += [
             instruction.as_value().eq(word), code.eq(word[:5]),
             known.eq((code < len(VectorOp)) & ~Cat(code == op.value for op in own.lacking).any()
-                     & ((code != VectorOp.FUNCTION.value) | (instruction.b < len(own.functions)))),
+                     & ((code != VectorOp.FUNCTION.value)
+                        | Cat(instruction.b == function.value for function in own.functions).any())),
             two_sources.eq(Cat(code == op.value for op in TWO_SOURCES).any()),
         ]
 

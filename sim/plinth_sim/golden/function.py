@@ -9,6 +9,12 @@ with |x| >= 128 taken as infinite. RECIPROCAL, x = (-1)^s 1.F 2^(E - 127)::
 
     1 / x = (-1)^s round(Y(F) * 2^(126 - E))                            (Y(F) = 2 / 1.F)
 
+INVERSE_ROOT, x = 1.F 2^(E - 127), in the half of the table that p = E mod 2 chooses::
+
+    1 / sqrt(x) = round(Y(F) * 2^(63 - ceil(E / 2)))                   (Y(F) = 2 / sqrt(1.F 2^(1 - p)))
+
+with -0 giving -infinity and other negative numbers NaN. E of a subnormal is below 1.
+
 TANH, x = (-1)^s 1.F 2^e with 2^-12 <= |x| < 12, in the block that F's upper bit and e choose::
 
     T = floor(F 2^bits / 4),  segment.offset = T / 2^21
@@ -94,18 +100,28 @@ def _exponential(sign: Integers, exponent: Integers, fraction: Integers) -> Inte
     return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
 
 
+def _normal(exponent: Integers, fraction: Integers) -> tuple[Integers, Integers]:
+    """Exponent and argument of a table with equal segments, subnormals as normal numbers of exponents below 1."""
+    mantissa = fraction + np.where(exponent > 0, 1 << 23, 0)
+    zeros = 24 - np.frexp(mantissa)[1]
+    return np.maximum(exponent, 1) - zeros, ((mantissa << zeros) & (1 << 23) - 1) << (VALUE_BITS - 23)
+
+
 def _reciprocal(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
-    # Of the subnormal arguments only the two upper binades have a finite reciprocal.
-    first, second = (fraction >> 22) == 1, (fraction >> 21) == 1
-    subnormal = exponent == 0
-    normal_fraction = np.where(subnormal, np.where(first, fraction << 1, fraction << 2), fraction)
-    normal_fraction &= (1 << 23) - 1
-    normal_exponent = np.where(subnormal, np.where(first, 0, -1), exponent)
-    result = _round(_interpolate(VectorFunction.RECIPROCAL, normal_fraction << (VALUE_BITS - 23)),
-                    253 - normal_exponent)
-    result = np.where(subnormal & ~first & ~second, INFINITY, result)
+    normal_exponent, argument = _normal(exponent, fraction)
+    result = _round(_interpolate(VectorFunction.RECIPROCAL, argument), 253 - normal_exponent)
     result = np.where(exponent == 255, 0, result) | (sign << 31)
     return np.where((exponent == 255) & (fraction != 0), QUIET_NAN, result)
+
+
+def _inverse_root(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
+    normal_exponent, argument = _normal(exponent, fraction)
+    even = ~normal_exponent & 1
+    result = _round(_interpolate(VectorFunction.INVERSE_ROOT, argument, even << SEGMENT_BITS),
+                    190 - (normal_exponent + 1 >> 1))
+    zero = (exponent == 0) & (fraction == 0)
+    result = np.where(exponent == 255, 0, np.where(zero, INFINITY | sign << 31, result))
+    return np.where((exponent == 255) & (fraction != 0) | (sign == 1) & ~zero, QUIET_NAN, result)
 
 
 @cache
@@ -135,7 +151,7 @@ def _tanh(sign: Integers, exponent: Integers, fraction: Integers) -> Integers:
 
 
 _FUNCTIONS = {VectorFunction.EXPONENTIAL: _exponential, VectorFunction.RECIPROCAL: _reciprocal,
-              VectorFunction.TANH: _tanh}
+              VectorFunction.TANH: _tanh, VectorFunction.INVERSE_ROOT: _inverse_root}
 
 
 def evaluate(function: VectorFunction, values: Bits) -> Bits:

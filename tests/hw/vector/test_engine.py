@@ -23,7 +23,7 @@ from tests.support.verilated_engine import Outcome, VerilatedEngine
 
 from plinth_hw.isa.functions import TABLES
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorOp, VectorOperation
+from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
 from plinth_hw.vector.body import PROGRAM_BASE
@@ -149,7 +149,7 @@ def test_every_shape(op: VectorOp) -> None:
             rows, columns = int(rng.integers(1, 21)), int(rng.integers(1, 17))
             settings: dict[str, Any] = {"lanes_along_rows": along, "immediate": int(rng.integers(0, 4))}
             if op is VectorOp.FUNCTION:
-                settings["b"] = int(rng.integers(0, len(TABLES)))
+                settings["b"] = int(rng.choice([function.value for function in TABLES]))
             tasks.append(single(op, shapes, rows, columns, rng, at, **settings))
             at = DESTINATION[0] + (at + rows * columns - DESTINATION[0]) % 16000
     assert tasks
@@ -256,8 +256,6 @@ def unfit(change: str, good: dict[str, Any]) -> list[int]:
         words = words_of(good)
         words[PROGRAM_BASE] |= 31
         return words
-    elif change == "unknown function":
-        program[0] = {"op": VectorOp.FUNCTION, "dst": 0, "a": 0, "b": len(TABLES)}
     elif change == "lost dimension":
         program[0]["dst"] = 1
     elif change == "reduction of nothing":
@@ -282,7 +280,7 @@ def good_task(rng: np.random.Generator) -> dict[str, Any]:
 
 @pytest.mark.parametrize("change", [
     "region beyond the end", "wide region beyond the end", "load of region 8", "store of region 15", "rows",
-    "columns", "loads", "stores", "instructions", "unknown instruction", "unknown function", "lost dimension",
+    "columns", "loads", "stores", "instructions", "unknown instruction", "lost dimension",
     "reduction of nothing", "reduction of everything", "reduction that grows"])
 def test_bad_operand(change: str) -> None:
     """An unfit body is refused, memory is left alone, and the tasks beside it run."""
@@ -299,6 +297,32 @@ def test_bad_operand(change: str) -> None:
     assert [done.error for done in outcome.done] == [
         ErrorCode.BAD_OPERAND, ErrorCode.NONE, ErrorCode.BAD_OPERAND]
     assert [done.payload_words for done in outcome.done] == [0, moved_words(fields), 0]
+
+
+@pytest.mark.parametrize("parameters", [TINY, FIXED])
+def test_functions_that_lanes_lack_are_refused(parameters: DieParameters) -> None:
+    """Every number that the field has room for."""
+    rng = np.random.default_rng(3)
+    memory = random_image(rng, WORDS, parameters.memory_format)
+    expected = memory.copy()
+    numbers = range(1 << VectorFunction.bits)
+    known = [number in {function.value for function in units(parameters).functions} for number in numbers]
+    bodies = []
+    for number in numbers:
+        writer = ProgramWriter(parameters, 3, 5, ["full"], rng)
+        writer.move("load", 0, 0, 300, 5, False)
+        writer.run(VectorOp.FUNCTION, 0, 0, number)
+        writer.move("store", 0, 0, 9000 + 20 * number, 5, False)
+        bodies.append(words_of(writer.body))
+        if known[number]:
+            golden(expected, bodies[-1], parameters)
+        else:
+            with refused(vector.BadOperandError, match="VectorFunction|no function of these lanes"):
+                golden(expected, bodies[-1], parameters)
+    outcome = engine(parameters).run([(PROGRAM, body) for body in bodies], BASES, memory)
+    check_memory(memory, expected)
+    assert [done.error for done in outcome.done] == [
+        ErrorCode.NONE if good else ErrorCode.BAD_OPERAND for good in known]
 
 
 def test_bad_operation() -> None:

@@ -20,7 +20,8 @@ DIRECTED = [0, 0x80000000, 1, 0x80000001, 0x7FFFFF, 0x400000, 0x200000, 0x200001
 
 
 EXACT: dict[VectorFunction, Any] = {VectorFunction.EXPONENTIAL: np.exp, VectorFunction.TANH: np.tanh,
-                                     VectorFunction.RECIPROCAL: lambda x: 1 / x}
+                                     VectorFunction.RECIPROCAL: lambda x: 1 / x,
+                                     VectorFunction.INVERSE_ROOT: lambda x: 1 / np.sqrt(x)}
 
 
 def arguments(function: VectorFunction, count: int) -> np.ndarray:
@@ -35,6 +36,10 @@ def arguments(function: VectorFunction, count: int) -> np.ndarray:
         edges = [exponent << 23 | top << 16 | low for exponent in range(127 - 14, 127 + 5) for top in range(0, 128, 8)
                  for low in (0, 1, 0x7FFFF)]
         near = np.concatenate([exponents << 23 | fractions | signs << 31, np.array(edges, dtype=np.uint32)])
+    elif function is VectorFunction.INVERSE_ROOT:
+        subnormal = rng.integers(1 << 22, 1 << 23, count // 4, dtype=np.uint32) >> rng.integers(0, 23, count // 4)
+        positive = rng.integers(0, 1 << 31, count // 4)
+        near = np.concatenate([subnormal, positive, np.arange(23) << 23, 1 << np.arange(23)]).astype(np.uint32)
     else:
         near = rng.integers(0, 1 << 25, count // 2, dtype=np.uint32) | (
             rng.integers(0, 128, count // 2).astype(np.uint32) << 25)
@@ -90,6 +95,41 @@ def test_error_of_reciprocal(low: int, high: int) -> None:
     assert ulps(VectorFunction.RECIPROCAL, bits.view(np.float32)) < 0.8
 
 
+@pytest.mark.parametrize("place", range(23))
+def test_inverse_root_of_subnormals(place: int) -> None:
+    """Those with their leading one in this place."""
+    bits = np.unique(np.linspace(1 << place, (2 << place) - 1, 1000).astype(np.uint32))
+    assert ulps(VectorFunction.INVERSE_ROOT, bits.view(np.float32)) < 0.62
+    assert (np.diff(evaluate(VectorFunction.INVERSE_ROOT, bits).astype(np.int64)) <= 0).all()
+
+
+@pytest.mark.parametrize("exponent", [-126, -1, 0, 1, 2, 127])
+def test_error_of_inverse_root(exponent: int) -> None:
+    """Every sixteenth argument of a binade of either parity, and a few of each binade."""
+    bits = np.arange(127 + exponent << 23, 128 + exponent << 23, 16, dtype=np.uint32)
+    assert ulps(VectorFunction.INVERSE_ROOT, bits.view(np.float32)) < 0.62
+    corners = np.arange(1, 255, dtype=np.uint32)[:, None] << 23 | np.array([0, 1, 0x400000, 0x7FFFFF], dtype=np.uint32)
+    assert ulps(VectorFunction.INVERSE_ROOT, corners.ravel().view(np.float32)) < 0.62
+
+
+def test_inverse_root_never_rises() -> None:
+    """Ends of all segments of two binades and the numbers beside them, and runs of neighbours."""
+    ends: Any = np.arange(127 << 23, (129 << 23) + 1, 1 << 16)[:, None] + np.arange(-8, 9)
+    runs: Any = np.random.default_rng(6).integers(0, 0x7F7FFFFF - 2000, (200, 1)) + np.arange(2000)
+    for bits in (ends, runs):
+        assert (np.diff(evaluate(VectorFunction.INVERSE_ROOT, bits.astype(np.uint32)).astype(np.int64)) <= 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exponent", [0, 1])
+def test_inverse_root_over_every_argument(exponent: int) -> None:
+    """Of one parity, up to the next binade: the error as documented, and no step up."""
+    for start in range(127 + exponent << 23, 128 + exponent << 23, 1 << 20):
+        bits = np.arange(start, start + (1 << 20) + 1, dtype=np.uint32)
+        assert ulps(VectorFunction.INVERSE_ROOT, bits.view(np.float32)) < 0.61
+        assert (np.diff(evaluate(VectorFunction.INVERSE_ROOT, bits).astype(np.int64)) <= 0).all()
+
+
 @pytest.mark.parametrize("exponent", range(-14, 4))
 def test_error_of_tanh(exponent: int) -> None:
     """Every sixteenth argument of a binade. The error is odd, and no value is above 1."""
@@ -134,17 +174,27 @@ def test_special_values() -> None:
         1, 1, inf, 0, inf, 0, 1]
     assert str(value(VectorFunction.RECIPROCAL, 0.0, -0.0, inf, -inf, 2.0, -0.25)) == str(
         [inf, -inf, 0.0, -0.0, 0.5, -4.0])
+    assert value(VectorFunction.INVERSE_ROOT, 0.0, -0.0, inf, 1.0, 4.0, 0.25) == [inf, -inf, 0, 1, 0.5, 2]
+    negative = np.array([0xBF800000, 0x80000001, 0x80800000, 0xFF7FFFFF, 0xFF800000], dtype=np.uint32)
+    assert (evaluate(VectorFunction.INVERSE_ROOT, negative) == 0x7FC00000).all()
+    assert evaluate(VectorFunction.INVERSE_ROOT, np.array([0x7F800000], np.uint32))[0] == 0
     for function in functions.TABLES:
         assert evaluate(VectorFunction(function), np.array([0xFF812345], np.uint32))[0] == 0x7FC00000
     powers = np.exp2(np.arange(-126, 127)).astype(np.float32)
     assert (evaluate(VectorFunction.RECIPROCAL, powers.view(np.uint32)).view(np.float32) == 1 / powers).all()
+    powers = np.exp2(np.arange(-148, 128, 2)).astype(np.float32)
+    assert (evaluate(VectorFunction.INVERSE_ROOT, powers.view(np.uint32)).view(np.float32) == 1 / np.sqrt(powers)).all()
 
 
-def test_tables_are_what_they_were() -> None:
+@pytest.mark.parametrize(("function", "checksum"), [
+    (VectorFunction.EXPONENTIAL, 1580460459021833611),
+    (VectorFunction.RECIPROCAL, 1101434358607805029),
+    (VectorFunction.TANH, 164228401745532833),
+    (VectorFunction.INVERSE_ROOT, 1659437210124080387)])
+def test_tables_are_what_they_were(function: VectorFunction, checksum: int) -> None:
     """The tables are part of the contract: a change must be meant."""
     check = 0
-    for function in functions.TABLES:
-        for entry in functions.coefficients(function):
-            for number in entry:
-                check = (check * 1_000_003 + number) % (1 << 61)
-    assert check == 1944234218738319761
+    for entry in functions.coefficients(function):
+        for number in entry:
+            check = (check * 1_000_003 + number) % (1 << 61)
+    assert check == checksum

@@ -6,12 +6,20 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa import functions
-from plinth_hw.isa.functions import LOG2E, OFFSET_BITS, QUADRATIC_DROP, QUADRATIC_SHIFT, TABLES, VALUE_BITS
+from plinth_hw.isa.functions import (
+    LOG2E,
+    OFFSET_BITS,
+    QUADRATIC_DROP,
+    QUADRATIC_SHIFT,
+    SEGMENT_BITS,
+    TABLES,
+    VALUE_BITS,
+)
 from plinth_hw.isa.tasks import VectorFunction
 from plinth_sim.golden.function import evaluate
 
 NAN, INFINITY = 0x7FC00000, 0x7F800000
-EXPONENTIAL, RECIPROCAL, TANH = VectorFunction.EXPONENTIAL, VectorFunction.RECIPROCAL, VectorFunction.TANH
+EXPONENTIAL, RECIPROCAL, TANH, INVERSE_ROOT = TABLES
 
 
 def interpolated(function: VectorFunction, segment: int, offset: int) -> Fraction:
@@ -39,16 +47,21 @@ def exponential(sign: int, exponent: int, fraction: int) -> int:
     return rounded(interpolated(EXPONENTIAL, part >> OFFSET_BITS, part % (1 << OFFSET_BITS)) * Fraction(2) ** whole)
 
 
-def reciprocal(sign: int, exponent: int, fraction: int) -> int:
-    if exponent == 255:
-        return sign << 31
+def normal(exponent: int, fraction: int) -> tuple[int, int]:
+    """Exponent, below 1 for subnormals but zero, and argument of the table."""
     if exponent == 0:
-        if fraction < 1 << 21:
-            return INFINITY | sign << 31
         while not fraction >> 23:
             fraction, exponent = fraction << 1, exponent - 1
         fraction, exponent = fraction - (1 << 23), exponent + 1
-    argument = fraction << VALUE_BITS - 23
+    return exponent, fraction << VALUE_BITS - 23
+
+
+def reciprocal(sign: int, exponent: int, fraction: int) -> int:
+    if exponent == 255:
+        return sign << 31
+    if exponent == 0 and fraction < 1 << 21:
+        return INFINITY | sign << 31
+    exponent, argument = normal(exponent, fraction)
     y = interpolated(RECIPROCAL, argument >> OFFSET_BITS, argument % (1 << OFFSET_BITS))
     return rounded(y * Fraction(2) ** (126 - exponent)) | sign << 31
 
@@ -67,7 +80,20 @@ def tanh(sign: int, exponent: int, fraction: int) -> int:
     return rounded(y * Fraction(2) ** min(e, 0) / 2) | sign << 31
 
 
-SCALAR = {EXPONENTIAL: exponential, RECIPROCAL: reciprocal, TANH: tanh}
+def inverse_root(sign: int, exponent: int, fraction: int) -> int:
+    if exponent == fraction == 0:
+        return INFINITY | sign << 31
+    if sign:
+        return NAN
+    if exponent == 255:
+        return 0
+    exponent, argument = normal(exponent, fraction)
+    half, odd = divmod(exponent - 127, 2)
+    y = interpolated(INVERSE_ROOT, odd << SEGMENT_BITS | argument >> OFFSET_BITS, argument % (1 << OFFSET_BITS))
+    return rounded(y * Fraction(2) ** (-1 - half))
+
+
+SCALAR = {EXPONENTIAL: exponential, RECIPROCAL: reciprocal, TANH: tanh, INVERSE_ROOT: inverse_root}
 
 
 def arguments(function: VectorFunction) -> list[int]:
@@ -77,7 +103,9 @@ def arguments(function: VectorFunction) -> list[int]:
     found = [exponent << 23 | fraction for exponent in range(256)
              for fraction in (*(edges if exponent in (0, 1, 255) else (0, 1, 0x400000, 0x7FFFFF)),
                               *map(int, rng.integers(0, 1 << 23, 2)))]
-    near = {EXPONENTIAL: (0x42800000, 0x43010000), RECIPROCAL: (0, 0x01000000), TANH: (0x39000000, 0x41500000)}
+    found += [1 << place | int(rng.integers(0, 1 << place)) for place in range(23)]
+    near = {EXPONENTIAL: (0x42800000, 0x43010000), RECIPROCAL: (0, 0x01000000), TANH: (0x39000000, 0x41500000),
+            INVERSE_ROOT: (0, 0x01000000)}
     found += [int(bits) for bits in rng.integers(*near[function], 600)]
     return found + [bits | 1 << 31 for bits in found]
 

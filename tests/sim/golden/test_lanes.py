@@ -88,6 +88,8 @@ def body(**fields: object) -> dict[str, object]:
 @pytest.mark.parametrize(("fmt", "fields", "match"), [
     (FP32, {"instructions": 1, "program": [{"op": VectorOp.FUNCTION, "b": VectorFunction.SIGMOID.value}]},
      "SIGMOID is no function"),
+    (Q3_12, {"instructions": 1, "program": [{"op": VectorOp.FUNCTION, "b": VectorFunction.INVERSE_ROOT.value}]},
+     "INVERSE_ROOT is no function"),
     (Q3_12, {"instructions": 1, "program": [{"op": VectorOp.NARROW}]}, "NARROW is no instruction"),
     (Q3_12, {"instructions": 1, "program": [{"op": VectorOp.WIDEN}]}, "WIDEN is no instruction"),
     (Q3_12, {"loads": 1, "load": [{"packed": 1}]}, "hold one number"),

@@ -177,7 +177,7 @@ def test_a_region_is_written_before_it_is_read_or_stored() -> None:
 @pytest.mark.parametrize("fields", [
     {"rows": 0}, {"columns": 0}, {"loads": 5}, {"stores": 4}, {"instructions": 22},
     {"loads": 1, "load": [move(8, 0)]}, {"instructions": 1, "program": [{"op": 14}]},
-    {"instructions": 1, "program": [{"op": VectorOp.FUNCTION, "b": 4}]}])
+    {"instructions": 1, "program": [{"op": VectorOp.FUNCTION, "b": 5}]}])
 def test_bad_bodies_are_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(BadOperandError):
         vector.decode(pack(VectorBody, {**body([], [], []), **fields}))
