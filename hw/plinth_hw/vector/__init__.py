@@ -11,5 +11,5 @@
 - :mod:`~plinth_hw.vector.compute`: instructions one after another (:mod:`~plinth_hw.vector.instructions`), each group
   by group (:mod:`~plinth_hw.vector.groups`), operands in halves side by side (:mod:`~plinth_hw.vector.pairs`).
 - :mod:`~plinth_hw.vector.lane`, with :mod:`~plinth_hw.vector.conversion`: the arithmetic of an element;
-  :mod:`~plinth_hw.vector.function`: the one function unit.
+  :mod:`~plinth_hw.vector.function`, behind :mod:`~plinth_hw.vector.argument`: the one function unit.
 """

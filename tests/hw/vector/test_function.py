@@ -47,7 +47,7 @@ def arguments(function: VectorFunction, count: int) -> np.ndarray:
 
 
 def test_unit_equals_golden_bit_for_bit() -> None:
-    words = [(function, int(bits)) for function in functions.TABLES for bits in arguments(function, 3000)]
+    words = [(function, int(bits)) for function in functions.TABLES for bits in arguments(function, 2250)]
     np.random.default_rng(5).shuffle(words)
     expected = [int(evaluate(VectorFunction(f), np.array([bits], dtype=np.uint32))[0]) for f, bits in words]
     dut = FunctionUnit()
