@@ -113,13 +113,11 @@ def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
         key: getattr(layer, key) for key in window if key in layer.forms()}) for layer in network.layers)
 
 
-def float64_reference(network: Network, rate: float, rounding: float = reference.FP32_ROUNDING) -> Reference:
+def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDING) -> Reference:
     """A step of a network by the task-free reference.
 
     Parameters
     ----------
-    rate : float
-        Learning rate.
     rounding : float
         What numbers of the computation that is checked may be off, of their size.
     """
@@ -133,8 +131,7 @@ def float64_reference(network: Network, rate: float, rounding: float = reference
         weights = _split(network, parameters)
         found = reference.gradients(layers, weights, _samples(network, x), targets, decided, rounding)
         return ReferenceStep(found.predictions.reshape(len(x), -1), found.loss, flat(found.layers),
-                             flat(reference.descend(weights, found.layers, rate)), Sizes(**vars(found.scales)),
-                             found.kinks)
+                             Sizes(**vars(found.scales)), found.kinks)
     return compute
 
 

@@ -7,7 +7,6 @@ they need when they run: `--help` and typing errors wait for nothing.
 from __future__ import annotations
 
 import gc
-import math
 import re
 import sys
 from collections.abc import Sequence
@@ -23,13 +22,14 @@ if TYPE_CHECKING:
 
     from plinth.backends import Window
     from plinth.model.array import Array
+    from plinth.model.update import UpdateRule
 
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
                "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
                "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
                "link_goodput_ber_1e-5", "harness_efficiency", "thread_scaling", "cosim_rate",
-               "busy_machine_share",
+               "busy_machine_share", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",
                "hybrid_speedup",
@@ -39,6 +39,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_ea
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
                "agreement_holdout_mean", "agreement_holdout_worst",
                "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst")
+#: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
+ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
@@ -55,6 +57,9 @@ MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
             "fpga": {"fixed": "fpga-demo"}}
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
+#: Updates, as `plinth.model.update` has them, and the rate of those of Adagrad.
+UPDATES = ("sgd", "momentum", "adagrad", "adagrad-printed")
+ADAGRAD_RATE, ADAGRAD_EPOCHS = 0.01, 24
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
 JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}
 
@@ -142,6 +147,23 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
         raise UserError(f"array {array.name!r} cannot be of preset {wanted!r}: {error}") from None
 
 
+def _rule(array: Array, update: str | None, wide: bool | None, usual_rate: float, **options: Any) -> UpdateRule:
+    """The update that was asked for, or what the array's dies do best."""
+    from plinth.model.update import UpdateRule
+    from plinth_hw.isa.tasks import Engine
+
+    parameters = array.die_parameters()
+    optimises = Engine.OPTIMISER in parameters.engines and parameters.number_format == "fixed"
+    kind = update or ("adagrad" if optimises else "sgd")
+    if options["rate"] is None:
+        options["rate"] = ADAGRAD_RATE if kind.startswith("adagrad") else usual_rate
+    try:
+        return UpdateRule(kind, wide=optimises and kind == "adagrad" and not options["stochastic"] if wide is None
+                          else wide, **options)
+    except ValueError as error:
+        raise UserError(f"{error}; mend --update and its options") from None
+
+
 def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None, Path | None]:
     """Whether NETWORK is a network or the file of a plan, which names its own."""
     from plinth.plan.plan_file import is_plan
@@ -166,7 +188,17 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
 @click.option("--epochs", type=click.IntRange(1, 10_000), help=f"default: {EPOCHS}, or what a network of the zoo needs")
 @click.option("--steps", type=click.IntRange(1), help="stop after so many steps")
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help=f"learning rate; default: {RATE}, or as --epochs")
+@click.option("--rate", type=click.FloatRange(0, min_open=True),
+              help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
+@click.option("--update", type=click.Choice(UPDATES),
+              help="rule by which weights are updated; default: sgd, on dies with an optimiser engine adagrad")
+@click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
+              help="what momentum keeps of its state")
+@click.option("--epsilon", type=click.FloatRange(0, min_open=True), default=1e-6, show_default=True,
+              help="what adagrad adds to its sum of squares")
+@click.option("--wide/--narrow", default=None,
+              help="fixed-point weights and states of 32 or 16 bits; default: wide with --update adagrad")
+@click.option("--stochastic", is_flag=True, help="round fixed-point weights and states of 16 bits at random")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
@@ -182,7 +214,8 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
-          epochs: int | None, batch: int | None, rate: float | None, machine: str | None, number_format: str | None,
+          epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
+          epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
           memory_mib: int, waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
@@ -215,14 +248,13 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     network = network or given.name
     array = array or _array(array_name, dies, machine, number_format)
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
-    rate = usual_rate if rate is None else rate
-    if not math.isfinite(rate):
-        raise UserError(f"--rate must be a finite number, not {rate}")
+    rule = _rule(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon, stochastic=stochastic)
     if waves is not None and options["device"] == "golden":
         raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
     out = out or build_root() / "train"
     job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
-                     epochs=epochs or usual_epochs, rate=rate, memory_words=memory_mib << 18,
+                     epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
+                     memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
                      window=_window(waves, out, array.dies), out=out, **options)
     console = _console(stderr=as_json)
     with training_progress(console) as live:
@@ -320,6 +352,25 @@ def agreement(only: str, as_json: bool) -> None:
         _print_json([row.to_data() for row in steps.rows(found)])
     else:
         click.echo("\n\n".join((steps.table(found), steps.holdout_table(found))))
+
+
+@cli.command()
+@click.option("--only", type=click.Choice(ACCURACY_NAMES), help="one row; docs/formats.md stays as it is")
+@click.option("--seeds", type=click.IntRange(2, 1000), default=10, show_default=True, help="runs of each row")
+@click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
+def accuracy(only: str | None, seeds: int, as_json: bool) -> None:
+    """Train the digits in every number format on the golden model; into docs/formats.md."""
+    from dataclasses import asdict
+
+    from plinth.bench import accuracy as formats
+
+    found = formats.measure((only,) if only else ACCURACY_NAMES, seeds, lambda text: click.echo(text, err=True))
+    if not only and seeds == formats.SEEDS:
+        formats.write_page(found)
+    if as_json:
+        _print_json([asdict(one) for one in found])
+    else:
+        click.echo(formats.table(found))
 
 
 @cli.command()

@@ -59,3 +59,20 @@ def write_json(path: Path, data: Any) -> None:
         If the file cannot be written.
     """
     write_whole(path, lambda place: place.write_text(f"{json_text(data, indent=2)}\n", encoding="utf-8"))
+
+
+def replace_table(page: Path, name: str, made: str) -> None:
+    """Put a table between ``<!-- name -->`` and ``<!-- /name -->`` of a page.
+
+    Raises
+    ------
+    UserError
+        If the page is missing, cannot be written or has no place for the table.
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    try:
+        before, rest = page.read_text(encoding="utf-8").split(begin)
+        _, after = rest.split(end)
+    except (OSError, ValueError) as error:
+        raise UserError(f"{page}: there is no place for the table between {begin} and {end}") from error
+    write_whole(page, lambda place: place.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8"))

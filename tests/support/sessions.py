@@ -8,6 +8,7 @@ from plinth import backends
 from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram
 from plinth.model.network import Network
+from plinth.model.update import UpdateRule
 from plinth.plan.plan import Plan
 from plinth.training.checks import against_float64
 from plinth.training.data import Dataset
@@ -16,14 +17,14 @@ from plinth_hw.isa.parameters import preset
 
 #: Memory of a die.
 MEMORY_WORDS = 1 << 20
-#: Learning rate that programs are lowered with.
-RATE = 0.1
+#: How programs update weights.
+RULE = UpdateRule(rate=0.1)
 #: NaN: what is left in memories if nothing else is said.
 LEFT = 0x7FC00000
 
 
 def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgram, *, rtl: bool = False,
-            left: int = LEFT) -> Session:
+            left: int = LEFT, rule: UpdateRule = RULE) -> Session:
     """On golden dies; with ``rtl`` on co-simulated ones, beside golden dies that each step is compared with."""
     def driver(array: backends.Array) -> Driver:
         for die in array.dies:
@@ -38,7 +39,7 @@ def session(network: Network, plan: Plan, data: Dataset, program: TrainingProgra
         model = replace(parameters, link_rate=preset(parameters.name).link_rate)
         found = driver(backends.cosim_array(model, plan.dies, MEMORY_WORDS)[0])
     made = Session(network, data, program, found, golden if rtl else None,
-                   against_float64(network, RATE, parameters.number_format), plan.batch, 0)
+                   against_float64(network, rule, parameters.number_format), plan.batch, 0)
     made.load_parameters(initial_parameters(network, 0))
     found.clear_counters()
     return made

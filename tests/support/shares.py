@@ -19,6 +19,7 @@ from plinth.driver.driver import DieError, Driver
 from plinth.driver.program import Program
 from plinth.lower.training import lower_training
 from plinth.model.array import ARRAYS
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.plan.planning import plan_network
 from plinth.training.data import digits
@@ -178,7 +179,7 @@ class Training:
         array = replace(ARRAYS["ring-4"], preset=self.preset)
         network, parameters, data = NETWORKS[self.network], array.die_parameters(), digits()
         plan = plan_network(network, array, planner=self.planner, batch=self.batch).plan
-        program = lower_training(network, plan, parameters, rate=0.1, steps=self.steps, memory_words=1 << 20)
+        program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=self.steps, memory_words=1 << 20)
         golden = GoldenArray(parameters, array.dies, program.memory_words, numbers=dies, transport=transport)
         driver = Driver(golden, program, memory_words=program.memory_words)
 

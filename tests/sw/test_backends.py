@@ -46,13 +46,11 @@ def test_random_networks_have_their_shapes_and_the_slope_of_their_loss(seed: int
     for layer in network.layers[:-1]:
         channels, *sides = network.output_shape(layer.name)
         assert outputs[layer.name].shape == (SAMPLES, *sides, channels)
-    found = backends.float64_reference(network, 0.25)(start, x.reshape(SAMPLES, -1), targets, {})
+    found = backends.float64_reference(network)(start, x.reshape(SAMPLES, -1), targets, {})
     gradients = found.gradients
     assert found.kinks == 0
     wanted = reference.loss(layers, split(network, start), x, targets)
     assert found.loss == pytest.approx(wanted, rel=1e-9) or found.loss < wanted > 28
-    for values, gradient, updated in zip(start, gradients, found.updated, strict=True):
-        np.testing.assert_allclose(updated, values - 0.25 * gradient, rtol=1e-12)
     assert [len(values) for values in gradients] == [len(values) for values in start]
     ways = [rng.standard_normal(len(values)) for values in start]
     step = 1e-6
@@ -66,7 +64,7 @@ def test_rounded_maps_decide_alike() -> None:
     network, rng = NETWORKS["digits-cnn"], np.random.default_rng(0)
     x, targets = inputs(network, rng)
     parameters = initial_parameters(network, 0)
-    compute, flat = backends.float64_reference(network, 0.1), x.reshape(SAMPLES, -1)
+    compute, flat = backends.float64_reference(network), x.reshape(SAMPLES, -1)
     outputs = reference.forward(backends.reference_layers(network), split(network, parameters), x)
     decided = {layer.name: outputs[layer.name if layer.kind == "relu" else layer.inputs[0]].astype(np.float32)
                for layer in network.layers if layer.kind in ("relu", "max-pool") and layer.inputs[0] != INPUT}

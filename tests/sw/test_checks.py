@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.networks import random_data
-from tests.support.sessions import MEMORY_WORDS, RATE, session
+from tests.support.sessions import MEMORY_WORDS, RULE, session
 
 from plinth import cli
 from plinth.driver.driver import Driver
@@ -18,6 +18,7 @@ from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.layers import Dense, MeanSquaredError, Shape
 from plinth.model.network import Network, perceptron
 from plinth.model.parameters import ReferenceStep, Sizes
+from plinth.model.update import UpdateRule
 from plinth.plan.planning import data_parallel
 from plinth.training import checks, job
 from plinth.training.checks import Bound, Bounds, Checks, FoundStep, against_float64, step_errors
@@ -31,9 +32,9 @@ PRESETS = ["ndp-tiny", "ndp-demo-mixed", "fpga-demo"]
 NETWORK = perceptron("small", (12, 16, 8, 6))
 
 
-def lowered(name: str, rate: float = RATE) -> TrainingProgram:
+def lowered(name: str, rate: float = RULE.rate) -> TrainingProgram:
     plan = data_parallel(NETWORK, dies=DIES, batch=32)
-    return lower_training(NETWORK, plan, preset(name), rate=rate, steps=1, memory_words=MEMORY_WORDS)
+    return lower_training(NETWORK, plan, preset(name), rule=UpdateRule(rate=rate), steps=1, memory_words=MEMORY_WORDS)
 
 
 def stepped(program: TrainingProgram, network: Network = NETWORK) -> Session:
@@ -86,7 +87,7 @@ def test_a_right_step_passes(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_learning_rate_twice_too_large(name: str) -> None:
-    assert "step 1: update error of layer 'fc1'" in failure(stepped(lowered(name, 2 * RATE)))
+    assert "step 1: update error of layer 'fc1'" in failure(stepped(lowered(name, 2 * RULE.rate)))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -107,7 +108,7 @@ def test_a_learning_rate_a_hundredth_off(name: str, factor: float) -> None:
 def test_an_update_that_forgets_the_loss_scale(name: str) -> None:
     program = lowered(name)
     assert program.gradient_scale > 1
-    assert "step 1: update error" in failure(stepped(lowered(name, RATE * program.gradient_scale)))
+    assert "step 1: update error" in failure(stepped(lowered(name, RULE.rate * program.gradient_scale)))
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -174,7 +175,8 @@ def test_a_run_ends_at_the_first_wrong_step(tmp_path: Path, monkeypatch: pytest.
                                             capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is saved of it, the report says why, and the exit code is not 0."""
     right = job.lower_training
-    monkeypatch.setattr(job, "lower_training", lambda *given, rate, **more: right(*given, rate=2 * rate, **more))
+    monkeypatch.setattr(job, "lower_training", lambda *given, rule, **more: right(
+        *given, rule=replace(rule, rate=2 * rule.rate), **more))
     code, report = train(tmp_path, "--save", str(tmp_path / "w.npz"))
     assert code == 2 and report["steps"] == 1
     assert report["failure"].startswith("step 1: update error of layer 'fc1'")
@@ -193,11 +195,12 @@ def test_a_run_whose_loss_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFi
 def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rate that is a little too large in every step, which a single step of 16 bits might be."""
     bound = Bound(0.5, 0.02)
-    monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, bound, bound, bound, bound))
+    monkeypatch.setitem(checks.BOUNDS, "fixed", Bounds(2.0**-11, None, bound, bound, bound, bound))
     ones = np.ones(4)
-    wanted = ReferenceStep(ones, 1.0, [ones], [-RATE * ones], Sizes(2.0, 1.0, 5.0, [1.0]), 0)
-    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [[np.float32(-1.2 * RATE * ones)]])
-    made = Checks(lambda *_: wanted, RATE, ["fc"], "fixed")
+    wanted = ReferenceStep(ones, 1.0, [ones], Sizes(2.0, 1.0, 5.0, [1.0]), 0)
+    found = FoundStep(np.float32(ones), 1.0, [1.2 * ones], [np.float32(0 * ones)], [None],
+                      [[np.float32(-1.2 * RULE.rate * ones)]])
+    made = Checks(lambda *_: wanted, RULE, ["fc"], "fixed")
     for _ in range(checks.MEDIAN_STEPS):
         made.finish()
         assert made.failure is None
@@ -214,12 +217,12 @@ def test_a_gradient_that_vanishes_is_as_far_off_as_its_terms() -> None:
     x, targets = (generator.standard_normal((50, size)).astype(np.float32) for size in (4, 2))
     design = np.column_stack([x, np.ones(50)]).astype(np.float64)
     weights = np.linalg.lstsq(design, targets.astype(np.float64), rcond=None)[0].astype(np.float32).ravel()
-    made = against_float64(network, RATE, "fp32")
+    made = against_float64(network, RULE, "fp32")
     single = design.astype(np.float32)
     predictions = single @ weights.reshape(5, 2)
     gradient = (single.T @ (predictions - targets) * np.float32(2 / targets.size)).ravel()
     found = FoundStep(predictions, float(((predictions - targets).astype(np.float64)**2).mean()),
-                      [gradient.astype(np.float64)], [weights], [[weights - np.float32(RATE) * gradient]])
+                      [gradient.astype(np.float64)], [weights], [None], [[weights - np.float32(RULE.rate) * gradient]])
     made.step(found, x, targets, {})
     assert made.failure is None
     assert made.largest["gradient"] > 1e-3
@@ -231,11 +234,12 @@ def test_rounding_a_weight_is_no_error() -> None:
     """Updates smaller than the weights' last place."""
     before = np.float32([1.0, -3.0, 0.1])
     wanted = before.astype(np.float64) - 1e-9
-    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], [wanted], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
+    step = ReferenceStep(np.ones(1), 1.0, [np.ones(3)], Sizes(1.0, 1.0, 1.0, [1.0]), 0)
 
     def error(after: np.ndarray) -> float:
-        found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [[after]])
-        return next(each.value for each in step_errors(["fc"], 1e-9, step, found) if each.name == "update")
+        found = FoundStep(np.float32([1]), 1.0, [np.ones(3)], [before], [None], [[after]])
+        rule = UpdateRule(rate=1e-9)
+        return next(each.value for each in step_errors(["fc"], rule, step, found) if each.name == "update")
     assert error(wanted.astype(np.float32)) == 0
     assert error(np.nextafter(before, np.float32(9))) > 10
 

@@ -26,6 +26,7 @@ from plinth.model.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.model.network import Network, perceptron
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
 from plinth_hw.isa.layout import unpack
@@ -81,7 +82,7 @@ def test_allocated_buffers_are_aligned_and_apart() -> None:
 def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -> None:
     network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=dies, batch=128, chunk_words=64)
-    program = lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1 << 20)
+    program = lower_training(network, plan, DEMO, rule=UpdateRule(), steps=11, memory_words=1 << 20)
     assert len({graph.tasks for graph in program.step}) == 1
     assert len({graph.tasks for graph in program.setup}) == dies
     names = [task.name for task in program.step[0].tasks]
@@ -98,7 +99,7 @@ def test_every_die_gets_the_same_step_but_its_own_place_in_the_ring(dies: int) -
 def test_the_weights_are_not_updated_before_bprop_has_read_them() -> None:
     network = perceptron("two", (8, 8, 8))
     plan = data_parallel(network, dies=2, batch=16, chunk_words=64)
-    program = lower_training(network, plan, DEMO, rate=0.1, steps=1, memory_words=1 << 20)
+    program = lower_training(network, plan, DEMO, rule=UpdateRule(), steps=1, memory_words=1 << 20)
     tasks = program.step[0].tasks
     matrix = [task.name for task in tasks if task.engine is Engine.MATRIX]
     reduce = next(task for task in tasks if task.name == "fc2.all_reduce")
@@ -110,7 +111,7 @@ def test_too_small_a_memory_is_said_with_the_size_that_would_do() -> None:
     network = NETWORKS["digits-mlp"]
     plan = data_parallel(network, dies=1, batch=128, chunk_words=64)
     with pytest.raises(UserError, match=r"--memory at least \d+ MiB"):
-        lower_training(network, plan, DEMO, rate=0.1, steps=11, memory_words=1000)
+        lower_training(network, plan, DEMO, rule=UpdateRule(), steps=11, memory_words=1000)
 
 
 @pytest.mark.parametrize(("dies", "batch"), [(0, 128), (2048, 128), (4, 0)])
@@ -121,7 +122,7 @@ def test_a_plan_needs_sizes_in_range(dies: int, batch: int) -> None:
 
 def test_a_die_without_samples_has_zeros_for_its_gradient() -> None:
     network = NETWORKS["digits-mlp"]
-    program = lower_training(network, data_parallel(network, dies=4, batch=3), DEMO, rate=0.1, steps=1,
+    program = lower_training(network, data_parallel(network, dies=4, batch=3), DEMO, rule=UpdateRule(), steps=1,
                              memory_words=1 << 20)
     assert [part.samples for part in program.predictions.parts] == [1, 1, 1, 0]
     zeros = [[task.name for task in graph.tasks if ".gradients.zero" in task.name] for graph in program.setup]
@@ -135,7 +136,7 @@ def test_mixed_precision_takes_data_parallel_plans_only() -> None:
     plan = data_parallel(network, dies=2, batch=16)
     plan = replace(plan, planner="mine", splits=(*plan.splits[:1], ("mp",), *plan.splits[2:]))
     with pytest.raises(UserError, match=r"'fc2' .* operands of 16 bits"):
-        lower_training(network, plan, preset("ndp-demo-mixed"), rate=0.1, steps=1, memory_words=1 << 20)
+        lower_training(network, plan, preset("ndp-demo-mixed"), rule=UpdateRule(), steps=1, memory_words=1 << 20)
 
 
 @pytest.mark.parametrize(("layers", "name"), [
@@ -146,8 +147,8 @@ def test_mixed_precision_takes_data_parallel_plans_only() -> None:
 def test_mixed_precision_takes_maps_of_even_channels(layers: tuple[Layer, ...], name: str) -> None:
     network = Network(name="odd", input=Shape((1, 8, 8)), layers=(*layers, SoftmaxCrossEntropy(name="loss")))
     with pytest.raises(UserError, match=f"'{name}' .* even number of channels"):
-        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rate=0.1, steps=1,
-                       memory_words=1 << 20)
+        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rule=UpdateRule(),
+                       steps=1, memory_words=1 << 20)
 
 
 def test_wide_means_of_mixed_precision_have_nowhere_for_their_sums() -> None:
@@ -155,8 +156,8 @@ def test_wide_means_of_mixed_precision_have_nowhere_for_their_sums() -> None:
         Convolution(name="conv", channels=4, kernel=(3, 3)), MeanPool(name="mean", kernel=(2, 5), stride=(2, 1)),
         Flatten(name="flatten"), Dense(name="out", outputs=3), SoftmaxCrossEntropy(name="loss")))
     with pytest.raises(UserError, match=r"'mean' .* windows of 5 columns that overlap"):
-        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rate=0.1, steps=1,
-                       memory_words=1 << 20)
+        lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rule=UpdateRule(),
+                       steps=1, memory_words=1 << 20)
 
 
 @pytest.mark.parametrize(("number_format", "machine"), [
@@ -196,7 +197,7 @@ layers:
 def test_a_network_without_a_lowering_names_the_layer(layers: tuple[Layer, ...], message: str) -> None:
     network = Network(name="odd", input=Shape((4,)), layers=(*layers, SoftmaxCrossEntropy(name="loss")))
     with pytest.raises(UserError, match=message):
-        lower_training(network, data_parallel(network, dies=2, batch=16), DEMO, rate=0.1, steps=1,
+        lower_training(network, data_parallel(network, dies=2, batch=16), DEMO, rule=UpdateRule(), steps=1,
                        memory_words=1 << 20)
 
 

@@ -121,6 +121,11 @@ class Fixed:
         """Format of sums of products of two numbers: exact, with room for 2^``SUM_GUARD_BITS`` of the largest."""
         return Fixed(2 * self.integer_bits + 1 + SUM_GUARD_BITS, 2 * self.fraction_bits)
 
+    @property
+    def most_products(self) -> int:
+        """Products of two numbers, as large as they come, that a sum in :attr:`sums` can hold."""
+        return self.sums.most // self.least**2
+
     def encode(self, values: NDArray[np.float32]) -> NDArray[np.int64]:
         """Numbers nearest to ``values`` of any shape, ties to even, as integers in units of 2^-``fraction_bits``.
 

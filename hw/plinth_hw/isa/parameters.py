@@ -185,6 +185,11 @@ class DieParameters:
         return self.memory_format.bits
 
     @property
+    def word_bytes(self) -> int:
+        """Bytes of a word."""
+        return self.word_bits // 8
+
+    @property
     def beat_bits(self) -> int:
         """Bits of a beat."""
         return self.beat_words * self.word_bits

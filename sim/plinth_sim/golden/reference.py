@@ -1,4 +1,4 @@
-"""Task-free float64 reference of a training step: what predictions, loss, gradients and new weights ought to be.
+"""Task-free float64 reference of a training step: what predictions, loss and gradients ought to be.
 
 RTL and golden model run the same lowering, so their agreement cannot show that the lowering is right; this
 module shares nothing with it. Its gradients are themselves checked by finite differences in the tests.
@@ -42,8 +42,8 @@ from plinth_sim.golden.reference_layers import (
     softmax,
 )
 
-__all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "Gradients", "Layer", "Parameters", "Scales", "descend",
-           "forward", "gradients", "loss", "prediction"]
+__all__ = ["FP32_ROUNDING", "INPUT", "KINK_ROUNDINGS", "Gradients", "Layer", "Parameters", "Scales", "forward",
+           "gradients", "loss", "prediction"]
 
 #: Weights and bias (None if it has none) of each layer that has weights, in order.
 Parameters = Sequence[tuple[Array, Array | None]]
@@ -208,9 +208,3 @@ def _predicted(layer: Layer, x: Array, targets: NDArray[Any]) -> tuple[Array, fl
 def _norm(pair: Gradient) -> float:
     """Square root of the sum of squares of weights and bias."""
     return float(np.sqrt(sum((each**2).sum() for each in pair if each is not None)))
-
-
-def descend(parameters: Parameters, gradients: Parameters, rate: float) -> list[tuple[Array, Array | None]]:
-    """Weights and bias after a step of plain gradient descent: ``W - rate dW``, ``b - rate db``."""
-    return [(weights - rate * by_weights, None if bias is None or by_bias is None else bias - rate * by_bias)
-            for (weights, bias), (by_weights, by_bias) in zip(parameters, gradients, strict=True)]

@@ -21,6 +21,7 @@ from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import Network
 from plinth.model.zoo import NETWORKS
+from plinth.output import replace_table
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planning import PLANNERS, task
@@ -262,13 +263,7 @@ def write_page(found: Sequence[Agreement], page: Path = PAGE) -> None:
         If the page is missing or has no place for a table.
     """
     for name, made in ((GRID, table(found)), (HOLDOUTS, holdout_table(found))):
-        begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-        try:
-            before, rest = page.read_text(encoding="utf-8").split(begin)
-            _, after = rest.split(end)
-        except (OSError, ValueError) as error:
-            raise UserError(f"{page}: there is no place for the table between {begin} and {end}") from error
-        page.write_text(f"{before}{begin}\n{made}\n{end}{after}", encoding="utf-8")
+        replace_table(page, name, made)
 
 
 def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import agreement, busy, commands, links, planning, row_stationary, simulation, steps
+from plinth.bench import accuracy, agreement, busy, commands, links, planning, row_stationary, simulation, steps
 from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
@@ -19,6 +19,7 @@ from plinth.lower.training import lower_training
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap, forward
 from plinth.mapping.tiles import interleave_m_log2
 from plinth.model.layers import Convolution
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
@@ -124,7 +125,7 @@ def _training(dies: int, threads: int | None) -> tuple[Session, Driver, Any, Pro
     """A training session on co-simulated demo dies, without golden model and reference."""
     parameters, network, batch = preset("ndp-demo"), NETWORKS["digits-mlp"], 128
     plan = data_parallel(network, dies=dies, batch=batch, chunk_words=parameters.chunk_words)
-    program = lower_training(network, plan, parameters, rate=0.1, steps=11, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=11, memory_words=MEMORY_WORDS)
     array, _ = backends.cosim_array(parameters, dies, MEMORY_WORDS, threads=threads)
     driver = Driver(array, program, memory_words=MEMORY_WORDS)
     session = Session(network, digits(), program, driver, None, None, batch, 0)
@@ -191,6 +192,6 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
     "train_step_utilisation": train_step_utilisation, **links.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
-    **busy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES, **row_stationary.BENCHES,
-    **simulation.BENCHES, **agreement.BENCHES,
+    **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
+    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES,
 }

@@ -15,6 +15,7 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import Network
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
@@ -41,7 +42,8 @@ def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BA
     """The task graphs of a step."""
     plan = given_plan(network, array, splits, batch)
     steps = len(_samples(network, batch).train_x) // batch
-    return lower_training(network, plan, array.die_parameters(), rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
+    return lower_training(network, plan, array.die_parameters(), rule=UpdateRule(), steps=steps,
+                          memory_words=MEMORY_WORDS)
 
 
 def _samples(network: Network, batch: int) -> Dataset:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.buffers import Buffer
+from plinth.step.owned import Block
 from plinth.step.tensors import Part, Selected, WeightSlice
 
 Floats = NDArray[np.float32]
@@ -106,3 +107,29 @@ class LayerWeights:
             if piece.bias:
                 flat[size:][piece.output_index] = flat_slice[piece.weights:]
         return flat
+
+
+@dataclass(frozen=True)
+class KeptWeights:
+    """A vector beside the weights of a layer in die memory: on each die what it owns of its slice, block by block."""
+
+    weights: LayerWeights
+    blocks: Sequence[Sequence[tuple[Block, Buffer]]]
+
+    def join(self, read: Callable[[int, Buffer], NDArray[np.floating]]) -> NDArray[np.floating]:
+        """The whole vector, flat, as the weights of the layer."""
+        slices = []
+        for ring in self.weights.rings:
+            flat = np.zeros(self.weights.buffers[ring[0]].columns)
+            for die in ring:
+                for block, buffer in self.blocks[die]:
+                    block.view(flat)[...] = read(die, buffer)
+            slices.append(flat)
+        return self.weights.join(slices, np.float64)
+
+    def spread(self, flat: NDArray[np.floating], write: Callable[[int, Buffer, Floats], None]) -> None:
+        """Give every die what it owns."""
+        for die, blocks in enumerate(self.blocks):
+            own = self.weights.cut(flat, die)
+            for block, buffer in blocks:
+                write(die, buffer, block.view(own))

@@ -7,19 +7,21 @@ each exchange has of its own.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import Any
 
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
-from plinth.lower.places import LayerWeights, RowNumbers, Tensor
+from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array, ring
 from plinth.model.network import Network
+from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
@@ -28,10 +30,25 @@ from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
 from plinth.step import tensors
 from plinth.step.build import step_of
+from plinth.step.owned import Kept
 from plinth.step.step import Step
-from plinth.step.tasks import Arrivals, Item, Multiplication, Reduction, Rows, Signal, Tile, Vector
+from plinth.step.tasks import (
+    BPROP,
+    FPROP,
+    UPDATE,
+    Arrivals,
+    Item,
+    Multiplication,
+    Optimisation,
+    Phase,
+    Reduction,
+    Rows,
+    Signal,
+    Tile,
+    Vector,
+)
 from plinth.step.vector import Move, VectorProgram
-from plinth_hw.isa.formats import factor_word
+from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
@@ -40,11 +57,19 @@ from plinth_hw.isa.tasks import (
     CollectiveBody,
     CollectiveOperation,
     Engine,
+    OptimiserBody,
+    OptimiserOperation,
     TransferOperation,
     UpdateOperation,
     VectorOperation,
 )
 
+#: What the optimiser engine calls rules, and collectives call phases.
+OPTIMISER_OPERATIONS = dict(zip(KINDS, OptimiserOperation, strict=True))
+COLLECTIVE_OPERATIONS = {Phase.UPDATE: CollectiveOperation.ALL_REDUCE, Phase.SUM: CollectiveOperation.REDUCE_SCATTER,
+                         Phase.GATHER: CollectiveOperation.ALL_GATHER}
+#: The last place of states, and the most that is added to them.
+STATE_UNIT, MOST_EPSILON = 2.0**-28, (1 << field_bits(OptimiserBody, "epsilon")) - 1
 #: Numbers of messages, which follow each other around.
 MESSAGES = 1 << field_bits(CollectiveBody, "message")
 #: Base registers that move from step to step: the first input's, targets', further inputs'.
@@ -67,16 +92,21 @@ class TrainingProgram(Program):
     predictions: Tensor
     #: Outputs of ReLUs and inputs of max-pools by layer name.
     maps: Mapping[str, Tensor]
+    #: What is kept beside the weights, by layer and name; each die's generator of random bits, if there is one.
+    kept: Mapping[str, Mapping[str, KeptWeights]]
+    generators: Sequence[Buffer]
+    #: What the host should know of the program.
+    notes: Sequence[str] = ()
 
 
-def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, rate: float, steps: int,
+def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, rule: UpdateRule, steps: int,
                    memory_words: int) -> TrainingProgram:
     """The graphs of a training step on every die of the plan.
 
     Parameters
     ----------
-    rate : float
-        Learning rate, rounded to FP32.
+    rule : UpdateRule
+        How weights are updated; its numbers are rounded to what dies hold.
     steps : int
         Steps of an epoch: inputs and targets of that many batches lie in memory, and base registers step through
         them.
@@ -91,9 +121,10 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
+    _check_rule(rule, parameters)
     step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
-                   plan.hardware or ring(plan.dies))
-    return _Lowering(step, rate, steps).program(memory_words)
+                   plan.hardware or ring(plan.dies), rule)
+    return _Lowering(step, steps).program(memory_words)
 
 
 def check_array(array: Array) -> None:
@@ -132,10 +163,22 @@ def _check(plan: Plan, narrow: bool) -> None:
                         "all layers and the loss the same list of samples and the same owners")
 
 
+def _check_rule(rule: UpdateRule, parameters: DieParameters) -> None:
+    """Refuse what dies cannot update by."""
+    if parameters.number_format == "fixed":
+        if not rule.plain and Engine.OPTIMISER not in parameters.engines:
+            raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
+                            "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")
+    elif rule.wide or rule.stochastic:
+        what = "wide weights" if rule.wide else "stochastic rounding"
+        raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
+                        "leave that out, or choose --machine fpga")
+
+
 class _Lowering:
     """One step on its way to descriptors."""
 
-    def __init__(self, step: Step, rate: float, steps: int):
+    def __init__(self, step: Step, steps: int):
         self.step, self.parameters = step, step.parameters
         if len(step.groups) > GROUPS:
             raise UserError(f"the plan reduces weights over {len(step.groups)} different groups of dies, more than the "
@@ -145,10 +188,14 @@ class _Lowering:
         if len(Engine) + step.exchanges > self.parameters.counters:
             raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
                             f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
-        self.rate = factor_word(self.parameters.memory_format, rate / step.scale)
+        #: For gradients as they are in memory.
+        self.rule = step.rule.scaled(step.scale)
+        self.rate = factor_word(self.parameters.memory_format, self.rule.rate)
         self.builders = [GraphBuilder(self.parameters) for _ in range(step.dies)]
         self.setup = [GraphBuilder(self.parameters) for _ in range(step.dies)]
         bases = self._bases()
+        #: What the host is told, each once.
+        self.notes: dict[str, None] = {}
         #: First word and base register of each place.
         self.places: dict[str, tuple[int, int]] = {}
         for place in step.places:
@@ -207,7 +254,12 @@ class _Lowering:
             gradients={name: self._weights(one) for name, one in step.gradients.items()},
             inputs=[self._input(number) for number in range(len(step.inputs))], targets=self._tensor(step.targets),
             predictions=self._tensor(step.predictions),
-            maps={name: self._tensor(tensor) for name, tensor in step.maps.items()})
+            maps={name: self._tensor(tensor) for name, tensor in step.maps.items()},
+            kept={layer: {name: self._kept(step.weights[layer], one) for name, one in vectors.items()}
+                  for layer, vectors in step.kept.items()},
+            generators=[] if step.generator is None else [
+                self.at(step.generator.buffer(die)) for die in range(step.dies)],
+            notes=tuple(self.notes))
 
     # What the host reads and writes.
 
@@ -232,6 +284,11 @@ class _Lowering:
         return LayerWeights(weights.shape, [weights.slice(die) for die in dies],
                             [self.at(weights.buffer(die)) for die in dies],
                             step.members(RING, number).members)
+
+    def _kept(self, weights: tensors.Weights, kept: Kept) -> KeptWeights:
+        dies = range(self.step.dies)
+        return KeptWeights(self._weights(weights), [
+            [(block, self.at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)] for die in dies])
 
     # Addresses.
 
@@ -282,8 +339,10 @@ class _Lowering:
             remote = work.die, self._counter(work.exchange)
             body = {"source": place.pointer, "destination": place.part("join", 1, 1, 1).pointer, "columns": 1,
                     "rows": 1, "planes": 1}
+        elif isinstance(work, Optimisation):
+            operation, body = OPTIMISER_OPERATIONS[self.rule.kind], self._optimisation(work)
         else:
-            operation, body = CollectiveOperation.ALL_REDUCE, self._reduction(work)
+            operation, body = COLLECTIVE_OPERATIONS[work.phase], self._reduction(work)
             after = [] if work.after is None else [builder.advanced(self._counter(work.after), 0)]
         builder.add(item.name, item.engine, operation, body, reads=item.reads, writes=item.writes, after=after,
                     remote=remote)
@@ -291,12 +350,24 @@ class _Lowering:
     def _multiply(self, builder: GraphBuilder, task: step_tasks.Task, work: Multiplication) -> None:
         operation, groups = matrix_tasks(self.parameters, work.layer, work.direction, work.shape,
                                          *map(self._operand, (work.a, work.b, work.c)))
+        self._note_long_sums(task, work)
         count = sum(map(len, groups))
         names = [f"{task.name}.{number}" for number in range(count)] if count > 1 else [task.name]
         for bodies in groups:
             builder.add_parts(names[:len(bodies)], Engine.MATRIX, operation, bodies, reads=task.reads,
                               writes=task.writes)
             names = names[len(bodies):]
+
+    def _note_long_sums(self, task: step_tasks.Task, work: Multiplication) -> None:
+        """Note sums of so many products that they may leave their format."""
+        fmt, share, shape = self.parameters.multiply_format, task.share, work.shape
+        if not isinstance(fmt, Fixed) or share is None:
+            return
+        taps, positions = (prod(shape.kernel), shape.out_height * shape.out_width) if shape else (1, 1)
+        products = {FPROP: share.rows, BPROP: taps * share.outputs, UPDATE: positions * share.samples}[work.direction]
+        if products > fmt.most_products:
+            self.notes[f"layer {work.layer!r}: sums of {products} products in its {work.direction} may leave "
+                       f"{fmt.sums.bits} bits, which hold {fmt.most_products} of the largest; they saturate"] = None
 
     def _tile(self, work: Tile) -> dict[str, Any]:
         source, target = self.at(work.source), self.at(work.target)
@@ -317,6 +388,23 @@ class _Lowering:
             "scatter" if work.added else "gather": 1, "index": numbers.pointer}
 
     def _reduction(self, work: Reduction) -> dict[str, Any]:
-        return {"source": self.at(work.gradient).pointer, "destination": self.at(work.weights).pointer,
-                "words": work.weights.columns, "group": work.group, "update": UpdateOperation.SGD,
-                "message": work.message % MESSAGES, "rate": self.rate}
+        body = {"source": self.at(work.source).pointer, "destination": self.at(work.target).pointer,
+                "words": work.target.columns, "group": work.group, "message": work.message % MESSAGES}
+        if work.phase is Phase.UPDATE:
+            body |= {"update": UpdateOperation.SGD, "rate": self.rate}
+        return body
+
+    def _optimisation(self, work: Optimisation) -> dict[str, Any]:
+        rule, weights = self.rule, work.weights
+        kept = {name: self.at(buffer).pointer for name, buffer in work.kept.items()}
+        body = {"gradient": self.at(work.gradients).pointer, "weights": self.at(weights).pointer, **kept,
+                "columns": weights.columns, "rows": weights.rows, "rate": self.rate,
+                "decay": factor_word(self.parameters.memory_format, rule.momentum),
+                "epsilon": min(max(1, round(rule.epsilon / STATE_UNIT)), MOST_EPSILON),
+                "wide_weights": int(rule.wide), "wide_state": int(rule.wide and rule.kind != SGD),
+                "stochastic": int(rule.stochastic)}
+        if weights.rows > 1:
+            body |= {"stride": weights.stride, "state_stride": weights.columns}
+        if work.generator is not None:
+            body["generator"] = self.at(work.generator).pointer
+        return body

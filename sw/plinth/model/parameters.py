@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 #: Weights, then bias, of each layer, flat.
 Parameters = list[NDArray[np.float32]]
+#: What updates keep beside the weights, by layer and name, flat.
+KeptVectors = Mapping[str, Mapping[str, NDArray[np.float32]]]
 #: (parameters, samples) -> what the loss reads, float64 ``[samples, outputs]``, of some samples after the other,
 #: computed on the host.
 Predictor = Callable[[Parameters, NDArray[Any]], Iterator[NDArray[np.float64]]]
@@ -34,8 +36,6 @@ class ReferenceStep:
     predictions: NDArray[np.float64]
     loss: float
     gradients: Sequence[NDArray[np.float64]]
-    #: Weights after the step.
-    updated: Sequence[NDArray[np.float64]]
     sizes: Sizes
     #: Kinks at which the given maps decided.
     kinks: int

@@ -92,7 +92,7 @@ SEARCHES = ("hypar", "exhaustive", "joint")
 
 def memory_bytes(given: Task, splits: Splits, lists: Partition = ()) -> int:
     """Bytes that the places of a step take on every die."""
-    return 4 * given.time.schedule.memory_words(splits, lists)
+    return given.time.machine.parameters.word_bytes * given.time.schedule.memory_words(splits, lists)
 
 
 def chosen(given: Task, array: Array, planner: str) -> Splits:
@@ -138,6 +138,7 @@ def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
     total = (4 * total_words(given.graph, splits, given.words.batch, given.factors, lists) if lists else
              given.words.total_bytes(splits))
+    total *= given.time.machine.parameters.word_bytes / 4
     return Outcome(total, given.time.seconds(splits, lists), given.time.step(splits, lists))
 
 

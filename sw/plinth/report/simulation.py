@@ -102,7 +102,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
         for place, (who, values) in enumerate(rows if plan.dies > 1 else rows[1:]):
             engines.add_row("" if place else engine, who, *(f"{value:.1%}" for value in values))
     console.print(engines)
-    used = utilisation(found)
+    used, word = utilisation(found), found.array.die_parameters().word_bytes
     if len(used) and used.any():
         links = Table(title="links", title_justify="left", box=None, pad_edge=False)
         for heading in ("link", "utilisation", "carried", "a second"):
@@ -110,14 +110,15 @@ def show_simulation(console: Console, found: Simulated) -> None:
         machine = found.work.machine
         for number, name in _fullest(found):
             link = machine.links[number]
-            links.add_row(name, f"{used[number]:.1%}", size(4 * float(result.link_words[number])),
-                          size(4 * link.words_per_second))
+            links.add_row(name, f"{used[number]:.1%}", size(word * float(result.link_words[number])),
+                          size(word * link.words_per_second))
         mean = float(result.link_words[:len(used)].mean())
-        links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(4 * mean), "")
+        links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(word * mean), "")
         console.print(links)
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
-    words = f"{size(4 * found.work.moved_words)} moved between dies, {size(4 * result.counts.dram_words)} in memories"
+    words = (f"{size(word * found.work.moved_words)} moved between dies, "
+             f"{size(word * result.counts.dram_words)} in memories")
     need, have = memory_bytes(plan, found.array), found.array.memory_bytes
     console.print(f"{words}; the step needs {size(need)} of a die's {size(have)}", highlight=False)
     console.print(f"cycles from {found.source}", style="dim", highlight=False)

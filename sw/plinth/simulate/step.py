@@ -86,7 +86,7 @@ def load(path: Path, network: str | None) -> Plan:
 def memory_bytes(plan: Plan, array: Array) -> int:
     """Bytes that the places of a plan's step take on every die of an array."""
     step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists, array)
-    return 4 * step.memory_words()
+    return step.parameters.word_bytes * step.memory_words()
 
 
 def check_memory(plan: Plan, array: Array) -> None:

@@ -24,7 +24,18 @@ from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cos
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Arrivals, Multiplication, Reduction, Rows, Signal, Task, Tile, Vector
+from plinth.step.tasks import (
+    Accesses,
+    Arrivals,
+    Multiplication,
+    Optimisation,
+    Reduction,
+    Rows,
+    Signal,
+    Task,
+    Tile,
+    Vector,
+)
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
 from plinth_sim.array import machine as simulated
 from plinth_sim.array.machine import Activity, Flow, Wait
@@ -204,7 +215,8 @@ class _Die:
             # The half of the scratchpad is free once its stores have been read.
             waits.append(Wait(f"{die}.vector read", place - 1))
         work = task.work
-        unit = {Engine.MATRIX: "matrix", Engine.VECTOR: "vector load", Engine.TRANSFER: "transfer"}.get(engine, "")
+        unit = {Engine.MATRIX: "matrix", Engine.VECTOR: "vector load", Engine.TRANSFER: "transfer",
+                Engine.OPTIMISER: "optimiser"}.get(engine, "")
         if isinstance(work, Reduction):
             unit = f"block {work.message % self.parameters.reduce_blocks}"
         self._add(simulated.Task(name=f"{key} start", die=die, engine=unit, seconds=0.0, waits=waits,
@@ -218,6 +230,10 @@ class _Die:
             self._tile(key, work, after, signals)
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
+        elif isinstance(work, Optimisation):
+            vectors = len(work.kept)
+            words = float(work.weights.rows * work.weights.columns)
+            self._work(key, "optimiser", words, words * (2 + vectors), words * (1 + vectors), after, signals=signals)
         elif isinstance(work, Signal):
             self._add(simulated.Task(name=key, die=die, engine="transfer", seconds=MEMORY_LATENCY * cycle, waits=after,
                                      signals=signals))
@@ -302,7 +318,7 @@ class _Die:
 
     def _reduce(self, key: str, place: int, work: Reduction, waits: list[Wait], signals: list[str]) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
-        name = self.given.join(work.ring, work.message, float(work.weights.columns), [one.counter for one in waits])
+        name = self.given.join(work.ring, work.message, float(work.target.columns), [one.counter for one in waits])
         # Tasks of an engine end in order.
         before = [Wait(self._done(Engine.COLLECTIVE), place)] if place else []
         self._add(simulated.Task(name=key, die=self.die, engine=f"block {work.message % self.parameters.reduce_blocks}",

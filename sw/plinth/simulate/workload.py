@@ -246,7 +246,7 @@ class Groups(Collected):
         """Rings of a weight gradient, and the update."""
         ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
-            gradient = operation.gradients.buffer(int(dies[0]))
+            gradient = operation.source.buffer(int(dies[0]))
             after = self._after(place, [gradient], [])
             for one in dies.tolist():
                 ready[one] = self._waits(one, after)

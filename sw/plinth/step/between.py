@@ -10,7 +10,7 @@ from plinth.buffers import Buffer
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
 from plinth.step.slots import Slots
-from plinth.step.tasks import Arrivals, Item, Reduction, Signal, Task, Tile
+from plinth.step.tasks import Arrivals, Item, Phase, Reduction, Signal, Task, Tile
 from plinth.step.tensors import WHOLE, Tensor, WeightPiece, Weights
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine
@@ -104,11 +104,14 @@ class Barrier:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Sum of a piece of a layer's gradients over rings, with the update of the weights; of a ring of one die the update
-    alone.
+    """A message of rings about a piece of a layer's weights or gradients.
 
     Parameters
     ----------
+    phase : Phase
+        What it does; of a ring of one die UPDATE is the update alone.
+    source, target : Weights
+        Gradients and weights, or what the phase takes and gives instead.
     rings : ProcessGroups
         The rings of dies that have the same slice.
     group : int
@@ -121,8 +124,9 @@ class Reduce:
     rings: ProcessGroups
     group: int
     messages: tuple[int | None, ...]
-    weights: Weights
-    gradients: Weights
+    phase: Phase
+    source: Weights
+    target: Weights
     parameters: DieParameters
     #: Exchange whose arrivals it waits for, if any.
     after: int | None = None
@@ -131,7 +135,7 @@ class Reduce:
     @property
     def name(self) -> str:
         """Of its task."""
-        return f"{self.node.name}.all_reduce" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
+        return f"{self.node.name}.{self.phase.value}" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
 
     @cached_property
     def going(self) -> tuple[int, ...] | None:
@@ -145,15 +149,15 @@ class Reduce:
 
     def words(self, die: int) -> int:
         """Of the message."""
-        return self.piece.words(self.parameters, self.weights.slice(die))[1]
+        return self.piece.words(self.parameters, self.target.slice(die))[1]
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
         message = self.message(die)
-        first, words = self.piece.words(self.parameters, self.weights.slice(die))
+        first, words = self.piece.words(self.parameters, self.target.slice(die))
         if words and message is not None:
-            source, target = (one.buffer(die) for one in (self.gradients, self.weights))
+            source, target = (one.buffer(die) for one in (self.source, self.target))
             if words < source.columns:
                 source, target = (one.part(one.name, first, 1, words) for one in (source, target))
-            work = Reduction(self.group, self.rings.of(die), message, source, target, self.after)
+            work = Reduction(self.phase, self.group, self.rings.of(die), message, source, target, self.after)
             yield Task(self.name, Engine.COLLECTIVE, work, (source,), (target,), 1, self.node)

@@ -1,7 +1,10 @@
 """Builds the step of a plan; what it is stands in :mod:`plinth.step.step`."""
 
+from dataclasses import replace
+
 from plinth.buffers import Buffer
 from plinth.model.array import Array
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import Factors, Integers
 from plinth.partition.graph import PlanGraph
@@ -11,6 +14,7 @@ from plinth.step import cuts
 from plinth.step.backward import Backward
 from plinth.step.forward import Forward
 from plinth.step.operations import Clear
+from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step
 from plinth.step.tensors import Weights
@@ -18,10 +22,12 @@ from plinth_hw.isa.parameters import DieParameters
 
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
-            factors: Factors = (), lists: Partition = (), array: Array | None = None) -> Step:
+            factors: Factors = (), lists: Partition = (), array: Array | None = None,
+            rule: UpdateRule = PLAIN) -> Step:
     """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
-    without factors of the array every level halves, without an array no two rings meet on a link."""
-    step = Step(graph, splits, batch, parameters, factors, lists, array)
+    without factors of the array every level halves, without an array no two rings meet on a link, without a rule
+    weights are updated by plain gradient descent."""
+    step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -39,6 +45,8 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         if rings not in step.groups:
             step.groups.append(rings)
     reductions = Reductions(step)
+    if not step.rule.plain:
+        _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)
     return step
@@ -51,6 +59,18 @@ def _weights(step: Step, number: int, kind: str) -> Weights:
     return step.reserve(Weights(
         f"{node.name}.{kind}", (taps, node.input_channels, node.output_channels), here.weights,
         step.factors, node.bias > 0, cuts.SPARE_ROWS if here.mp and node.gathers else 0))
+
+
+def _kept(step: Step, reductions: Reductions) -> None:
+    """Vectors beside the weights of each layer."""
+    if step.rule.stochastic:
+        step.generator = step.reserve(Generator("generator", step.parameters))
+    for number in step.graph.weighted:
+        name, rings = step.graph.nodes[number].name, step.members(RING, number)
+        owned = step.owned[name] = Owned(step.weights[name], rings, reductions.pieces(number), step.parameters)
+        step.kept[name] = {vector: step.reserve(Kept(f"{name}.{vector}", owned)) for vector in step.rule.vectors}
+        if rings.size > 1:
+            step.sums[name] = step.reserve(replace(step.gradients[name], name=f"{name}.sums"))
 
 
 def _idle(step: Step) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import prod
+from math import log, prod
 
 from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
@@ -17,6 +17,7 @@ from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
 from plinth.step.tensors import Inner, Part, Placed, Tensor, View, Weights, folded
 from plinth.step.vector import Operand, VectorProgram
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorFunction, VectorOp
 
 #: Kinds of layers.
@@ -344,7 +345,7 @@ class Forward:
                 found.load("b", step.weights[before.node.name].bias_of(error), "row")
                 found.run(VectorOp.ADD, "z", "z", "b")
             if classes:
-                softmax(found)
+                softmax(found, edge.elements)
             found.run(VectorOp.SUB, "d", "z", "t")
             found.run(VectorOp.SCALE, "d", "d", immediate=factor)
             found.store("z", folded(step.predictions, fold))
@@ -357,10 +358,15 @@ class Forward:
                        1 if classes else None, fold))
 
 
-def softmax(program: VectorProgram) -> None:
-    """Region "z", row by row: ``exp(z - max) * (1 / sum)``."""
+def softmax(program: VectorProgram, classes: int) -> None:
+    """Region "z", row by row: ``exp(z - max) * (1 / sum)``; in fixed point ``exp((z - max) - c)``, that sums of so many
+    classes stay within the format, as far as their inverses do: ``c`` is log(classes / 2^i), at most log(2^i)."""
     program.run(VectorOp.MAXIMUM, "m", "z", shape="column")
     program.run(VectorOp.SUB, "z", "z", "m")
+    fmt = program.parameters.memory_format
+    if isinstance(fmt, Fixed) and classes > 1 << fmt.integer_bits:
+        shift = min(log(classes / 2**fmt.integer_bits), log(2**fmt.integer_bits))
+        program.run(VectorOp.ADD_IMMEDIATE, "z", "z", immediate=-shift)
     program.run(VectorOp.FUNCTION, "z", "z", VectorFunction.EXPONENTIAL)
     program.run(VectorOp.SUM, "m", "z")
     program.run(VectorOp.FUNCTION, "m", "m", VectorFunction.RECIPROCAL)

@@ -4,7 +4,9 @@ from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
 from plinth.step.between import Barrier, Reduce
 from plinth.step.step import Step
-from plinth.step.tensors import WHOLE, WeightPiece
+from plinth.step.tasks import Phase
+from plinth.step.tensors import WHOLE, WeightPiece, Weights
+from plinth.step.updates import StateUpdate
 from plinth_hw.isa.tasks import Engine
 
 #: Pieces of a gradient, at most, and of one, at least: chunks that each die of a ring owns, and the array's rows in the
@@ -16,7 +18,9 @@ _Set = tuple[ProcessGroups, int]
 
 
 class Reductions:
-    """Sums of gradients over rings, with the update of the weights.
+    """Sums of gradients over rings, with the update of the weights: one message of a ring, where a weight is all that
+    an update reads and writes; else a sum, the owners' updates (:mod:`~plinth.step.updates`), and a message that
+    gathers the weights.
 
     Chunks of a message that a die has not started hold up its reduce block's class there, and so may those of two
     rings that meet on a link (:mod:`plinth.partition.rounds`). So each set of rings that do not meet has blocks of its
@@ -86,7 +90,23 @@ class Reductions:
     def _reduce(self, number: int, piece: WeightPiece, blocks: dict[int, int], after: int | None) -> None:
         """Of some rings, each by its block."""
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
-        message = (number + piece.number * len(step.graph.nodes)) * step.parameters.reduce_blocks
-        step.add(Reduce(node, rings, step.groups.index(rings),
-                        tuple(message + blocks[ring] if ring in blocks else None for ring in range(len(rings.members))),
-                        step.weights[node.name], step.gradients[node.name], step.parameters, after, piece))
+        weights, gradients, kept = step.weights[node.name], step.gradients[node.name], step.kept.get(node.name)
+        group = step.groups.index(rings)
+
+        def message(phase: Phase, source: Weights, target: Weights, turn: int, after: int | None = None) -> None:
+            first = (number + (piece.number + turn * MOST_PIECES) * len(step.graph.nodes)) * (
+                step.parameters.reduce_blocks)
+            step.add(Reduce(node, rings, group, tuple(
+                first + blocks[ring] if ring in blocks else None for ring in range(len(rings.members))),
+                phase, source, target, step.parameters, after, piece))
+
+        if kept is None:
+            message(Phase.UPDATE, gradients, weights, 0, after)
+            return
+        sums = step.sums.get(node.name, gradients)
+        if rings.size > 1:
+            message(Phase.SUM, gradients, sums, 0, after)
+        step.add(StateUpdate(node, step.parameters, step.rule.scaled(step.scale), weights, sums, step.owned[node.name],
+                             kept, step.generator, piece, frozenset(blocks)))
+        if rings.size > 1:
+            message(Phase.GATHER, weights, weights, 1)

@@ -24,8 +24,14 @@ strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each.
 die has at home, nothing is copied. Nothing is written twice in a step, and a step starts once all dies have ended the
 one before; so a tile never meets what still is to be read.
 
-With operands of 16 bits the matrix engine reads X, M, dZ and a copy of W in FP16 or fixed point; weights and gradients
-stay FP32, and errors are scaled up, which the learning rate takes back::
+With rules that keep more than the weights, members of a ring own chunks of them::
+
+    update  S = sum over dies of dW, db              collective, each die's own chunks
+            W, b, state = rule(S)                    optimiser or vector, own chunks (:mod:`plinth.step.updates`)
+            all have W, b                            collective
+
+With operands of 16 bits errors are scaled up, which the learning rate takes back. Fixed-point dies have all numbers so;
+with FP16 the matrix engine reads X, M, dZ and a copy of W in FP16, weights and gradients stay FP32::
 
     copy    H = narrow(W)                            vector, before fprop
 
@@ -43,12 +49,14 @@ import numpy as np
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, Layout, Partition, Splits, layouts
 from plinth.step import between
 from plinth.step.operations import Chain, Chained, Clear, Operation
+from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.tasks import Item
 from plinth.step.tensors import Place, Reservable, Tensor, Weights
 from plinth_hw.isa.formats import Fixed, Format
@@ -82,6 +90,8 @@ class Step:
     lists: Partition = ()
     #: Whose links say which rings may go at once; left out: all may.
     array: Array | None = None
+    #: How weights are updated.
+    rule: UpdateRule = PLAIN
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
@@ -96,6 +106,12 @@ class Step:
     inputs: list[Tensor] = field(default_factory=list)
     tables: dict[int, Weights] = field(default_factory=dict)
     weights: dict[str, Weights] = field(default_factory=dict)
+    #: Unless the rule is plain, by layer: which weights are whose; what is kept beside them, by name; sums of
+    #: gradients, where rings reduce them. And each die's generator of random bits, if there is one.
+    owned: dict[str, Owned] = field(default_factory=dict)
+    kept: dict[str, dict[str, Kept]] = field(default_factory=dict)
+    sums: dict[str, Weights] = field(default_factory=dict)
+    generator: Generator | None = None
     gradients: dict[str, Weights] = field(default_factory=dict)
     #: Outputs of ReLUs and inputs of max-pools by layer name: maps that decide kinks.
     maps: dict[str, Tensor] = field(default_factory=dict)
@@ -127,7 +143,7 @@ class Step:
     @property
     def scale(self) -> float:
         """Factor on errors and gradients in memory."""
-        return loss_scale(self.parameters.multiply_format, self.batch) if self.narrow else 1.0
+        return loss_scale(self.parameters.multiply_format)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """What a die does, in program order; pieces of an operation in at most so many groups."""
@@ -205,12 +221,12 @@ class Step:
         return Buffer(JOIN.name, 0, 1, JOIN.words, JOIN.words)
 
 
-def loss_scale(operands: Format, batch: int) -> float:
-    """Factor on errors where operands have 16 bits; a power of two, so that it rounds nothing: for fixed point so much
-    that errors of a softmax, at most 1 / batch, reach half of what the format holds."""
+def loss_scale(operands: Format) -> float:
+    """Factor on errors where operands have 16 bits; a power of two, so that it rounds nothing: for fixed point what the
+    format holds, so that the sum of a softmax's errors over a batch, at most 1, stays within it."""
     if isinstance(operands, Fixed):
-        return 2.0 ** (operands.integer_bits - 1 + batch.bit_length() - 1)
-    return LOSS_SCALE
+        return 2.0**operands.integer_bits
+    return 1.0 if operands.bits == 32 else LOSS_SCALE
 
 
 def transfer_name(exchange: Exchange) -> str:

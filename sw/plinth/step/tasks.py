@@ -4,8 +4,9 @@ A task may stand for several equal ones that follow each other: whoever asks for
 pieces of each operation go at most (docs/step.md).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Generic, NamedTuple, TypeVar
 
 from plinth.buffers import Buffer
@@ -66,19 +67,45 @@ class Rows:
     own_rows: int
 
 
+class Phase(Enum):
+    """What a message of a ring does."""
+
+    #: Sums of gradients update the weights of their owners, which all get.
+    UPDATE = "all_reduce"
+    #: Owners get the sums of gradients.
+    SUM = "reduce_scatter"
+    #: All get the owners' weights.
+    GATHER = "all_gather"
+
+
 @dataclass(frozen=True)
 class Reduction:
-    """A message of a ring reduction with the update of the weights."""
+    """A message of a ring."""
 
+    phase: Phase
     #: The process group, and the die's ring.
     group: int
     ring: tuple[int, ...]
     #: Number in the step; modulo the number of reduce blocks it is the block's.
     message: int
-    gradient: Buffer
-    weights: Buffer
+    #: Gradients, or with GATHER weights.
+    source: Buffer
+    #: Weights, or with SUM sums of gradients.
+    target: Buffer
     #: Exchange whose arrivals it waits for, if any.
     after: int | None = None
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """An update by the optimiser engine, of weights of some rows."""
+
+    gradients: Buffer
+    weights: Buffer
+    #: What is kept beside the weights, by name.
+    kept: Mapping[str, Buffer]
+    #: State of the generator of random bits, with random rounding.
+    generator: Buffer | None
 
 
 @dataclass(frozen=True)
@@ -101,7 +128,7 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
-Work = Multiplication | Vector | Tile | Rows | Reduction | Signal
+Work = Multiplication | Vector | Tile | Rows | Reduction | Optimisation | Signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,19 @@
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.model.files import check_mapping, check_version, parse_yaml
 from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters
+from plinth.model.parameters import KeptVectors, Parameters
+from plinth.model.update import KINDS, VECTORS, UpdateRule
 from plinth.output import write_whole
 from plinth.training.arrays import ArrayFile, array_file
 
@@ -22,6 +24,10 @@ CHECKPOINT_VERSION = 1
 MAXIMUM_EPOCHS, MAXIMUM_SEED = 10_000, 2**63 - 1
 #: Longest header in bytes: as many names of layers as a network can have.
 MAXIMUM_HEADER = 1 << 19
+
+#: Vectors of updates that have a state, by :attr:`~plinth.model.update.UpdateRule.kept`.
+UPDATES = {rule.kept: rule.vectors for kind in KINDS for wide in (False, True)
+           if (rule := UpdateRule(kind, wide=wide)).vectors}
 
 _REMEDY = "give a file that `plinth train --save` wrote"
 
@@ -33,13 +39,21 @@ class Checkpoint:
     parameters: Parameters
     epoch: int
     seed: int
+    #: What update the vectors beside the weights are the state of (``UpdateRule.kept``), and these; both may be empty.
+    update: str = ""
+    kept: KeptVectors = field(default_factory=dict)
 
 
 def _key(layer: str) -> str:
     """Name of a layer's array: its own, unless the header or an argument of numpy's is called so, or another's
     array."""
     return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") or (
-        layer.endswith(".parameters")) else layer
+        layer.endswith((".parameters", *(f":{vector}" for vector in VECTORS)))) else layer
+
+
+def _kept_key(layer: str, vector: str) -> str:
+    """Name of the array of a vector beside a layer's weights."""
+    return f"{_key(layer)}:{vector}"
 
 
 def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
@@ -52,8 +66,11 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     """
     arrays: dict[str, Any] = {
         _key(layer.name): values for layer, values in zip(network.weighted, checkpoint.parameters, strict=True)}
+    arrays |= {_kept_key(layer, vector): values for layer, vectors in checkpoint.kept.items()
+               for vector, values in vectors.items()}
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
-                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted]})
+                         "seed": checkpoint.seed, "layers": [layer.name for layer in network.weighted],
+                         **({"update": checkpoint.update} if checkpoint.update else {})})
 
     def write(place: Path) -> None:
         with place.open("wb") as file:
@@ -73,22 +90,27 @@ def load(path: Path, network: Network) -> Checkpoint:
         If the file is missing, too large, damaged, or of another network, or weights are not finite.
     """
     with array_file(path, "a checkpoint", _REMEDY) as file:
-        epoch, seed = _header(file, network)
-        parameters = []
-        for layer in network.weighted:
-            form, wanted = file.form(_key(layer.name)), network.layer_parameters(layer.name)
-            if form.dtype != np.float32 or form.shape != (wanted,):
-                raise UserError(f"{path}: layer {layer.name!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
-            values = file.read(form)
-            if not np.isfinite(values).all():
-                raise UserError(f"{path}: layer {layer.name!r} has weights that are not finite; go back to an earlier "
-                                "checkpoint, or train again at a lower --rate")
-            parameters.append(values)
-        return Checkpoint(parameters, epoch, seed)
+        epoch, seed, update = _header(file, network)
+        parameters = [_array(file, _key(layer.name), network, layer.name) for layer in network.weighted]
+        kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
+                             for vector in UPDATES[update]} for layer in network.weighted} if update else {}
+        return Checkpoint(parameters, epoch, seed, update, kept)
 
 
-def _header(file: ArrayFile, network: Network) -> tuple[int, int]:
-    """Epoch and seed, once the header is that of a checkpoint of the network."""
+def _array(file: ArrayFile, key: str, network: Network, layer: str) -> NDArray[np.float32]:
+    """As many numbers as a layer has parameters."""
+    form, wanted = file.form(key), network.layer_parameters(layer)
+    if form.dtype != np.float32 or form.shape != (wanted,):
+        raise UserError(f"{file.where}: layer {layer!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
+    values = file.read(form)
+    if not np.isfinite(values).all():
+        raise UserError(f"{file.where}: layer {layer!r} has weights that are not finite; go back to an earlier "
+                        "checkpoint, or train again at a lower --rate")
+    return values
+
+
+def _header(file: ArrayFile, network: Network) -> tuple[int, int, str]:
+    """Epoch, seed and update, once the header is that of a checkpoint of the network."""
     form, where = file.form("header"), file.where
     if form.dtype != np.uint8 or len(form.shape) != 1 or form.shape[0] > MAXIMUM_HEADER:
         raise file.error(f"the header is {form}")
@@ -99,7 +121,8 @@ def _header(file: ArrayFile, network: Network) -> tuple[int, int]:
     # JSON as `save` writes it is YAML on one line; there is one reader of untrusted text.
     header = parse_yaml(text, f"{where}: header")
     check_version(header, where, "a checkpoint's header", CHECKPOINT_VERSION, "train again with --save")
-    check_mapping(header, where, "a checkpoint's header", required=("version", "network", "epoch", "seed", "layers"))
+    check_mapping(header, where, "a checkpoint's header", required=("version", "network", "epoch", "seed", "layers"),
+                  optional=("update",))
     if header["network"] != network.name:
         raise UserError(f"{where}: holds network {described(header['network'])}, not {network.name!r}; name it with "
                         "--network, or train again")
@@ -109,4 +132,7 @@ def _header(file: ArrayFile, network: Network) -> tuple[int, int]:
         if not is_integer(header[key], 0, most):
             raise UserError(f"{where}: {key} must be an integer from 0 to {most}, not {described(header[key])}; "
                             f"{_REMEDY}")
-    return header["epoch"], header["seed"]
+    update = header.get("update", "")
+    if update not in ("", *UPDATES):
+        raise UserError(f"{where}: update must be one of {', '.join(UPDATES)}, not {described(update)}; {_REMEDY}")
+    return header["epoch"], header["seed"], update

@@ -7,8 +7,9 @@ from samples and weights the reference's. Errors of a step, with norms over all 
     prediction   |found - p| / size of p                        p what the loss compares with its targets
     loss         |found - loss| / size of the loss
     gradient     |found - dW| / |dW|, largest of all layers     summed over dies
-    update       |found - (W - rate dW)| / |rate dW|, likewise, of the worst copy that a die holds; what the rounding of
-                 a weight to FP32 accounts for, half of its last place, is no error
+    update       |found - W'| / |W' - W|, likewise, of the worst copy that a die holds, W' what the rule makes of W, dW
+                 and the state that the dies had; what rounding accounts for is no error: of a weight in FP32 half of
+                 its last place, of one in fixed point a whole one, as it may lie between two places
     descent      the same with the gradient that the dies found in place of dW, whose error is the gradient's own
 
 Sizes are :class:`~plinth.model.parameters.Sizes`. Gradients start from ``p - targets``, which nearly cancels where a
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from plinth import backends
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
+from plinth.model.update import UpdateRule
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -45,6 +47,8 @@ class FoundStep:
     loss: float
     gradients: Sequence[Doubles]
     before: Parameters
+    #: States before the step, flat; of a rule without them None.
+    states: Sequence[Doubles | None]
     #: Weights after the step, of each layer all copies that dies hold.
     after: Sequence[Sequence[Floats]]
 
@@ -71,6 +75,8 @@ class Bounds:
 
     #: What an operand may be off, of its size.
     rounding: float
+    #: The last place of a weight, if it is the same for all.
+    place: float | None
     prediction: Bound
     loss: Bound
     gradient: Bound
@@ -82,15 +88,15 @@ class Bounds:
 #: ten times and more with FP32. Wrong steps are beyond: predictions times 0.9 are 0.1 off, of which the loss shows
 #: 0.03; a rate 1.5 times too large 0.5 over the cancellation, which is 1.4 to 2 before a network has learned.
 BOUNDS = {
-    "fp32": Bounds(2.0**-24, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
+    "fp32": Bounds(2.0**-24, None, prediction=Bound(1e-5, 2e-6), loss=Bound(1e-5, 2e-6), gradient=Bound(1e-4, 1e-5),
                    update=Bound(1e-4, 1e-5)),
-    "mixed": Bounds(2.0**-11, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
+    "mixed": Bounds(2.0**-11, None, prediction=Bound(5e-3, 2.5e-3), loss=Bound(2e-3, 4e-4), gradient=Bound(0.03, 5e-3),
                     update=Bound(0.03, 5e-3)),
-    "fixed": Bounds(2.0**-11, prediction=Bound(0.015, 7e-3), loss=Bound(5e-3, 1e-3), gradient=Bound(0.12, 0.015),
-                    update=Bound(0.12, 0.015)),
+    "fixed": Bounds(2.0**-11, 2.0**-12, prediction=Bound(0.5, 0.05), loss=Bound(0.15, 0.01),
+                    gradient=Bound(0.5, 0.05), update=Bound(0.5, 0.05), descent=Bound(0.25, 0.02)),
 }
 #: Names of errors, as in the report.
-ERRORS = tuple(each.name for each in fields(Bounds) if each.name != "rounding")
+ERRORS = tuple(each.name for each in fields(Bounds) if each.name not in ("rounding", "place"))
 
 
 @dataclass(frozen=True)
@@ -114,32 +120,36 @@ def _distance(found: NDArray[Any], wanted: Doubles) -> float:
     return float(np.linalg.norm(found - wanted))
 
 
-def _update_distance(copy: Floats, wanted: Doubles) -> float:
+def _update_distance(copy: Floats, wanted: Doubles, place: float | None) -> float:
     """How far new weights are off, beyond what rounding them accounts for."""
-    rounding = np.spacing(np.abs(copy)).astype(np.float64) / 2
+    rounding = np.spacing(np.abs(copy)).astype(np.float64) / 2 if place is None else place
     return float(np.linalg.norm(np.maximum(np.abs(copy - wanted) - rounding, 0.0)))
 
 
-def step_errors(layers: Sequence[str], rate: float, wanted: ReferenceStep, found: FoundStep) -> Iterator[StepError]:
+def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
+                place: float | None = None) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
     ----------
     layers : sequence of str
         Names of the layers with weights.
-    rate : float
-        Learning rate.
+    rule : UpdateRule
+        How weights are updated.
+    place : float or None
+        As :attr:`Bounds.place`.
     """
     sizes = wanted.sizes
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for name, before, copies, own, gradient, updated, terms in zip(
-            layers, found.before, found.after, found.gradients, wanted.gradients, wanted.updated, sizes.gradients,
+    for name, before, state, copies, own, gradient, terms in zip(
+            layers, found.before, found.states, found.after, found.gradients, wanted.gradients, sizes.gradients,
             strict=True):
         scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
         yield StepError("gradient", name, _distance(own, gradient) / _norm(gradient), scale)
-        for error, target, factor in (("update", updated, scale), ("descent", before - rate * own, 1.0)):
-            worst = max(_update_distance(copy, target) for copy in copies)
+        for error, slope, factor in (("update", gradient, scale), ("descent", own, 1.0)):
+            target = rule.apply(before, slope, state)
+            worst = max(_update_distance(copy, target, place) for copy in copies)
             yield StepError(error, name, worst / _norm(target - before), factor)
 
 
@@ -150,8 +160,8 @@ class Checks:
     Parameters
     ----------
     reference : callable
-    rate : float
-        Learning rate.
+    rule : UpdateRule
+        How weights are updated.
     layers : sequence of str
         Names of the layers with weights.
     number_format : str
@@ -159,7 +169,7 @@ class Checks:
     """
 
     reference: Reference
-    rate: float
+    rule: UpdateRule
     layers: Sequence[str]
     number_format: str
     #: Largest error so far, by name.
@@ -188,7 +198,7 @@ class Checks:
         wanted = self.reference(found.before, x, targets, decided)
         self.kinks += wanted.kinks
         step = dict.fromkeys(ERRORS, 0.0)
-        for error in step_errors(self.layers, self.rate, wanted, found):
+        for error in step_errors(self.layers, self.rule, wanted, found, self.bounds.place):
             self.largest[error.name] = max(self.largest[error.name], error.value)
             step[error.name] = max(step[error.name], error.value / error.scale)
             allowed = getattr(self.bounds, error.name).largest * error.scale
@@ -226,7 +236,7 @@ class Checks:
                 for name, values in self.scaled.items()}
 
 
-def against_float64(network: Network, rate: float, number_format: str) -> Checks:
-    """Checks of a network's steps at a learning rate, in a number format."""
-    return Checks(backends.float64_reference(network, rate, BOUNDS[number_format].rounding), rate,
+def against_float64(network: Network, rule: UpdateRule, number_format: str) -> Checks:
+    """Checks of a network's steps by a rule, in a number format."""
+    return Checks(backends.float64_reference(network, BOUNDS[number_format].rounding), rule,
                   [layer.name for layer in network.weighted], number_format)

@@ -13,12 +13,13 @@ from plinth.errors import UserError
 from plinth.lower.training import check_array, lower_training
 from plinth.model.array import Array
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters
+from plinth.model.update import UpdateRule
 from plinth.output import write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use, load_plan
 from plinth.plan.planning import check_prediction, plan_network
 from plinth.training import checkpoint
+from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
 from plinth.training.data import Dataset, samples
 from plinth.training.evaluation import evaluate
@@ -40,7 +41,7 @@ class JobOptions:
     data: Path | None
     epochs: int
     batch: int
-    rate: float
+    rule: UpdateRule
     seed: int
     device: str
     memory_words: int
@@ -86,9 +87,12 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
                         "samples; give a smaller --batch")
     plan = _plan(options)
-    program = lower_training(network, plan, parameters, rate=options.rate, steps=steps_per_epoch,
+    program = lower_training(network, plan, parameters, rule=options.rule, steps=steps_per_epoch,
                              memory_words=options.memory_words)
-    first_epoch, seed, start = _start(options)
+    for note in program.notes:
+        say(f"note: {note}")
+    start = _start(options)
+    seed = start.seed
     report_path = prepare_output(options.out)
     links = array.directed()
     golden = Driver(backends.golden_array(parameters, dies, options.memory_words), program,
@@ -102,18 +106,20 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         golden_driver: Driver | None = golden
     else:
         driver, golden_driver = golden, None
-    checks = against_float64(network, options.rate, parameters.number_format)
+    checks = against_float64(network, options.rule, parameters.number_format)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
-    session.load_parameters(start)
+    session.load_parameters(start.parameters)
+    if start.kept:
+        session.load_kept(start.kept)
     driver.clear_counters()
     setup_seconds = time.perf_counter() - started
     before = driver.cycles
-    total = max(0, options.epochs - first_epoch) * steps_per_epoch
+    total = max(0, options.epochs - start.epoch) * steps_per_epoch
     total = total if options.steps is None else min(total, options.steps)
     progress(None, total)
     training_started = time.perf_counter()
     done = 0
-    for epoch in range(first_epoch, options.epochs):
+    for epoch in range(start.epoch, options.epochs):
         for result in session.epoch(epoch):
             done += 1
             progress(result, total)
@@ -122,8 +128,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         if checks.failure is not None:
             break
         if options.save and done % steps_per_epoch == 0:
-            checkpoint.save(options.save, network,
-                            checkpoint.Checkpoint(session.parameters(driver), epoch + 1, seed))
+            checkpoint.save(options.save, network, Checkpoint(
+                session.parameters(driver), epoch + 1, seed, options.rule.kept, session.kept(driver)))
         if done == total:
             break
     wall = time.perf_counter() - training_started
@@ -151,14 +157,17 @@ def _plan(options: JobOptions) -> Plan:
     return plan
 
 
-def _start(options: JobOptions) -> tuple[int, int, Parameters]:
-    """First epoch, seed and weights: fresh, or those of a checkpoint."""
+def _start(options: JobOptions) -> Checkpoint:
+    """Where training starts: fresh, or from a checkpoint."""
     if options.resume is None:
-        return 0, options.seed, initial_parameters(options.network, options.seed)
+        return Checkpoint(initial_parameters(options.network, options.seed), 0, options.seed)
     found = checkpoint.load(options.resume, options.network)
     if found.epoch >= options.epochs:
         raise UserError(f"{options.resume}: has {found.epoch} epochs already; give --epochs above that")
-    return found.epoch, found.seed, found.parameters
+    if found.update and found.update != options.rule.kept:
+        raise UserError(f"{options.resume}: holds the state of update {found.update!r}, but training goes on with "
+                        f"{options.rule.kept or options.rule.kind!r}; give the options that it was trained with")
+    return found
 
 
 def prepare_output(folder: Path) -> Path:
@@ -203,7 +212,8 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
     return {
         "network": options.network.name, "parameters": options.network.parameters,
         "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
-        "dies": dies, "batch": options.batch, "rate": options.rate, "seed": seed, "epochs": options.epochs,
+        "dies": dies, "batch": options.batch, "update": asdict(options.rule), "rate": options.rule.rate,
+        "seed": seed, "epochs": options.epochs,
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
         "test_accuracy": test_accuracy, "test_loss": test_loss,
@@ -218,9 +228,9 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "die_cycles_per_second": cycles * dies / wall if cosim and wall else None,
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
-        "link_bytes": [[4 * words for words in ports] for ports in links],
-        "injected_bytes": [4 * driver.injected_words(die) for die in range(dies)],
-        "injected_bytes_predicted": 4 * steps * plan.words,
+        "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
+        "injected_bytes": [parameters.word_bytes * driver.injected_words(die) for die in range(dies)],
+        "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
         "saturations": None if parameters.number_format != "fixed" else [
             driver.saturations(die) for die in range(dies)],
         "layers": layer_report(plan, driver if cosim and steps else None),

@@ -4,7 +4,7 @@ A session drives one array (the device under test) and, if given, a second one (
 same program and the same driver, and compares every weight of every die after every step.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -18,9 +18,11 @@ from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
 from plinth.model.layers import Embedding, SoftmaxCrossEntropy
 from plinth.model.network import Network
-from plinth.model.parameters import Parameters
+from plinth.model.parameters import KeptVectors, Parameters
+from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW
 from plinth.training.checks import Checks, FoundStep
 from plinth.training.data import Dataset
+from plinth_hw.isa.formats import word_type
 
 Floats = NDArray[np.float32]
 
@@ -113,12 +115,36 @@ class Session:
         return self.checks.largest["gradient"]
 
     def load_parameters(self, parameters: Parameters) -> None:
-        """Give every die its slices of the weights."""
+        """Give every die its slices of the weights, beside which nothing is kept yet."""
         for driver in self.drivers:
             for values, layer in zip(parameters, self._layers(self.program.weights), strict=True):
                 for die, buffer in enumerate(layer.buffers):
                     if buffer.columns:
                         driver.write_floats(die, buffer, layer.cut(values, die)[None])
+        self.load_kept({name: {vector: np.zeros(self.network.layer_parameters(name), np.float32) for vector in vectors}
+                        for name, vectors in self.program.kept.items()})
+
+    def load_kept(self, kept: KeptVectors) -> None:
+        """Give every die what it owns of the vectors beside the weights."""
+        for driver in self.drivers:
+            for name, vectors in self.program.kept.items():
+                for vector, place in vectors.items():
+                    place.spread(kept[name][vector], driver.write_floats)
+
+    def kept(self, driver: Driver) -> KeptVectors:
+        """The vectors beside the weights, by layer and name, flat: of wide numbers each half as a number."""
+        return {name: {vector: place.join(driver.read_floats).astype(np.float32) for vector, place in vectors.items()}
+                for name, vectors in self.program.kept.items()}
+
+    def _states(self, driver: Driver) -> list[NDArray[np.float64] | None]:
+        """States of each layer as of the loss's own gradients."""
+        if self.checks is None or self.checks.rule.kind == SGD:
+            return [None] * len(self.network.weighted)
+        scale = self.checks.rule.state_scale(self.program.gradient_scale)
+        return [(found[STATE] + 2.0**-HALF_BITS * found.get(STATE_LOW, 0.0)).astype(np.float64) / scale
+                for layer in self.network.weighted for found in [
+                    {vector: place.join(driver.read_floats) for vector, place in self.program.kept[layer.name].items()
+                     if vector in (STATE, STATE_LOW)}]]
 
     def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
         return [places[layer.name] for layer in self.network.weighted]
@@ -137,19 +163,28 @@ class Session:
                     tensor.spread(self.dataset.train_x[batch], words if isinstance(tensor, RowNumbers) else floats)
                 self.program.targets.spread(self.dataset.targets(batch), floats)
 
+    def _seed_generators(self, epoch: int) -> None:
+        """Random bits of an epoch follow from seed and epoch alone."""
+        for die, buffer in enumerate(self.program.generators):
+            (seed,) = np.random.default_rng([self.seed, 2, epoch, die]).integers(1, 1 << 32, 1, dtype=np.uint64)
+            for driver in self.drivers:
+                words = np.array([seed], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
+                driver.write(die, buffer, words[None])
+
     def epoch(self, epoch: int) -> Iterator[StepResult]:
         """Run one epoch step by step."""
         order = epoch_order(len(self.dataset.train_x), self.batch, self.seed, epoch)
         self._load_epoch(order)
+        self._seed_generators(epoch)
         for place, batch in enumerate(order):
-            before = self.parameters(self.drivers[-1])
+            before, states = self.parameters(self.drivers[-1]), self._states(self.drivers[-1])
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
                 self._compare()
             loss, right = self._result(batch)
             if self.checks is not None:
-                self._check(self.checks, before, batch, loss)
+                self._check(self.checks, before, states, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
             yield StepResult(epoch, place, loss, right, cycles)
@@ -166,12 +201,15 @@ class Session:
         return (float(-np.log(np.maximum(picked, np.finfo(np.float32).tiny)).mean()), accuracy(found, targets))
 
     def _compare(self) -> None:
-        """Every weight of every die."""
+        """Every weight of every die, and all that is kept beside them."""
         assert self.golden is not None
-        for layer in self._layers(self.program.weights):
-            for die, buffer in enumerate(layer.buffers):
-                if buffer.columns:
-                    self.equal &= bool(np.array_equal(self.driver.read(die, buffer), self.golden.read(die, buffer)))
+        weights = [(die, buffer) for layer in self._layers(self.program.weights)
+                   for die, buffer in enumerate(layer.buffers)]
+        kept = [(die, buffer) for vectors in self.program.kept.values() for place in vectors.values()
+                for die, blocks in enumerate(place.blocks) for _, buffer in blocks]
+        for die, buffer in [*weights, *kept, *enumerate(self.program.generators)]:
+            if buffer.columns:
+                self.equal &= bool(np.array_equal(self.driver.read(die, buffer), self.golden.read(die, buffer)))
         self.compared_steps += 1
 
     def _gradients(self) -> list[NDArray[np.float64]]:
@@ -187,8 +225,9 @@ class Session:
                                         for ring in layer.rings], np.float32), dtype=np.float32)
                  for copy in range(len(layer.rings[0]))] for layer in self._layers(self.program.weights)]
 
-    def _check(self, checks: Checks, before: Parameters, batch: NDArray[np.int64], loss: float) -> None:
+    def _check(self, checks: Checks, before: Parameters, states: Sequence[NDArray[np.float64] | None],
+               batch: NDArray[np.int64], loss: float) -> None:
         """Compare the step with the reference."""
         decided = {name: tensor.gather(self.driver.read_floats) for name, tensor in self.program.maps.items()}
-        found = FoundStep(self._predictions(batch), loss, self._gradients(), before, self._copies())
+        found = FoundStep(self._predictions(batch), loss, self._gradients(), before, states, self._copies())
         checks.step(found, self.dataset.train_x[batch], self.dataset.train_y[batch], decided)

@@ -23,6 +23,7 @@ from plinth.model.layers import (
     Tanh,
 )
 from plinth.model.network import Network
+from plinth.model.update import UpdateRule
 from plinth.plan.plan import Plan
 from plinth.step.cuts import SPARE_ROWS
 from plinth_hw.isa.parameters import preset
@@ -53,7 +54,7 @@ def random_embedded(generator: np.random.Generator) -> Network:
 
 
 def lowered(network: Network, plan: Plan, name: str, steps: int = 1) -> TrainingProgram:
-    return lower_training(network, plan, preset(name), rate=0.1, steps=steps, memory_words=MEMORY_WORDS)
+    return lower_training(network, plan, preset(name), rule=UpdateRule(), steps=steps, memory_words=MEMORY_WORDS)
 
 
 @pytest.mark.parametrize("dies", [1, 2, 4, 8])

@@ -13,6 +13,7 @@ from plinth.errors import UserError
 from plinth.lower.training import lower_training
 from plinth.model.array import full, ring
 from plinth.model.network import Network, perceptron
+from plinth.model.update import UpdateRule
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.regions import Lists
 from plinth.plan.cost.time import StepTime
@@ -26,7 +27,7 @@ from plinth_hw.isa.parameters import DieParameters, preset
 
 def trained(network: Network, plan: Plan, seed: int, name: str = "ndp-tiny", **how: bool) -> Session:
     """After a step."""
-    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), program, **how)
     next(iter(made.epoch(0)))
     return made
@@ -48,7 +49,7 @@ def sent(plan: Plan, parameters: DieParameters) -> int:
             if isinstance(work, Tile) and work.die is not None:
                 found += work.source.rows * work.source.columns
             elif isinstance(work, Reduction) and work.ring[0] == die:
-                found += 2 * (len(work.ring) - 1) * work.gradient.columns
+                found += 2 * (len(work.ring) - 1) * work.target.columns
     return found
 
 

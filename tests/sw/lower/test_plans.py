@@ -23,6 +23,7 @@ from plinth.model.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.model.network import Network, perceptron
+from plinth.model.update import UpdateRule
 from plinth.plan.plan import Plan
 from plinth.training.data import Dataset
 from plinth_hw.isa.parameters import preset
@@ -33,7 +34,7 @@ def lowered(seed: int, dies: int, name: str) -> tuple[Network, Plan, Dataset, Tr
     network = trainable_network(generator)
     batch = int(generator.integers(dies, 4 * dies + 3))
     plan = random_plan(network, dies, batch, generator)
-    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     return network, plan, random_data(network, batch, generator), program
 
 
@@ -60,7 +61,7 @@ def test_every_map_that_decides_a_kink_can_be_read() -> None:
         MaxPool(name="pool", kernel=(2, 2), stride=(2, 2)), Flatten(name="flatten"), Dense(name="hidden", outputs=6),
         Relu(name="last"), Dense(name="classifier", outputs=3), SoftmaxCrossEntropy(name="loss")))
     plan = random_plan(network, 2, 8, np.random.default_rng(1))
-    program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     assert {name: (tensor.positions, tensor.channels) for name, tensor in program.maps.items()} == {
         "relu": (16, 4), "pool": (16, 4), "last": (1, 6)}
 
@@ -74,7 +75,8 @@ def test_a_loss_reads_all_positions_of_a_map(loss: type[Layer], bias: bool, dies
     for seed in range(3):
         generator = np.random.default_rng(seed)
         plan = random_plan(network, dies, 9, generator)
-        program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+        program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1,
+                                 memory_words=MEMORY_WORDS)
         made = session(network, plan, random_data(network, 9, generator), program)
         result = next(iter(made.epoch(0)))
         assert made.gradient_error < 1e-5
@@ -89,7 +91,7 @@ def test_the_networks_input_has_fourteen_readers() -> None:
             *layers[:count], Add(name="sum", inputs=tuple(layer.name for layer in layers[:count])),
             SoftmaxCrossEntropy(name="loss")))
         plan = random_plan(network, 1, 4, np.random.default_rng(0))
-        return lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+        return lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
 
     assert len(lowered(14).inputs) == 14
     with pytest.raises(UserError, match="layer 'fc14' is one too many that reads the network's input"):
@@ -103,7 +105,7 @@ def test_rows_wider_than_the_scratchpad_are_cut(name: str, dies: int) -> None:
     network = perceptron("wide", (3, wide, 5))
     batch = 7
     plan = replace(random_plan(network, dies, batch, np.random.default_rng(0)), splits=(("dp",) * (dies - 1),) * 3)
-    program = lower_training(network, plan, preset(name), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     data = random_data(network, batch, np.random.default_rng(1))
     made = session(network, plan, data, program)
     next(iter(made.epoch(0)))
@@ -114,7 +116,7 @@ def test_a_loss_wider_than_the_scratchpad_is_refused() -> None:
     network = perceptron("wide", (3, preset("ndp-tiny").vector_buffer_words))
     plan = random_plan(network, 1, 4, np.random.default_rng(0))
     with pytest.raises(UserError, match="a loss over 1024 values does not fit the vector scratchpad"):
-        lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+        lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
 
 
 @pytest.mark.xdist_group("tiny-dies")
@@ -137,7 +139,7 @@ def test_rings_of_several_kinds_do_not_hold_each_other_up() -> None:
     splits = (("dp", "dp"), ("op", "dp"), ("dp", "mp"), ("op", "dp"), ("dp", "dp"), ("dp", "dp"))
     plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=splits)
     parameters = preset("ndp-tiny", link_rate=Fraction(1, 8))
-    program = lower_training(network, plan, parameters, rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, parameters, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     made = session(network, plan, random_data(network, 8, np.random.default_rng(1)), program, rtl=True)
     next(iter(made.epoch(0)))
     assert made.equal

@@ -9,6 +9,7 @@ import pytest
 from plinth.lower.training import lower_training
 from plinth.model.array import ring
 from plinth.model.network import perceptron
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
@@ -29,7 +30,7 @@ def test_one_die_holds_everything() -> None:
     """What the places of its program take."""
     network, array = NETWORKS["digits-mlp"], ring(1)
     plan = plan_network(network, array, planner="data", batch=10).plan
-    program = lower_training(network, plan, array.die_parameters(), rate=0.1, steps=1, memory_words=1 << 20)
+    program = lower_training(network, plan, array.die_parameters(), rule=UpdateRule(), steps=1, memory_words=1 << 20)
     assert 0 <= 4 * program.records - memory_bytes(plan, array) < 4 * 64
 
 

@@ -12,6 +12,7 @@ from plinth.lower.training import lower_training
 from plinth.model.array import ARRAYS
 from plinth.model.layers import Convolution, Dense, Flatten, Layer, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.model.network import Network
+from plinth.model.update import UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import DP, PlanGraph, from_network
 from plinth.plan.cost.machine import machine
@@ -174,7 +175,7 @@ def test_a_kind_of_layer_is_added_to_the_step_and_the_golden_model_only(dies: in
     monkeypatch.setitem(reference_layers.KINDS, "halved", model)
     network, generator = _toy(Halved), np.random.default_rng(dies)
     plan = random_plan(network, dies, 16, generator)
-    program = lower_training(network, plan, preset("ndp-tiny"), rate=0.1, steps=1, memory_words=MEMORY_WORDS)
+    program = lower_training(network, plan, preset("ndp-tiny"), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
     made = session(network, plan, random_data(network, 16, generator), program)
     next(iter(made.epoch(0)))
     assert made.gradient_error < 1e-5

@@ -1,0 +1,124 @@
+"""What number formats and updates do to accuracy: the digits, trained by the golden model over ten seeds.
+
+One die, a batch of 128, test accuracy after the last epoch. Each variant is that of `plinth train` with the options
+that the table names.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+
+from plinth import backends
+from plinth.bench.pool import spread
+from plinth.bench.row import Row
+from plinth.driver.driver import Driver
+from plinth.lower.training import lower_training
+from plinth.model.update import ADAGRAD, UpdateRule
+from plinth.model.zoo import NETWORKS
+from plinth.output import replace_table
+from plinth.plan.planning import data_parallel
+from plinth.training.data import digits
+from plinth.training.evaluation import evaluate
+from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.parameters import preset
+
+NETWORK, BATCH, SEEDS, MEMORY_WORDS = "digits-mlp", 128, 10, 1 << 22
+#: Where the table stands.
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "formats.md"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A format with an update."""
+
+    title: str
+    options: str
+    preset: str
+    rule: UpdateRule
+    epochs: int
+
+
+#: As in the command's defaults: sixteen epochs at 0.15, and, of Adagrad, as many as it takes.
+VARIANTS = {
+    "fp32": Variant("FP32", "--machine ndp", "ndp-demo", UpdateRule(rate=0.15), 16),
+    "mixed": Variant("FP16 products, FP32 sums", "--format mixed", "ndp-demo-mixed", UpdateRule(rate=0.15), 16),
+    "nearest": Variant("Q3.12, to nearest", "--machine fpga --update sgd", "fpga-demo", UpdateRule(rate=0.15), 16),
+    "stochastic": Variant("Q3.12, stochastic", "--machine fpga --update sgd --stochastic", "fpga-demo",
+                          UpdateRule(rate=0.15, stochastic=True), 16),
+    "adagrad": Variant("Q3.12, Adagrad, states of 32 bits", "--machine fpga", "fpga-demo",
+                       UpdateRule(ADAGRAD, rate=0.01, wide=True), 24),
+}
+
+
+@dataclass(frozen=True)
+class Found:
+    """Test accuracies of a variant, by seed."""
+
+    variant: str
+    accuracies: tuple[float, ...]
+
+
+def _trained(case: tuple[str, int]) -> float:
+    """Test accuracy of a variant and seed."""
+    variant, seed = VARIANTS[case[0]], case[1]
+    parameters, network, samples = preset(variant.preset), NETWORKS[NETWORK], digits()
+    plan = data_parallel(network, dies=1, batch=BATCH, chunk_words=parameters.chunk_words)
+    program = lower_training(network, plan, parameters, rule=variant.rule, steps=len(samples.train_x) // BATCH,
+                             memory_words=MEMORY_WORDS)
+    driver = Driver(backends.golden_array(parameters, 1, MEMORY_WORDS), program, memory_words=MEMORY_WORDS)
+    session = Session(network, samples, program, driver, None, None, BATCH, seed)
+    session.load_parameters(initial_parameters(network, seed))
+    for epoch in range(variant.epochs):
+        for _ in session.epoch(epoch):
+            pass
+    _, right = evaluate(network, backends.float64_predictor(network), session.parameters(driver), samples.test_x,
+                        samples.test_y, classes=True)
+    assert right is not None
+    return right
+
+
+def measure(names: Sequence[str] = tuple(VARIANTS), seeds: int = SEEDS,
+            say: Callable[[str], None] = lambda text: None) -> list[Found]:
+    """Accuracies of variants; one run a process."""
+    cases = [(name, seed) for name in names for seed in range(seeds)]
+    found: dict[tuple[str, int], float] = {}
+    for place, right in spread(_trained, cases):
+        name, seed = cases[place]
+        found[name, seed] = right
+        say(f"{len(found)}/{len(cases)}: {name}, seed {seed}: {right:.2%}")
+    return [Found(name, tuple(found[name, seed] for seed in range(seeds))) for name in names]
+
+
+def table(found: Sequence[Found]) -> str:
+    """For docs/formats.md."""
+    lines = ["| format, update | `plinth train` | epochs, rate | mean | worst | best | deviation |",
+             "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
+    for one in found:
+        variant, some = VARIANTS[one.variant], one.accuracies
+        lines.append(f"| {variant.title} | `{variant.options}` | {variant.epochs}, {variant.rule.rate:g} "
+                     f"| {mean(some):.2%} | {min(some):.2%} | {max(some):.2%} | {stdev(some):.2%} |")
+    return "\n".join(lines)
+
+
+def write_page(found: Sequence[Found], page: Path = PAGE) -> None:
+    """Replace the table of docs/formats.md.
+
+    Raises
+    ------
+    UserError
+        If the page is missing or has no place for it.
+    """
+    replace_table(page, "accuracy", table(found))
+
+
+def rows(name: str) -> list[Row]:
+    """Mean accuracy of a variant."""
+    (found,) = measure([name])
+    return [Row(f"digits_accuracy_{name}", mean(found.accuracies), "test accuracy, mean of ten seeds",
+                "roundings of Q3.12", {"accuracies": found.accuracies})]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    f"digits_accuracy_{name}": lambda name=name: rows(name) for name in ("nearest", "adagrad")}  # type: ignore[misc]

@@ -1,0 +1,115 @@
+"""Updates of weights that keep vectors beside them: each die updates what it owns of a message (:mod:`.owned`).
+
+Of a fixed-point die the optimiser engine does it, of others the vector engine, chunk by chunk::
+
+    momentum         s = (momentum s) + g;  w = w - (rate s)
+    adagrad          s = s + (g g);         w = w - (rate (g / sqrt(s + epsilon)))        by the function's table
+    adagrad-printed  s = s + (g g);         w = w - (rate (g / (s + epsilon)))
+
+each operation rounded; what the optimiser engine does stands in :mod:`plinth_sim.golden.optimiser`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from plinth.buffers import Buffer
+from plinth.model.update import ADAGRAD, MOMENTUM, STATE, UpdateRule
+from plinth.partition.graph import Node
+from plinth.step import cuts
+from plinth.step.owned import Block, Kept, Owned
+from plinth.step.tasks import Optimisation, Task, Vector
+from plinth.step.tensors import Placed, WeightPiece, Weights
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine, VectorFunction, VectorOp
+
+#: Full regions of a vector program: weights, state, gradient, and what is made of them.
+REGIONS = 4
+
+
+@dataclass(frozen=True)
+class StateUpdate:
+    """What dies own of a piece of a layer's weights, updated by the sum of its gradients.
+
+    Parameters
+    ----------
+    rule : UpdateRule
+        For gradients as they are in memory.
+    gradients : Weights
+        Where a die's own chunks hold sums of gradients.
+    owned : Owned
+        Which weights are whose.
+    kept : mapping of name to Kept
+        Vectors beside the weights.
+    generator : Placed or None
+        State of a die's generator of random bits.
+    """
+
+    node: Node
+    parameters: DieParameters
+    rule: UpdateRule
+    weights: Weights
+    gradients: Weights
+    owned: Owned
+    kept: Mapping[str, Kept]
+    generator: Placed | None
+    piece: WeightPiece
+    #: Numbers of the rings whose update it is.
+    going: frozenset[int]
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.update" + (f"[{self.piece.number}]" if self.piece.of > 1 else "")
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        if self.owned.rings.group(die) not in self.going:
+            return
+        for piece, block in self.owned.blocks(die):
+            if piece != self.piece:
+                continue
+            kept = {name: block.beside(vector.buffer(die)) for name, vector in self.kept.items()}
+            weights, gradients = (block.of(one.buffer(die)) for one in (self.weights, self.gradients))
+            if isinstance(self.parameters.memory_format, Fixed):
+                yield self._optimisation(die, block, weights, gradients, kept)
+            else:
+                yield from self._programs(block, weights, gradients, kept[STATE])
+
+    def _optimisation(self, die: int, block: Block, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
+                      ) -> Task:
+        generator = None if self.generator is None else self.generator.buffer(die)
+        work = Optimisation(gradients, weights, kept, generator)
+        changed = (weights, *kept.values(), *(() if generator is None else (generator,)))
+        return Task(f"{self.name}[{block.first}]", Engine.OPTIMISER, work, (gradients, *changed), changed, 1, self.node)
+
+    def _programs(self, block: Block, weights: Buffer, gradients: Buffer, state: Buffer) -> Iterator[Task]:
+        step = cuts.row_step(self.parameters, block.rows, block.columns, REGIONS, 0)
+        for start in range(0, block.rows, step):
+            rows = min(step, block.rows - start)
+            w, g, s = (one.lines(start, rows) for one in (weights, gradients, state))
+            program = VectorProgram(self.parameters, rows, block.columns)
+            for name, buffer in (("w", w), ("s", s), ("g", g)):
+                program.load(name, buffer)
+            self._instructions(program)
+            program.store("s", s)
+            program.store("w", w)
+            yield Task(f"{self.name}[{block.first + start * block.stride}]", Engine.VECTOR,
+                       Vector(program, rows, block.columns), (w, g, s), (w, s), 1, self.node)
+
+    def _instructions(self, program: VectorProgram) -> None:
+        rule = self.rule
+        if rule.kind == MOMENTUM:
+            program.run(VectorOp.SCALE, "s", "s", immediate=rule.momentum)
+            program.run(VectorOp.ADD, "s", "s", "g")
+            program.run(VectorOp.SCALE, "q", "s", immediate=rule.rate)
+        else:
+            function = VectorFunction.INVERSE_ROOT if rule.kind == ADAGRAD else VectorFunction.RECIPROCAL
+            program.run(VectorOp.MUL, "q", "g", "g")
+            program.run(VectorOp.ADD, "s", "s", "q")
+            program.run(VectorOp.ADD_IMMEDIATE, "q", "s", immediate=rule.epsilon)
+            program.run(VectorOp.FUNCTION, "q", "q", function)
+            program.run(VectorOp.MUL, "q", "q", "g")
+            program.run(VectorOp.SCALE, "q", "q", immediate=rule.rate)
+        program.run(VectorOp.SUB, "w", "w", "q")

@@ -1,0 +1,160 @@
+"""Training by rules that keep a state: against float64, over dies, from checkpoints, and what is refused."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth import cli
+from plinth.errors import UserError
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import Convolution, Dense, Flatten, MeanPool, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network, perceptron
+from plinth.model.update import ADAGRAD, ADAGRAD_PRINTED, KINDS, MOMENTUM, SGD, UpdateRule
+from plinth.plan.planning import data_parallel
+from plinth.training.session import Session
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
+
+NETWORK, BATCH = perceptron("small", (12, 40, 24, 6)), 32
+#: Rules of FP32, and of fixed point: narrow ones of Adagrad need an epsilon that 16 bits can hold.
+FLOAT = [UpdateRule(kind, rate=0.01, epsilon=1e-5) for kind in (MOMENTUM, ADAGRAD, ADAGRAD_PRINTED)]
+FIXED = [UpdateRule(kind, rate=0.001 if kind == ADAGRAD_PRINTED else 0.01, epsilon=1e-2, wide=wide,
+                    stochastic=stochastic)
+         for kind in KINDS for wide in (False, True) for stochastic in (False, True)
+         if kind != SGD or wide or stochastic]
+
+
+def lowered(die: str, rule: UpdateRule, dies: int) -> TrainingProgram:
+    return lower_training(NETWORK, data_parallel(NETWORK, dies=dies, batch=BATCH), preset(die), rule=rule, steps=1,
+                          memory_words=MEMORY_WORDS)
+
+
+def trained(die: str, rule: UpdateRule, dies: int, epochs: int) -> Session:
+    """A session after some epochs of a step each."""
+    made = session(NETWORK, data_parallel(NETWORK, dies=dies, batch=BATCH),
+                   random_data(NETWORK, BATCH, np.random.default_rng(0)), lowered(die, rule, dies), rule=rule)
+    for epoch in range(epochs):
+        for _ in made.epoch(epoch):
+            pass
+    return made
+
+
+def name(rule: UpdateRule) -> str:
+    return f"{rule.kept or rule.kind}{' stochastic' if rule.stochastic else ''}"
+
+
+@pytest.mark.parametrize("dies", [1, 3])
+@pytest.mark.parametrize(("die", "rule"), [*(("ndp-tiny", rule) for rule in FLOAT),
+                                           *(("fpga-tiny", rule) for rule in FIXED)], ids=str)
+def test_steps_are_those_of_the_rule(die: str, rule: UpdateRule, dies: int) -> None:
+    """As near to float64 as the format allows, state after state."""
+    made = trained(die, rule, dies, 4)
+    assert made.checks is not None and made.checks.failure is None
+    kept = made.kept(made.driver)
+    assert all(set(vectors) == set(rule.vectors) for vectors in kept.values())
+    for vector in {"state"} & set(rule.vectors):
+        assert all(np.abs(vectors[vector]).max() > 0 for vectors in kept.values())
+
+
+@pytest.mark.parametrize("rule", FLOAT, ids=str)
+def test_a_wrong_state_is_seen(rule: UpdateRule) -> None:
+    """Of a layer, a tenth too large."""
+    made = trained("ndp-tiny", rule, 2, 1)
+    kept = {layer: {vector: values * np.float32(1.1) for vector, values in vectors.items()}
+            for layer, vectors in made.kept(made.driver).items()}
+    states = made._states
+    found = states(made.driver)
+    made._states = lambda driver: found  # type: ignore[method-assign]
+    made.load_kept(kept)
+    next(iter(made.epoch(1)))
+    assert made.checks is not None and "update error" in (made.checks.failure or "")
+
+
+@pytest.mark.parametrize("dies", [1, 2])
+def test_an_update_is_the_same_on_any_number_of_dies(dies: int) -> None:
+    """Of gradients that are powers of two, sums are the same in any order: what a die owns does not matter."""
+    rule = FLOAT[1]
+    one, more = (trained("ndp-tiny", rule, count, 1) for count in (1, dies + 1))
+    for own, other in zip(one.parameters(one.driver), more.parameters(more.driver), strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("rule", [FLOAT[0], *FIXED[::3]], ids=name)
+def test_what_goes_on_is_what_never_stopped(rule: UpdateRule) -> None:
+    """Weights, states and random bits."""
+    die = "ndp-tiny" if rule in FLOAT else "fpga-tiny"
+    whole, half = (trained(die, rule, 2, epochs) for epochs in (3, 1))
+    again = trained(die, rule, 2, 0)
+    again.load_parameters(half.parameters(half.driver))
+    again.load_kept(half.kept(half.driver))
+    for epoch in (1, 2):
+        for _ in again.epoch(epoch):
+            pass
+    for one, other in zip(whole.parameters(whole.driver), again.parameters(again.driver), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for layer, vectors in whole.kept(whole.driver).items():
+        for vector, values in vectors.items():
+            np.testing.assert_array_equal(values, again.kept(again.driver)[layer][vector])
+
+
+def test_gradients_of_another_scale_make_the_same_update() -> None:
+    rng = np.random.default_rng(1)
+    w, g, s = rng.standard_normal((3, 50))
+    for rule in (UpdateRule(kind, momentum=0.8, epsilon=0.1) for kind in KINDS):
+        state = None if rule.kind == SGD else s**2
+        scaled = None if state is None else state * rule.state_scale(8.0)
+        np.testing.assert_allclose(rule.scaled(8.0).apply(w, 8.0 * g, scaled), rule.apply(w, g, state), rtol=1e-12)
+
+
+def train(tmp_path: Path, *arguments: str) -> int:
+    """The command's exit code."""
+    try:
+        cli.main(["train", "--device", "golden", "--batch", "512", "--out", str(tmp_path), *arguments])
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--machine", "ndp", "--wide"], "compute in fp32, without wide weights; leave that out, or choose --machine fpga"),
+    (["--machine", "ndp", "--stochastic"], "without stochastic rounding"),
+    (["--update", "momentum", "--momentum", "1"], "momentum"),
+    (["--update", "lars"], "lars"),
+    (["--machine", "fpga", "--rate", "inf"], "rate must be above 0 and finite, not inf"),
+])
+def test_what_dies_cannot_do_is_refused(arguments: list[str], message: str, tmp_path: Path,
+                                        capsys: pytest.CaptureFixture[str]) -> None:
+    assert train(tmp_path, "--steps", "2", "--dies", "2", *arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_checkpoint_goes_on_with_its_own_update_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    saved = tmp_path / "saved.npz"
+    first = ["--machine", "fpga", "--dies", "1"]
+    assert train(tmp_path, *first, "--epochs", "1", "--save", str(saved)) == 0
+    assert train(tmp_path, *first, "--epochs", "2", "--steps", "1", "--resume", str(saved)) == 0
+    assert train(tmp_path, *first, "--epochs", "2", "--resume", str(saved), "--narrow") == 2
+    assert "holds the state of update 'adagrad wide', but training goes on with 'adagrad'" in capsys.readouterr().err
+
+
+def test_long_sums_are_told() -> None:
+    network, found = Network(name="long", input=Shape((1, 256, 256)), layers=(
+        Convolution(name="conv", channels=1, kernel=(1, 1)), MeanPool(name="pool", kernel=(256, 256), stride=(256, 256)),
+        Flatten(name="flat"), Dense(name="fc", outputs=2), SoftmaxCrossEntropy(name="loss"))), []
+    for batch in (1, 2):
+        program = lower_training(network, data_parallel(network, dies=1, batch=batch), preset("fpga-tiny"),
+                                 rule=UpdateRule(), steps=1, memory_words=1 << 24)
+        found += program.notes
+    assert found == ["layer 'conv': sums of 131072 products in its update may leave 48 bits, which hold 131071 of the "
+                     "largest; they saturate"]
+
+
+def test_dies_without_an_optimiser_refuse() -> None:
+    die = replace(preset("fpga-tiny"), engines=frozenset(Engine) - {Engine.OPTIMISER})
+    with pytest.raises(UserError, match="have no optimiser engine for update 'adagrad'"):
+        lower_training(NETWORK, data_parallel(NETWORK, dies=1, batch=BATCH), die, rule=UpdateRule(ADAGRAD, wide=True),
+                       steps=1, memory_words=MEMORY_WORDS)
