@@ -66,6 +66,12 @@ class Register(IntEnum):
     NARROWED_TO_ENDS = 0x070
     #: RO: bit p: the link of port p is up; dies with a link layer only
     LINKS_UP = 0x078
+    #: RW: word address of the next access of WINDOW_DATA; a multiple of 32 bits (bit 0 is 0 where words have 16); dies
+    #: with a memory window only
+    WINDOW_ADDRESS = 0x080
+    #: RW: 32 bits of memory (one word, or two words of 16 bits, the first one low) at WINDOW_ADDRESS, which moves on by
+    #: 32 bits with each access; SLVERR, and nothing else, beyond MEMORY_WORDS; dies with a memory window only
+    WINDOW_DATA = 0x084
 
 
 class ControlBits(IntFlag):
