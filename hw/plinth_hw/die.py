@@ -5,11 +5,11 @@
     axil -> control <-> engines (matrix, vector, collective, transfer)
                |            |                     |
                |            |        network interface, router <-> links
-               +---- crossbar ----> AXI4 ports
+               +---- crossbar ----> AXI4 ports, block RAM, or both by address
 
-Engines that the parameters leave out are absent, with their memory ports. All but control and the AXI4 ports, whose
-accesses end by the standard, is reset when the die is stopped (:mod:`~plinth_hw.control.recovery`). Top-level ports are
-listed in docs/architecture.md. Source: MPT section VI.
+Engines that the parameters leave out are absent, with their memory ports. All but control and what is behind the
+crossbar, whose accesses end as they must, is reset when the die is stopped (:mod:`~plinth_hw.control.recovery`).
+Top-level ports are listed in docs/architecture.md. Source: MPT section VI.
 """
 
 from typing import Any
@@ -27,6 +27,7 @@ from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
+from plinth_hw.emit import text_digest
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine
@@ -34,8 +35,10 @@ from plinth_hw.matrix.ends import SumsAtEnds
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
+from plinth_hw.memory.block_ram import BlockMemory
 from plinth_hw.memory.crossbar import MemoryCrossbar
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.memory.split import AddressSplit
 from plinth_hw.vector.engine import VectorEngine
 
 #: What runs matrix tasks, by machine.
@@ -92,36 +95,59 @@ class Die(wiring.Component):
             parameters,
             [None, *(owner for _, owner, port in clients if _reads(port))],
             [None, *(owner for _, owner, port in clients if not _reads(port))])
+        last_reader, last_writer = (["window_read"], ["window_store"]) if parameters.has_window else ([], [])
         crossbar = MemoryCrossbar(
-            parameters, ["fetch", *(name for name, _, port in clients if _reads(port))],
-            ["record", *(name for name, _, port in clients if not _reads(port))])
+            parameters, ["fetch", *(name for name, _, port in clients if _reads(port)), *last_reader],
+            ["record", *(name for name, _, port in clients if not _reads(port)), *last_writer])
         m.submodules.crossbar = ResetInserter(control.flush)(crossbar)
-        m.submodules.axi = axi = AXIAdaptor(parameters)
 
         connect(m, control.fetch_memory, crossbar.fetch)
         connect(m, control.record_memory, crossbar.record)
+        for name in (*last_reader, *last_writer):
+            connect(m, getattr(control, name), getattr(crossbar, name))
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))
         for position, (kind, component) in enumerate(engines.items()):
             m.submodules[kind.name.lower()] = ResetInserter(control.reset)(component)
             connect(m, component.engine, getattr(control, f"engine_{position}"))
-        connect(m, crossbar.memory_read, axi.read)
-        connect(m, crossbar.memory_write, axi.write)
         connect(m, flipped(self.axil), control.axil)
-        for port in range(parameters.axi_ports):
-            connect(m, flipped(getattr(self, f"axi_{port}")), getattr(axi, f"axi_{port}"))
+        self._memory(m, crossbar)
         m.d.comb += [
             self.irq.eq(control.irq),
             crossbar.limit.eq(control.limit), crossbar.drain.eq(control.drain), control.drained.eq(crossbar.drained),
             control.read_fault.eq(crossbar.read_fault), control.write_fault.eq(crossbar.write_fault),
-            crossbar.read_error.eq(axi.read_error), crossbar.write_error.eq(axi.write_error),
             control.read_failed.eq(crossbar.read_failed), control.write_failed.eq(crossbar.write_failed),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
+        m.d.comb += control.verilog_digest.eq(text_digest(m, platform))
         if isinstance(parameters.multiply_format, Fixed):
             self._ends(m, control, engines.get(Engine.MATRIX), engines.get(Engine.VECTOR))
         self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         return m
+
+    def _memory(self, m: Module, crossbar: MemoryCrossbar) -> None:
+        """What is behind the crossbar: AXI4 ports, block RAM, or both by address."""
+        parameters = self.parameters
+        beats = parameters.block_ram_words // parameters.beat_words
+        memory: Any = None
+        if beats:
+            m.submodules.block_ram = memory = BlockMemory(parameters, beats)
+        if parameters.axi_ports:
+            m.submodules.axi = axi = AXIAdaptor(parameters)
+            for port in range(parameters.axi_ports):
+                connect(m, flipped(getattr(self, f"axi_{port}")), getattr(axi, f"axi_{port}"))
+            if memory is None:
+                memory = axi
+            else:
+                m.submodules.split = split = AddressSplit(parameters, beats)
+                for part, way in ((memory, "low"), (axi, "high")):
+                    connect(m, getattr(split, f"{way}_read"), part.read)
+                    connect(m, getattr(split, f"{way}_write"), part.write)
+                m.d.comb += [split.high_read_error.eq(axi.read_error), split.high_write_error.eq(axi.write_error)]
+                memory = split
+            m.d.comb += [crossbar.read_error.eq(memory.read_error), crossbar.write_error.eq(memory.write_error)]
+        connect(m, crossbar.memory_read, memory.read)
+        connect(m, crossbar.memory_write, memory.write)
 
     def _ends(self, m: Module, control: Control, matrix: Any, vector: Any) -> None:
         """What of fixed-point numbers comes to an end of its format."""

@@ -14,13 +14,14 @@ in which the hierarchy names them.
 """
 
 import gc
+import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from amaranth.back import verilog as amaranth_verilog
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, Module, Signal, Value
+from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, Signal, Value
 from amaranth.lib import wiring
 
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
@@ -39,6 +40,8 @@ class Emission:
         Form of the systolic array.
     family : str or None
         FPGA family whose primitives units may instance (``"ecp5"``), or None for portable Verilog.
+    top : str
+        Name of the top module.
 
     Raises
     ------
@@ -46,11 +49,13 @@ class Emission:
         If the form is unknown.
     """
 
-    def __init__(self, array_form: ArrayForm = "cells", family: str | None = None) -> None:
+    def __init__(self, array_form: ArrayForm = "cells", family: str | None = None, top: str = "top") -> None:
         if array_form not in ARRAY_FORMS:
             raise ValueError(f"Array form must be one of {', '.join(ARRAY_FORMS)}, not {array_form!r}")
         self.array_form = array_form
         self.family = family
+        #: The module that holds the text's digest, and whether one is wanted.
+        self.digest_module, self.digested = f"{top}_digest", False
         self._makers: dict[str, Callable[[], str]] = {}
         self._ports: dict[str, list[tuple[str, str, int]]] = {}
 
@@ -124,6 +129,17 @@ def place(m: Module, platform: object, component: wiring.Component, *, name: str
         m.submodules[name] = component
 
 
+def text_digest(m: Module, platform: object) -> Value:
+    """The first 32 bits of the SHA-256 of the text of :func:`verilog`, but for the module that holds them; where a
+    design is made in another way, 0."""
+    if not isinstance(platform, Emission):
+        return Const(0, 32)
+    digest = Signal(32, name="text_digest")
+    m.submodules.digest = Instance(platform.digest_module, o_digest=digest)
+    platform.digested = True
+    return digest
+
+
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
             flatten: bool = False, family: str | None = None) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.
@@ -149,6 +165,11 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         if family is not None:
             raise ValueError(f"Only portable Verilog can be flattened, not that for {family!r}")
         return _convert(component, name, None)
-    platform = Emission(array_form, family)
+    platform = Emission(array_form, family, name)
     top = _convert(component, name, platform)
-    return "\n".join([top, *platform.texts()])
+    text = "\n".join([top, *platform.texts()])
+    if platform.digested:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+        text += (f"\nmodule {platform.digest_module}(digest);\n  output [31:0] digest;\n"
+                 f"  assign digest = 32'h{digest};\nendmodule\n")
+    return text

@@ -30,6 +30,7 @@ from plinth_hw.control.registers import AXI4LiteSignature, Registers, counter_co
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
+from plinth_hw.control.window import MemoryWindow
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode
@@ -60,7 +61,8 @@ class Control(wiring.Component):
     ----------
     parameters : DieParameters
     readers, writers : sequence of (Engine or None)
-        Owner of each client of the memory crossbar, in its order; None is the scheduler.
+        Owner of each client of the memory crossbar, in its order; None is the scheduler. The memory window is one more,
+        the last.
 
     Members
     -------
@@ -72,6 +74,8 @@ class Control(wiring.Component):
         Engines in the order of :func:`engine_order`.
     fetch_memory : Out(ReadPort)
     record_memory : Out(WritePort)
+    window_read : Out(ReadPort), window_store : Out(WritePort)
+        With a memory window only.
     limit : Out
         Memory size in beats.
     read_fault, write_fault : In
@@ -104,6 +108,8 @@ class Control(wiring.Component):
     links_up, links_lost, bad_frames, replays : In(ports)
         With a link layer only, of each link: it is up; pulses: it went down after use, a frame came with a wrong check,
         flits are sent again.
+    verilog_digest : In(32)
+        Register VERILOG_DIGEST.
     """
 
     def __init__(self, parameters: DieParameters, readers: Sequence[Engine | None],
@@ -112,6 +118,8 @@ class Control(wiring.Component):
         self.readers = tuple(readers)
         self.writers = tuple(writers)
         self.engines = engine_order(parameters)
+        reading, writing = (fault_layout(len(owners) + parameters.has_window)
+                            for owners in (self.readers, self.writers))
         words = parameters.beat_words.bit_length()
         link_words = parameters.flit_words.bit_length()
         all_links = range(parameters.flit_words * parameters.ports + 1)
@@ -121,11 +129,11 @@ class Control(wiring.Component):
             **{f"engine_{e}": In(EngineSignature(parameters)) for e in range(len(self.engines))},
             "fetch_memory": Out(ReadPort(parameters)),
             "record_memory": Out(WritePort(parameters)),
+            **({"window_read": Out(ReadPort(parameters)), "window_store": Out(WritePort(parameters))}
+               if parameters.has_window else {}),
             "limit": Out(parameters.address_bits - words + 2),
-            "read_fault": In(fault_layout(len(self.readers))),
-            "write_fault": In(fault_layout(len(self.writers))),
-            "read_failed": In(fault_layout(len(self.readers))),
-            "write_failed": In(fault_layout(len(self.writers))),
+            "read_fault": In(reading), "write_fault": In(writing),
+            "read_failed": In(reading), "write_failed": In(writing),
             "receive_fault": In(ReceiveFault),
             "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
@@ -143,6 +151,7 @@ class Control(wiring.Component):
             **({"links_up": In(parameters.ports), "links_lost": In(parameters.ports),
                 "bad_frames": In(parameters.ports), "replays": In(parameters.ports)} if parameters.link_phits else {}),
             "route_write": Out(route_write_layout(parameters)),
+            "verilog_digest": In(32),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -199,6 +208,9 @@ class Control(wiring.Component):
         ]
         if parameters.link_phits:
             m.d.comb += registers.links_up.eq(self.links_up)
+        m.d.comb += registers.verilog_digest.eq(self.verilog_digest)
+        if parameters.has_window:
+            self._window(m, registers, recovery)
         with m.If(scheduler.start | registers.stop | recovery.stopping):
             m.d.sync += registers.done.eq(0)
         with m.Elif(scheduler.finished):
@@ -207,6 +219,17 @@ class Control(wiring.Component):
         self._inspect(m, registers, scheduler, errors)
         self._count(m, registers, scheduler, cycle)
         return m
+
+    def _window(self, m: Module, registers: Registers, recovery: Recovery) -> None:
+        """Memory for the host, which asks for nothing while the crossbar forgets what it was asked."""
+        m.submodules.window = window = MemoryWindow(self.parameters)
+        connect(m, window.read, flipped(self.window_read))
+        connect(m, window.store, flipped(self.window_store))
+        m.d.comb += [window.limit.eq(self.limit), window.hold.eq(recovery.reset),
+                     *(getattr(window, name).eq(getattr(registers, f"window_{name}"))
+                       for name in ("set", "valid", "write", "data", "strobe")),
+                     *(getattr(registers, f"window_{name}").eq(getattr(window, name))
+                       for name in ("address", "ready", "failed", "found", "idle"))]
 
     def _causes(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors,
                 watchdog: Watchdog) -> None:
@@ -251,8 +274,10 @@ class Control(wiring.Component):
 
     def _blame(self, m: Module, cause: data.View, code: ErrorCode, read: data.View, written: data.View,
                scheduler: Scheduler) -> None:
-        """An access to memory is of the task that asked for it; if it was for a tile of another die, of none."""
-        engine, lookup, number, task = (Signal.like(cause[name]) for name in ("engine", "lookup", "number", "task"))
+        """An access to memory is of the task that asked for it; of none, if it was for a tile of another die or for the
+        host."""
+        lookup, number, task = (Signal.like(cause[name]) for name in ("lookup", "number", "task"))
+        engine = Signal.like(cause.engine, init=SCHEDULER)
         for fault, owners, own in ((written, self.writers, scheduler.recorded),
                                    (read, self.readers, scheduler.fetched)):
             with m.If(fault.valid):

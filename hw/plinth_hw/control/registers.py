@@ -4,15 +4,16 @@
 
     AW, W --+                        +--> registers here (FF)
             +--> one access at a time+--> update counters, performance counters, engine inspection
-    AR -----+                        +--> route table
+    AR -----+                        +--> route table, memory window
     B, R <-- response register <-----+
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
 cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 32
 cycles. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
-nothing; writes to read-only registers do nothing. Writes to the route table for a die or port that does not exist do
-nothing but raise ``bad_route``.
+nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes single words of 16 bits, too,
+and writes to other registers wait until memory holds what was written to it. Writes to the route table for a die or
+port that does not exist do nothing but raise ``bad_route``.
 """
 
 
@@ -27,6 +28,7 @@ from plinth_hw.control.routes import port_bits, rates_layout, route_table, route
 from plinth_hw.control.task_ring import EngineStatus
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.identity import IDENTITY_REGISTERS, identity
 from plinth_hw.isa.limits import field_bits, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
@@ -49,6 +51,9 @@ FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
 
 _PAGE_LOG2 = exact_log2(regs.PAGE_BYTES)
 _SPAN_LOG2 = exact_log2(regs.ENGINE_SPAN)
+_ENGINES_LOG2 = exact_log2(regs.ENGINE_SPAN * regs.ENGINE_COUNT)
+#: The identity registers lie side by side.
+_IDENTITY_LOG2 = exact_log2(4 * len(IDENTITY_REGISTERS))
 
 
 def _within(address: Value, start: int, count_log2: int) -> Value:
@@ -152,6 +157,10 @@ class Registers(wiring.Component):
     host_... : to :class:`UpdateCounters`
     read_... : to :class:`PerformanceCounters`
     inspect_... : to :class:`TaskSequencer`
+    window_... : to :class:`~plinth_hw.control.window.MemoryWindow`
+        With a memory window only.
+    verilog_digest : In(32)
+        VERILOG_DIGEST.
     """
 
     def __init__(self, parameters: DieParameters) -> None:
@@ -207,6 +216,10 @@ class Registers(wiring.Component):
             "inspect_engine": Out(range(max(2, len(self.engines)))),
             "inspect_kind": Out(2),
             "inspect_data": In(32),
+            "verilog_digest": In(32),
+            **({"window_set": Out(1), "window_address": In(bits), "window_valid": Out(1), "window_write": Out(1),
+                "window_data": Out(32), "window_strobe": Out(parameters.words_of(1)), "window_ready": In(1),
+                "window_failed": In(1), "window_found": In(32), "window_idle": In(1)} if parameters.has_window else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -235,12 +248,14 @@ class Registers(wiring.Component):
             self.record_data.eq(written),
             axil.bresp.eq(Mux(failed, SLVERR, 0)), axil.rresp.eq(Mux(failed, SLVERR, 0)), axil.rdata.eq(answer),
         ]
+        if self.parameters.has_window:
+            m.d.comb += [self.window_write.eq(write), self.window_data.eq(written)]
         if not self.parameters.link_phits:
             m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
         kept, cleared, copy = self._copies(m, address, write, written)
         decoded, direct = _Answers(), _Answers()
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
-        with m.Switch(address[_SPAN_LOG2:_PAGE_LOG2]):
+        with m.Switch(address[_SPAN_LOG2:_ENGINES_LOG2]):
             for index, engine in enumerate(self.engines):
                 with m.Case(engine.value):
                     m.d.comb += [exists.eq(1), position.eq(index)]
@@ -258,7 +273,8 @@ class Registers(wiring.Component):
                 with m.Switch(address[_PAGE_LOG2:]):
                     with m.Case(0):
                         self._single(m, address, write, written, decoded, high, kept)
-                    with m.Case(regs.ENGINES >> _PAGE_LOG2):
+                    with m.Case(*range(regs.ENGINES >> _PAGE_LOG2,
+                                       regs.ENGINES + regs.ENGINE_SPAN * regs.ENGINE_COUNT >> _PAGE_LOG2)):
                         self._engines(m, address, exists, position, decoded, high)
                     for which, place in enumerate(link_counters(self.parameters)):
                         with m.Case(place >> _PAGE_LOG2):
@@ -301,6 +317,13 @@ class Registers(wiring.Component):
                 direct.give(m, route_read.data)
                 m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
                 m.next = "RESPOND"
+            if self.parameters.has_window:
+                with m.State("WINDOW"):
+                    m.d.comb += self.window_valid.eq(1)
+                    with m.If(self.window_ready):
+                        direct.give(m, self.window_found)
+                        m.d.sync += failed.eq(self.window_failed)
+                        m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += [axil.bvalid.eq(write), axil.rvalid.eq(~write)]
                 with m.If(Mux(write, axil.bready, axil.rready)):
@@ -317,8 +340,12 @@ class Registers(wiring.Component):
         """Takes an access; one that is not of a whole word goes straight to its response."""
         axil = self.axil
         written_last, take_write, take_read = Signal(), Signal(), Signal()
+        may_write, whole = Signal(), Signal()
+        m.d.comb += [may_write.eq(1), whole.eq(axil.wstrb.all())]
+        if self.parameters.has_window:
+            self._accept_window(m, may_write, whole)
         m.d.comb += [
-            take_write.eq(axil.awvalid & axil.wvalid & ~(axil.arvalid & written_last)),
+            take_write.eq(axil.awvalid & axil.wvalid & may_write & ~(axil.arvalid & written_last)),
             take_read.eq(axil.arvalid & ~take_write),
             axil.awready.eq(take_write), axil.wready.eq(take_write), axil.arready.eq(take_read),
         ]
@@ -329,9 +356,20 @@ class Registers(wiring.Component):
                 answer.eq(0), failed.eq(1),
             ]
             m.next = "DECODE"
-        with m.If(Mux(take_write, axil.awaddr[:2].any() | ~axil.wstrb.all(),
+        with m.If(Mux(take_write, axil.awaddr[:2].any() | ~whole,
                       take_read & axil.araddr[:2].any())):
             m.next = "RESPOND"
+
+    def _accept_window(self, m: Module, may_write: Signal, whole: Signal) -> None:
+        """Writes to WINDOW_DATA may be of single words, and come one after the other; all others wait for them."""
+        axil, words = self.axil, self.parameters.words_of(1)
+        halves = [axil.wstrb.word_select(word, 4 // words) for word in range(words)]
+        of_window = Signal()
+        m.d.comb += [of_window.eq(axil.awaddr == Register.WINDOW_DATA), may_write.eq(self.window_idle | of_window)]
+        with m.If(of_window):
+            m.d.comb += whole.eq(axil.wstrb.any() & Cat(half.all() | ~half.any() for half in halves).all())
+        with m.If(axil.awready):
+            m.d.sync += self.window_strobe.eq(Cat(half.all() for half in halves))
 
     def _kept(self) -> dict[int, Value]:
         """Byte addresses of the registers of this component that are read and written."""
@@ -358,8 +396,15 @@ class Registers(wiring.Component):
                 initial = register.init if isinstance(register, Signal) else 0
                 if initial or len(register) < 32:
                     with m.Case(Const.cast(_copy_of(Const(place, ADDRESS_BITS))).value):
-                        m.d.comb += copy_write.data.eq(Mux(cleared, initial, written[:len(register)]))
+                        m.d.comb += copy_write.data.eq(Mux(cleared, initial, self._taken(place, register, written)))
         return kept, cleared, copy_read.data
+
+    def _taken(self, place: int, register: Value, written: Value) -> Value:
+        """What a register holds when ``written`` is written to it; memory on the chip has no more than there is."""
+        most = self.parameters.most_memory_words
+        if place == Register.MEMORY_WORDS and not self.parameters.axi_ports:
+            return Mux(written > most, most, written)
+        return written[:len(register)]
 
     def _counter(self, m: Module, index: Value, second: Value, answers: _Answers, high: Signal) -> None:
         """Either word of a performance counter."""
@@ -378,7 +423,7 @@ class Registers(wiring.Component):
                 with m.Case(place >> 2):
                     m.d.comb += kept.eq(1)
                     with m.If(write):
-                        m.d.sync += register.eq(written)
+                        m.d.sync += register.eq(self._taken(place, register, written))
                         if place == Register.LINK_RATE and self.parameters.link_phits:
                             m.d.sync += [rate.eq(written) for rate in self.rates]
             for place, value in ((Register.ID, Const(regs.IDENTITY, 32)),
@@ -392,6 +437,15 @@ class Registers(wiring.Component):
             if self.parameters.link_phits:
                 with m.Case(Register.LINKS_UP >> 2):
                     answers.give(m, self.links_up)
+            if self.parameters.has_window:
+                with m.Case(Register.WINDOW_ADDRESS >> 2):
+                    answers.give(m, self.window_address)
+                    m.d.comb += self.window_set.eq(write)
+                with m.Case(Register.WINDOW_DATA >> 2):
+                    m.d.comb += answers.known.eq(1)
+                    m.next = "WINDOW"
+            with m.Case(*(register >> 2 for register in IDENTITY_REGISTERS)):
+                answers.give(m, self._identity(m, address))
             with m.Case(Register.CONTROL >> 2):
                 m.d.comb += answers.known.eq(1)
                 with m.If(write):
@@ -407,6 +461,15 @@ class Registers(wiring.Component):
             for index, register in enumerate(global_counters(self.parameters)):
                 with m.Case(register >> 2, (register >> 2) + 1):
                     self._counter(m, Const(ENGINE_COUNTERS * len(self.engines) + index), address[2], answers, high)
+
+    def _identity(self, m: Module, address: Signal) -> Value:
+        """The identity register at ``address``: a constant, but for the digest of the Verilog."""
+        value = Signal(32, name="identity")
+        with m.Switch(address[2:_IDENTITY_LOG2]):
+            for register, known in identity(self.parameters).items():
+                with m.Case((register >> 2) % len(IDENTITY_REGISTERS)):
+                    m.d.comb += value.eq(self.verilog_digest if register is Register.VERILOG_DIGEST else known)
+        return value
 
     def _engines(self, m: Module, address: Signal, exists: Signal, position: Signal, answers: _Answers,
                  high: Signal) -> None:

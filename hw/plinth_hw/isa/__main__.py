@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from plinth_hw.isa import registers, tasks
+from plinth_hw.isa import machine, registers, tasks
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.parameters import PRESETS
@@ -78,7 +78,7 @@ def _register_table(enum: type[Any], width: int) -> Iterator[str]:
     yield "| ---: | --- | --- |"
     for member in enum:
         shared = comments.get(member.name, shared if "64 bits each" in shared else "")
-        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {shared} |"
+        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {member.access.value}: {shared} |"
 
 
 def _limit_table() -> Iterator[str]:
@@ -115,8 +115,9 @@ def tables() -> str:
     lines += ["Arrays of registers:", "", "| address | register | at most | meaning |", "| ---: | --- | ---: | --- |"]
     comments = _comments(inspect.getsource(registers))
     for name, array in registers.ARRAYS.items():
-        lines.append(f"| `{array.first:#06x}` | `{name}` | {array.count} | {comments.get(name, '')} |")
-    for layout in (registers.ErrorInfo, registers.WaitCounter, registers.LinkRate):
+        lines.append(f"| `{array.first:#06x}` | `{name}` | {array.count} | {array.access.value}: {comments[name]} |")
+    for layout in (registers.ErrorInfo, registers.WaitCounter, registers.LinkRate, machine.MachineInfo, machine.Formats,
+                   machine.NumberFormat, machine.ArraySize, machine.Ports):
         lines += ["", f"Fields of `{layout.__name__}`:", "", *_layout_table(layout)]
     lines += ["", "Offsets within an engine's status block:", "",
               *_register_table(registers.EngineRegister, 2), "", "## Limits of a die's parameters", "",

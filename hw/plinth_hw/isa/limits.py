@@ -12,6 +12,7 @@ from typing import Any
 
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.layout import WORD_BITS, Repeat, Struct, pack, width
+from plinth_hw.isa.machine import Ports
 from plinth_hw.isa.packets import Sideband
 from plinth_hw.isa.registers import CounterSteps, ErrorInfo, LinkRate, Register, WaitCounter
 from plinth_hw.isa.tasks import (
@@ -111,6 +112,9 @@ PARAMETERS: tuple[Limit, ...] = (
             "images"),
     _values("rows x columns", lambda die: die.rows * die.columns, CounterSteps, "issued_macs"),
     _values("words that an engine moves in a cycle", lambda die: die.words_per_cycle, CounterSteps, "words"),
+    _values("axi_ports", _attribute("axi_ports"), Ports, "axi_ports"),
+    Limit("block_ram_words", _attribute("block_ram_words"), Register.BLOCK_RAM_WORDS.name, WORD_BITS,
+          (1 << WORD_BITS) - 1),
     *[Limit("lines of a half of the vector scratchpad", lambda die: die.vector_buffer_words // die.beat_words, field,
             bits, 1 << bits) for field, bits in _fields((VectorRegion, "line"))],
 )
@@ -125,6 +129,8 @@ _NARROW: dict[int, Callable[[Any], int]] = {
     Register.TASK_BASE: lambda die: (1 << die.address_bits) - 1,
     Register.RECORD_BASE: lambda die: (1 << die.address_bits) - 1,
     Register.LINK_RATE: lambda die: (1 << LinkRate.BITS) - 1,
+    Register.MEMORY_WORDS: lambda die: die.most_memory_words,
+    Register.WINDOW_ADDRESS: lambda die: (1 << die.address_bits) - die.words_of(1),
 }
 _NARROW_ARRAYS: dict[str, Callable[[Any], int]] = {
     "BASES": lambda die: (1 << die.address_bits) - 1,
@@ -136,7 +142,7 @@ _NARROW_ARRAYS: dict[str, Callable[[Any], int]] = {
 #: Registers that do not hold 0 after reset.
 _RESETS: dict[int, Callable[[Any], int]] = {
     Register.WATCHDOG: lambda die: (1 << WORD_BITS) - 1,
-    Register.MEMORY_WORDS: lambda die: (1 << WORD_BITS) - 1,
+    Register.MEMORY_WORDS: lambda die: die.most_memory_words,
     Register.DIES: lambda die: 1 << die.die_bits,
     Register.LINK_RATE: lambda die: rate_word(die.link_rate),
 }

@@ -17,10 +17,14 @@ from plinth_hw.isa.tasks import (
 )
 
 ALL_ENGINES = frozenset(Engine)
+#: Parameters that may be 0.
+_MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits")
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
 INJECT_PACKETS, INJECT_FLITS = 4, 128
+#: Longest request of the internal memory ports, in beats.
+MAX_BEATS = 64
 #: Machines that a matrix engine can be.
 SYSTOLIC, ROW_STATIONARY = "systolic", "row-stationary"
 
@@ -93,8 +97,14 @@ class DieParameters:
     die_bits: int = 10
     #: Word address bits.
     address_bits: int = 32
-    #: AXI4 ports, each beat_words * 32 / axi_ports bits wide, interleaved beat slice by beat slice.
+    #: AXI4 ports, each beat_words * 32 / axi_ports bits wide, interleaved beat slice by beat slice; 0: memory is on the
+    #: chip alone.
     axi_ports: int = 1
+    #: Words of memory on the chip, at addresses from 0 on, before those behind the AXI4 ports; a multiple of the
+    #: longest request, ``MAX_BEATS`` beats; 0: none.
+    block_ram_words: int = 0
+    #: The host may reach memory by registers, as it always may where some is on the chip.
+    window: bool = False
     #: Engines present.
     engines: frozenset[Engine] = field(default=ALL_ENGINES)
 
@@ -107,15 +117,15 @@ class DieParameters:
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
-                    "link_phits", "link_buffer_packets"):
+                    "block_ram_words", "link_phits", "link_buffer_packets"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{key} must be an integer, not {value!r}")
-            if value < 1 and key != "link_phits":
+            if value < 1 and key not in _MAY_BE_NONE:
                 raise ValueError(f"{key} must be positive, not {value!r}")
         self._check_fields()
         for key in ("interleave", "feed_words", "beat_words", "flit_words", "chunk_words", "reduce_blocks",
-                    "counters", "axi_ports"):
+                    "counters"):
             if not _power_of_two(getattr(self, key)):
                 raise ValueError(f"{key} must be a power of two, not {getattr(self, key)!r}")
         if self.beat_words < max(self.rows, self.columns):
@@ -124,9 +134,7 @@ class DieParameters:
         if self.beat_bits < WORD_BITS:
             raise ValueError(f"beat_words must be at least {WORD_BITS // self.word_bits}, {WORD_BITS} bits, not "
                              f"{self.beat_words}")
-        if self.beat_words % self.axi_ports or self.beat_bits // self.axi_ports > 1024:
-            raise ValueError(f"an AXI4 port has at most 1024 bits: axi_ports = {self.axi_ports} "
-                             f"does not fit beat_words = {self.beat_words}")
+        self._check_memory()
         if self.chunk_words % self.flit_words:
             raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
                              f"flit_words = {self.flit_words}")
@@ -151,6 +159,25 @@ class DieParameters:
         """Refuse what fields of registers, tasks or packets cannot hold: by the narrowest."""
         for limit in sorted(PARAMETERS, key=lambda limit: limit.most):
             limit.check(self)
+
+    def _check_memory(self) -> None:
+        """Refuse what cannot be behind the crossbar."""
+        for key in ("axi_ports", "block_ram_words"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"{key} must not be negative, not {getattr(self, key)!r}")
+        if not self.axi_ports and not self.block_ram_words:
+            raise ValueError("a die needs memory: axi_ports or block_ram_words must be positive, not both 0")
+        if self.axi_ports and not _power_of_two(self.axi_ports):
+            raise ValueError(f"axi_ports must be a power of two, or 0, not {self.axi_ports!r}")
+        if self.axi_ports and (self.beat_words % self.axi_ports or self.beat_bits // self.axi_ports > 1024):
+            raise ValueError(f"an AXI4 port has at most 1024 bits: axi_ports = {self.axi_ports} "
+                             f"does not fit beat_words = {self.beat_words}")
+        if self.block_ram_words % (MAX_BEATS * self.beat_words):
+            raise ValueError(f"block_ram_words = {self.block_ram_words} must be a multiple of the longest request, "
+                             f"{MAX_BEATS} x beat_words = {MAX_BEATS * self.beat_words}")
+        if self.block_ram_words > 1 << self.address_bits:
+            raise ValueError(f"block_ram_words = {self.block_ram_words} must be at most 2^address_bits = "
+                             f"{1 << self.address_bits}")
 
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
@@ -193,6 +220,16 @@ class DieParameters:
     def beat_bits(self) -> int:
         """Bits of a beat."""
         return self.beat_words * self.word_bits
+
+    @property
+    def has_window(self) -> bool:
+        """Whether the host may reach memory by registers."""
+        return self.window or self.block_ram_words > 0
+
+    @property
+    def most_memory_words(self) -> int:
+        """The most that register MEMORY_WORDS holds, and what it holds after reset: memory on the chip has a size."""
+        return (1 << WORD_BITS) - 1 if self.axi_ports else self.block_ram_words
 
     def words_of(self, units: int) -> int:
         """Words of memory that so many units of 32 bits take, of which tasks and records are made."""

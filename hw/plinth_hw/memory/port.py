@@ -11,10 +11,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import MAX_BEATS, DieParameters
 
-#: Longest request in beats.
-MAX_BEATS = 64
 #: Bits of the number by which a request names the task that it is of, as the engine was given it with ``start``.
 TASK_BITS = 4
 
@@ -23,7 +21,7 @@ def request_layout(parameters: DieParameters) -> data.StructLayout:
     """Payload of a read or write request; ``task`` is its task's number, or 0: it is of none."""
     beat_log2 = exact_log2(parameters.beat_words)
     return data.StructLayout({"address": unsigned(parameters.address_bits - beat_log2),
-                              "beats": unsigned(7), "task": unsigned(TASK_BITS)})
+                              "beats": unsigned(MAX_BEATS.bit_length()), "task": unsigned(TASK_BITS)})
 
 
 def beat_layout(parameters: DieParameters) -> data.ArrayLayout:

@@ -13,6 +13,7 @@ from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.registers import ENGINE_COUNTERS, Registers, counter_count
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Q3_12
+from plinth_hw.isa.identity import identity
 from plinth_hw.isa.limits import rate_word
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register
@@ -26,6 +27,7 @@ FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), co
 FIXED = replace(FEW, multiply_format=Q3_12)
 ONES = (1 << 32) - 1
 CYCLE = 0x123456789ABCDEF0
+DIGEST = 0x89ABCDEF
 
 
 class Surroundings:
@@ -80,7 +82,8 @@ class Surroundings:
 def set_inputs(ctx: Any, dut: Registers) -> None:
     """States and errors that tell every field from every other."""
     for signal, value in ((dut.running, 1), (dut.done, 0), (dut.error, 1), (dut.code, ErrorCode.BAD_COUNTER),
-                          (dut.task, 0xABCD0123), (dut.record_count, 0x777), (dut.cycle, CYCLE)):
+                          (dut.task, 0xABCD0123), (dut.record_count, 0x777), (dut.cycle, CYCLE),
+                          (dut.verilog_digest, DIGEST)):
         ctx.set(signal, value)
     ctx.set(dut.info, shape_of(ErrorInfo).const({"engine": 3, "counter": 0x5A, "die": 0x2C1}))
     for position in range(len(dut.engines)):
@@ -113,7 +116,8 @@ class Map:
         self.fixed: dict[int, int] = {
             Register.ID: regs.IDENTITY, Register.VERSION: regs.ISA_VERSION, Register.CONTROL: 0,
             Register.STATUS: 0b101, Register.ERROR_CODE: ErrorCode.BAD_COUNTER.value,
-            Register.ERROR_TASK: 0xABCD0123, Register.ERROR_INFO: 0x02C15A03, Register.RECORD_COUNT: 0x777}
+            Register.ERROR_TASK: 0xABCD0123, Register.ERROR_INFO: 0x02C15A03, Register.RECORD_COUNT: 0x777,
+            **identity(parameters, DIGEST)}
         #: 64-bit registers.
         self.long: dict[int, int] = {Register.CYCLE: CYCLE}
         engines = sorted(parameters.engines, key=lambda engine: engine.value)
@@ -302,7 +306,7 @@ def test_latency() -> None:
     dut = Registers(TINY)
 
     async def bench(ctx: Any) -> None:
-        for address, cycles in ((Register.ID, 3), (0x3FC, 3), (regs.ROUTES, 3), (Register.ID + 1, 1)):
+        for address, cycles in ((Register.ID, 3), (0x7FC, 3), (regs.ROUTES, 3), (Register.ID + 1, 1)):
             ctx.set(dut.axil.araddr, address)
             ctx.set(dut.axil.arvalid, 1)
             ctx.set(dut.axil.rready, 1)

@@ -54,6 +54,10 @@ SIZES = {
     "words that an engine moves in a cycle": (
         "ndp-tiny", lambda most: {"beat_words": most // 2, "axi_ports": most // 64},
         "CounterSteps.words of 12 bits", 2048, 4096),
+    "axi_ports": ("ndp-tiny", lambda most: {"axi_ports": most, "beat_words": 512}, "Ports.axi_ports of 8 bits",
+                  128, 256),
+    "block_ram_words": ("ndp-tiny", lambda most: {"block_ram_words": most}, "BLOCK_RAM_WORDS of 32 bits",
+                        (1 << 32) - 256, 1 << 32),
     "lines of a half of the vector scratchpad": (
         "ndp-tiny", lambda most: {"vector_buffer_words": 4 * most}, "VectorRegion.line of 16 bits", 65536, 65537),
 }

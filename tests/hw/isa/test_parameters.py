@@ -26,6 +26,12 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
+    ({"axi_ports": 3}, "axi_ports must be a power of two, or 0, not 3"),
+    ({"axi_ports": -1}, "axi_ports must not be negative, not -1"),
+    ({"axi_ports": 0}, "a die needs memory: axi_ports or block_ram_words must be positive, not both 0"),
+    ({"block_ram_words": -512}, "block_ram_words must not be negative, not -512"),
+    ({"block_ram_words": 1000}, "block_ram_words = 1000 must be a multiple of the longest request, 64 x beat_words = "),
+    ({"block_ram_words": 1 << 13, "address_bits": 12}, r"block_ram_words = 8192 must be at most 2\^address_bits = "),
     ({"multiply_format": Fixed(3, 4)}, "must have 16 bits if it is fixed-point, not 8 as q3.4 has"),
     ({**HALF_WORDS, "beat_words": 1, "rows": 1, "columns": 1}, "beat_words must be at least 2, 32 bits, not 1"),
     ({**HALF_WORDS, "beat_words": 128}, "at most 1024 bits: axi_ports = 1 does not fit beat_words = 128"),
@@ -56,6 +62,13 @@ def test_a_wrong_kind_is_a_type_error() -> None:
         Float(1, 23)
     with pytest.raises(ValueError, match="at least one value bit"):
         Fixed(0, 0)
+
+
+def test_memory_on_the_chip_has_a_window_and_a_size() -> None:
+    axi, window, chip, both = (preset("ndp-demo", **changes) for changes in (
+        {}, {"window": True}, {"block_ram_words": 4096, "axi_ports": 0}, {"block_ram_words": 4096}))
+    assert [die.has_window for die in (axi, window, chip, both)] == [False, True, True, True]
+    assert [die.most_memory_words for die in (axi, window, chip, both)] == [(1 << 32) - 1] * 2 + [4096, (1 << 32) - 1]
 
 
 def test_formats_of_sums_and_of_memory() -> None:
