@@ -9,6 +9,7 @@ depend on the number of threads.
 import ctypes
 import os
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +21,7 @@ import numpy.typing as npt
 from plinth_hw.isa.formats import as_words, word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
+from plinth_hw.isa.window import WindowMemory
 from plinth_sim.rtl import pins, verilator
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 
@@ -151,28 +153,46 @@ def _load(path: Path) -> ctypes.CDLL:
 class CosimDevice:
     """One die of a :class:`CosimArray`; see ``plinth.driver.device.Device``.
 
-    Members: ``memory``, the die's memory as a numpy array, shared with the simulation.
+    Members: ``memory``, the memory behind the die's AXI4 ports as a numpy array, shared with the simulation; words at
+    addresses on the chip are not used.
     """
 
-    def __init__(self, array: "CosimArray", die: int, memory: Words):
+    def __init__(self, array: "CosimArray", die: int, memory: Words, memory_words: int):
         self._array = array
         self._die = die
+        self._memory_words = memory_words
+        self._chip_words = array.parameters.block_ram_words
         self.memory = memory
+        if self._chip_words:
+            self._window = WindowMemory(array.parameters, lambda addresses: array.read_registers(die, addresses),
+                                        self._write_registers)
 
-    def _window(self, address: int, count: int) -> Words:
-        if address < 0 or count < 0 or address + count > len(self.memory):
+    def _on_chip(self, address: int, count: int) -> int:
+        """Of so many words, those on the chip, which come first."""
+        if address < 0 or count < 0 or address + count > self._memory_words:
             raise ValueError(f"words {address} to {address + count} are outside die {self._die}'s memory of "
-                             f"{len(self.memory)} words")
-        return self.memory[address:address + count]
+                             f"{self._memory_words} words")
+        return max(0, min(count, self._chip_words - address))
 
     def read_memory(self, address: int, count: int) -> Words:
-        """``count`` words from word address ``address``; a copy."""
-        return self._window(address, count).copy()
+        """``count`` words from word address ``address``; a copy. Words on the chip are read by registers, which takes
+        the array some 10 cycles for 32 bits."""
+        chip = self._on_chip(address, count)
+        rest = self.memory[address + chip:address + count]
+        return np.concatenate([self._window.read(address, chip), rest]) if chip else rest.copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        """Store words at word address ``address``; what is wider than a word as its words, low one first."""
+        """Store words at word address ``address``; what is wider than a word as its words, low one first. Words on the
+        chip are written by registers, as :meth:`write_register` does."""
         flat = as_words(words, self.memory.dtype)
-        self._window(address, flat.size)[:] = flat
+        chip = self._on_chip(address, flat.size)
+        if chip:
+            self._window.write(address, flat[:chip])
+        self.memory[address + chip:address + flat.size] = flat[chip:]
+
+    def _write_registers(self, writes: Iterable[tuple[int, int]]) -> None:
+        for address, value in writes:
+            self.write_register(address, value)
 
     def read_register(self, address: int) -> int:
         """Value of the register at a byte address; runs the array until the die has answered."""
@@ -209,7 +229,7 @@ class CosimArray:
     dies : int
         Number of dies.
     memory_words : int
-        Memory of each die; pages that are never touched cost nothing.
+        Memory of each die, on the chip and behind AXI4 ports together; pages that are never touched cost nothing.
     links : iterable of (die, port out, die, port in) or (die, port out, die, port in, latency), or None
         Default: a ring.
     memory_latency, write_latency : int
@@ -239,7 +259,8 @@ class CosimArray:
     ToolError
         If the build fails, or ``PLINTH_THREADS`` is no number.
     ValueError
-        If a size or a link is impossible, or there are faults on links that have no link layer.
+        If a size or a link is impossible, a die without AXI4 ports has less memory, or there are faults on links that
+        have no link layer.
     """
 
     def __init__(self, parameters: DieParameters, dies: int, memory_words: int, *,
@@ -255,6 +276,9 @@ class CosimArray:
                             ("outstanding", outstanding), ("threads", 1 if threads is None else threads)):
             if value <= 0:
                 raise ValueError(f"{name} must be positive, not {value!r}")
+        if memory_words > parameters.most_memory_words:
+            raise ValueError(f"memory_words must be at most the {parameters.most_memory_words} words on the chip of "
+                             f"{parameters.name}, not {memory_words}")
         links = [link if len(link) == 5 else (*link, link_latency) for link in links]
         _check_links(links, dies, parameters.ports)
         if waves and not waves.die < dies:
@@ -270,8 +294,9 @@ class CosimArray:
         self._seconds = 0.0
         self._handle: int | None = None
         self._library = _load(library)
-        self._memories = [np.zeros(memory_words, dtype=word_type(parameters.memory_format)) for _ in range(dies)]
-        self._queued: list[list[int]] = [[] for _ in range(dies)]
+        outside = memory_words if parameters.axi_ports else 0
+        self._memories = [np.zeros(outside, dtype=word_type(parameters.memory_format)) for _ in range(dies)]
+        self._queued: list[deque[int]] = [deque() for _ in range(dies)]
         pointers = (ctypes.c_void_p * dies)(*(memory.ctypes.data for memory in self._memories))
         flat = (ctypes.c_uint32 * max(1, 5 * len(links)))(*(number for link in links for number in link))
         noise = (_Faults * len(links))(*(
@@ -288,14 +313,14 @@ class CosimArray:
         self._config = _Config(
             dies, self.threads, unrest, epoch, len(links), ctypes.addressof(flat),
             None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
-            memory_words // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
+            outside // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
             outstanding,
             Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
         # The structure holds plain addresses: keep what they point to.
         self._pointees = (flat, noise, pointers)
         self._handle = self._library.plinth_new(ctypes.byref(self._config))
-        self._dies = [CosimDevice(self, die, memory) for die, memory in enumerate(self._memories)]
+        self._dies = [CosimDevice(self, die, memory, memory_words) for die, memory in enumerate(self._memories)]
 
     @property
     def size(self) -> int:
@@ -424,7 +449,7 @@ class CosimArray:
         data, response = ctypes.c_uint32(), ctypes.c_uint32()
         values = []
         while self._library.plinth_answer(self._open(), die, ctypes.byref(data), ctypes.byref(response)):
-            address = self._queued[die].pop(0)
+            address = self._queued[die].popleft()
             if response.value:
                 raise CosimError(f"die {die}: the access of register {address:#x} was answered with response "
                                  f"{response.value}")

@@ -54,8 +54,9 @@ struct Config {
 enum Until : uint32_t { CYCLES = 0, FINISHED = 1, ACCESSED = 2 };
 
 template <size_t... P>
-std::tuple<AxiPort<AxiPins<P>>...> make_ports(Vmodel& model, const MemoryConfig& memory, std::string& fault,
-                                              std::index_sequence<P...>) {
+std::tuple<AxiPort<AxiPins<P>>...> make_ports([[maybe_unused]] Vmodel& model,
+                                              [[maybe_unused]] const MemoryConfig& memory,
+                                              [[maybe_unused]] std::string& fault, std::index_sequence<P...>) {
     return {AxiPort<AxiPins<P>>(model, memory, P, AXI_PORTS, fault)...};
 }
 
@@ -65,7 +66,7 @@ class Die {
         : memory_{config.memories[number], config.memory_words,     config.read_latency, config.write_latency,
                   config.rate_numerator,   config.rate_denominator, config.outstanding},
           model_(traced(config, number), "die"),
-          bucket_(memory_, AXI_PORTS * AxiPort<AxiPins<0>>::SLICE_WORDS),
+          bucket_(memory_, BEAT_BITS / 32),
           ports_(make_ports(model_, memory_, fault_, std::make_index_sequence<AXI_PORTS>())),
           registers_(model_, fault_),
           status_register_(config.status_register),

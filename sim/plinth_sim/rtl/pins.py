@@ -1,7 +1,7 @@
 """From the port list of a Verilated die to the C++ accessors that the harness is compiled with.
 
-The harness works for every die whose top-level ports follow docs/architecture.md, whatever their widths;
-pins that the protocol allows to leave out (``arid``, ``arburst`` ...) may be absent.
+The harness works for every die whose top-level ports follow docs/architecture.md, whatever their widths, with any
+number of AXI4 ports, or none; pins that the protocol allows to leave out (``arid``, ``arburst`` ...) may be absent.
 """
 
 import re
@@ -71,16 +71,18 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
     link_names = _WIRES if layer else {pin: pin for pin in _LINK}
     links = len({name.split("__")[0] for name in ports if re.fullmatch(rf"link_out_\d+__{link_names['valid']}", name)})
     needed = ["clk", "rst", "irq", *(f"axil__{pin}" for pin in _LITE_NEEDED),
-              *(f"axi_{p}__{pin}" for p in range(max(1, axi_ports)) for pin in _AXI_NEEDED),
+              *(f"axi_{p}__{pin}" for p in range(axi_ports) for pin in _AXI_NEEDED),
               *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links)
                 for pin in link_names.values())]
     missing = [name for name in needed if name not in ports]
     if missing:
         raise ValueError(f"the die has no port {missing[0]}" +
                          (f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 else ""))
+    slice_bits = ports["axi_0__rdata"][1] if axi_ports else 0
     link_bits = ports[f"link_out_0__{link_names['flit']}"][1] if links else 0
     parts = ["// Made from the port list of the die.", "#pragma once", '#include "pins.h"', "",
              "inline Absent absent;", f"constexpr size_t AXI_PORTS = {axi_ports};",
+             f"constexpr size_t BEAT_BITS = {slice_bits * axi_ports};",
              f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
              f"constexpr size_t LINK_BITS = {link_bits};", "",
              _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
