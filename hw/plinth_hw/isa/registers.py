@@ -151,9 +151,9 @@ class Register(_Register):
     #: words read from and written to memory (64 bits each)
     WORDS_READ = 0x058, Access.RO, 64
     WORDS_WRITTEN = 0x060, Access.RO, 64
-    #: sums that matrix tasks stored at an end of their format; dies of fixed-point operands only (64 bits)
+    #: least and largest numbers that matrix tasks stored as sums; fixed-point dies only (64 bits)
     SUMS_AT_ENDS = 0x068, Access.RO, 64
-    #: numbers that NARROW made an end of their format; dies of fixed-point operands only (64 bits)
+    #: results of the vector and the optimiser engine that were beyond the format; fixed-point dies only (64 bits)
     NARROWED_TO_ENDS = 0x070, Access.RO, 64
     #: bit p: the link of port p is up; dies with a link layer only
     LINKS_UP = 0x078

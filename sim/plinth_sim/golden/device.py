@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa import layout, limits
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import as_words
+from plinth_hw.isa.identity import IDENTITY_REGISTERS, identity
 from plinth_hw.isa.parameters import ROW_STATIONARY, DieParameters
 from plinth_hw.isa.registers import ControlBits, EngineRegister, ErrorInfo, Register, Status
 from plinth_hw.isa.tasks import (
@@ -123,6 +124,9 @@ class GoldenDevice:
     sums_at_ends: int = 0
     narrowed_to_ends: int = 0
 
+    def __post_init__(self) -> None:
+        self._identity: dict[int, int] = {int(register): value for register, value in identity(self.parameters).items()}
+
     def read_memory(self, address: int, count: int) -> Words:
         """Copy of ``count`` words from word address ``address``."""
         return self.memory[address:address + count].copy()
@@ -138,6 +142,11 @@ class GoldenDevice:
             return regs.IDENTITY
         if address == Register.VERSION:
             return regs.ISA_VERSION
+        if address in IDENTITY_REGISTERS:
+            return self._identity[address]
+        if address == Register.WINDOW_DATA and self.parameters.has_window:
+            (found,) = self.memory[self._window()].view(np.uint32)
+            return int(found)
         if address == Register.STATUS:
             flags = ((self.running or self.broken, Status.BUSY), (self.done, Status.DONE), (self.failed, Status.ERROR),
                      (self.stopped, Status.STOPPED))
@@ -166,6 +175,9 @@ class GoldenDevice:
                 self.registers[address] = value
             return
         limits.check_register(address, value, self.parameters)
+        if address == Register.WINDOW_DATA and self.parameters.has_window:
+            self.memory[self._window()] = as_words(np.array([value], dtype=np.uint32), self.memory.dtype)
+            return
         if address == Register.CONTROL:
             if value & ControlBits.CLEAR_COUNTERS:
                 self.sums_at_ends = self.narrowed_to_ends = 0
@@ -184,6 +196,21 @@ class GoldenDevice:
             self.counters[(address - regs.COUNTERS) // 4] = value
         else:
             self.registers[address] = value
+
+    def _window(self) -> slice:
+        """The words of an access of WINDOW_DATA, which moves on.
+
+        Raises
+        ------
+        ValueError
+            If they are beyond the memory.
+        """
+        words = self.parameters.words_of(1)
+        first = self.registers.get(Register.WINDOW_ADDRESS, 0) // words * words
+        if first + words > len(self.memory):
+            raise ValueError(f"WINDOW_ADDRESS is {first}, beyond the memory of {len(self.memory)} words")
+        self.registers[Register.WINDOW_ADDRESS] = first + words
+        return slice(first, first + words)
 
     def _stop(self) -> None:
         """Throw away all that is under way; counters and their bases become 0, rows of the group table unset."""

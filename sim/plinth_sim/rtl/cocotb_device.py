@@ -26,6 +26,7 @@ from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 from plinth_hw.isa.formats import as_words, word_type
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register, Status
+from plinth_hw.isa.window import WindowMemory
 from plinth_sim.rtl.cosim import CosimError
 from plinth_sim.rtl.pins import module_ports
 
@@ -41,8 +42,11 @@ class CocotbDevice:
     """One die; methods block and must be called from a bridged thread."""
 
     def __init__(self, dut: Any, prefix: str, parameters: DieParameters, memory_words: int):
-        slice_words = parameters.beat_words // parameters.axi_ports
+        slice_words = parameters.beat_words // max(1, parameters.axi_ports)
         beats = memory_words // parameters.beat_words
+        self._window = WindowMemory(parameters, self._read_registers, self._write_registers) if (
+            parameters.block_ram_words) else None
+        self._chip_words = parameters.block_ram_words
         self._word = word_type(parameters.memory_format)
         self.irq = getattr(dut, f"{prefix}irq")
         self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
@@ -100,12 +104,16 @@ class CocotbDevice:
                              f"{self._memory_words} words")
         index = np.arange(address, address + count)
         slices, place = np.divmod(index, self._slice_words)
-        beat, port = np.divmod(slices, len(self._slices))
+        beat, port = np.divmod(slices, max(1, len(self._slices)))
         return port, beat, place
 
     def read_memory(self, address: int, count: int) -> Words:
-        """``count`` words from word address ``address``; a copy."""
+        """``count`` words from word address ``address``; a copy. Words on the chip, which come first, are read by
+        registers."""
         port, beat, place = self._places(address, count)
+        if self._window and count and address < self._chip_words:
+            chip = min(count, self._chip_words - address)
+            return np.concatenate([self._window.read(address, chip), self.read_memory(address + chip, count - chip)])
         result = np.zeros(count, dtype=self._word)
         for number, words in enumerate(self._slices):
             mine = port == number
@@ -116,6 +124,11 @@ class CocotbDevice:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
         flat = as_words(words, self._word)
         port, beat, place = self._places(address, flat.size)
+        if self._window and flat.size and address < self._chip_words:
+            chip = min(flat.size, self._chip_words - address)
+            self._window.write(address, flat[:chip])
+            self.write_memory(address + chip, flat[chip:])
+            return
         for number, target in enumerate(self._slices):
             mine = port == number
             target[beat[mine], place[mine]] = flat[mine]
@@ -127,6 +140,13 @@ class CocotbDevice:
     def write_register(self, address: int, value: int) -> None:
         """Write the register at a byte address."""
         resume(self._write)(address, value)
+
+    def _read_registers(self, addresses: Sequence[int]) -> list[int]:
+        return [self.read_register(address) for address in addresses]
+
+    def _write_registers(self, writes: Sequence[tuple[int, int]]) -> None:
+        for address, value in writes:
+            self.write_register(address, value)
 
     async def register(self, address: int) -> int:
         """Read a register from a coroutine."""

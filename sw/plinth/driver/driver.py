@@ -17,6 +17,7 @@ from plinth.model.routes import Link, routes
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed, word_type
+from plinth_hw.isa.identity import IDENTITY_REGISTERS, described, differences, identity
 from plinth_hw.isa.limits import check_register, rate_word
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
@@ -109,7 +110,7 @@ class Driver:
     Raises
     ------
     DieError
-        If a device is not a Plinth die of this version.
+        If a device is not a Plinth die of this version, or not of the program's parameters.
     UserError
         If links name dies or ports that there are not, or a register cannot hold what it is to hold.
     """
@@ -140,10 +141,7 @@ class Driver:
         except ValueError as error:
             raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         for number, die in self._devices.items():
-            identity = die.read_register(Register.ID), die.read_register(Register.VERSION)
-            if identity != (regs.IDENTITY, regs.ISA_VERSION):
-                raise DieError(f"die {number}: identity {identity[0]:#x} version {identity[1]} is not a "
-                               f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
+            self._identify(number, die)
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, self._memory_words),
                                     (Register.WATCHDOG, self._watchdog_cycles),
@@ -155,6 +153,20 @@ class Driver:
             for graph in (program.setup[number], program.step[number]):
                 die.write_memory(graph.address, descriptor_words(graph.tasks))
         self.run(program.setup, {})
+
+    def _identify(self, number: int, die: Device) -> None:
+        """Refuse a die that is not what the program is for."""
+        plain = die.read_register(Register.ID), die.read_register(Register.VERSION)
+        if plain != (regs.IDENTITY, regs.ISA_VERSION):
+            raise DieError(f"die {number}: identity {plain[0]:#x} version {plain[1]} is not a "
+                           f"Plinth die of version {regs.ISA_VERSION}; rebuild the Verilog")
+        found = {register: die.read_register(register) for register in IDENTITY_REGISTERS}
+        wanted = identity(self.program.parameters)
+        texts = differences(found, wanted)
+        if texts:
+            raise DieError(f"die {number} is a {described(found)}, the plan is for a {described(wanted)}: "
+                           f"{', '.join(texts)}; take the bitstream or Verilog of {self.program.parameters.name}, or "
+                           f"plan for this die")
 
     def recover(self) -> None:
         """Bring all dies back after an error, or after the reset of one, without a reset of all.
