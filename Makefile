@@ -26,7 +26,7 @@ ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog bench agreement fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench agreement fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,12 @@ lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each
 
 verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into build/verilog/
 	@$(BIN)/python -m plinth_hw $(PRESET) --out $(BUILD)/verilog/$(PRESET).v
+
+registers: $(STAMP) ## register map of a die (PRESET=ndp-demo) as SystemRDL, C header and pages, into build/registers/
+	@mkdir -p $(BUILD)/registers
+	@$(BIN)/python -m plinth_hw.isa --rdl $(PRESET) $(BUILD)/registers/$(PRESET).rdl
+	@$(BIN)/peakrdl c-header $(BUILD)/registers/$(PRESET).rdl -o $(BUILD)/registers/$(PRESET).h
+	@$(BIN)/peakrdl html $(BUILD)/registers/$(PRESET).rdl -o $(BUILD)/registers/$(PRESET)
 
 bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 	@$(BIN)/plinth bench $(if $(ONLY),--only $(ONLY)) $(ARGS)

@@ -1,11 +1,11 @@
 """Writes the tables of the programmer's guide from the declarations: ``python -m plinth_hw.isa FILE``.
 
 Everything between ``<!-- isa begin -->`` and ``<!-- isa end -->`` is replaced; with ``--check`` nothing is
-written and the exit code is 1 if the file is out of date.
+written and the exit code is 1 if the file is out of date. ``python -m plinth_hw.isa --rdl PRESET FILE`` writes the
+register map of a die as SystemRDL (:mod:`~plinth_hw.isa.rdl`).
 """
 
-import inspect
-import re
+import argparse
 import sys
 from collections.abc import Iterator
 from enum import Enum
@@ -13,28 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from plinth_hw.isa import machine, registers, tasks
+from plinth_hw.isa.comments import comments, shared_comments
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.parameters import PRESETS
+from plinth_hw.isa.rdl import rdl
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
-
-
-def _comments(source: str) -> dict[str, str]:
-    """The ``#:`` lines above each assignment or annotation."""
-    found: dict[str, str] = {}
-    collected: list[str] = []
-    for line in source.splitlines():
-        text = line.strip()
-        if text.startswith("#:"):
-            collected.append(text[2:].strip())
-        elif match := re.match(r"(\w+)\s*[:=]", text):
-            if collected:
-                found[match[1]] = " ".join(collected)
-            collected = []
-        else:
-            collected = []
-    return found
 
 
 def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[tuple[int, int, str]]:
@@ -52,7 +37,7 @@ def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[
 
 
 def _layout_table(layout: type[Struct]) -> Iterator[str]:
-    comments = _comments(inspect.getsource(layout))
+    texts = comments(layout)
     yield "| word | bits | field | meaning |"
     yield "| ---: | ---: | --- | --- |"
     for start, bits, name in _fields(layout):
@@ -60,25 +45,23 @@ def _layout_table(layout: type[Struct]) -> Iterator[str]:
         high = low + bits - 1
         words = str(word) if high < WORD_BITS else f"{word} to {(start + bits - 1) // WORD_BITS}"
         place = f"{high}:{low}" if high < WORD_BITS else "all"
-        yield f"| {words} | {place} | `{name}` | {comments.get(name.split('[')[0].split('.')[0], '')} |"
+        yield f"| {words} | {place} | `{name}` | {texts.get(name.split('[')[0].split('.')[0], '')} |"
 
 
 def _enum_table(enum: type[Enum]) -> Iterator[str]:
-    comments = _comments(inspect.getsource(enum))
+    texts = comments(enum)
     yield "| value | name | meaning |"
     yield "| ---: | --- | --- |"
     for member in enum:
-        yield f"| {member.value} | `{member.name}` | {comments.get(member.name, '')} |"
+        yield f"| {member.value} | `{member.name}` | {texts.get(member.name, '')} |"
 
 
 def _register_table(enum: type[Any], width: int) -> Iterator[str]:
-    comments = _comments(inspect.getsource(enum))
-    shared = ""
+    texts = shared_comments(enum)
     yield "| address | register | meaning |"
     yield "| ---: | --- | --- |"
     for member in enum:
-        shared = comments.get(member.name, shared if "64 bits each" in shared else "")
-        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {member.access.value}: {shared} |"
+        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {member.access.value}: {texts[member.name]} |"
 
 
 def _limit_table() -> Iterator[str]:
@@ -113,9 +96,9 @@ def tables() -> str:
         lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]
     lines += ["## Registers", "", *_register_table(registers.Register, 3), ""]
     lines += ["Arrays of registers:", "", "| address | register | at most | meaning |", "| ---: | --- | ---: | --- |"]
-    comments = _comments(inspect.getsource(registers))
+    texts = comments(registers)
     for name, array in registers.ARRAYS.items():
-        lines.append(f"| `{array.first:#06x}` | `{name}` | {array.count} | {array.access.value}: {comments[name]} |")
+        lines.append(f"| `{array.first:#06x}` | `{name}` | {array.count} | {array.access.value}: {texts[name]} |")
     for layout in (registers.ErrorInfo, registers.WaitCounter, registers.LinkRate, machine.MachineInfo, machine.Formats,
                    machine.NumberFormat, machine.ArraySize, machine.Ports):
         lines += ["", f"Fields of `{layout.__name__}`:", "", *_layout_table(layout)]
@@ -141,16 +124,27 @@ def tables() -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Bring a file up to date, or check that it is."""
-    check = "--check" in arguments
-    (path,) = [Path(argument) for argument in arguments if argument != "--check"]
-    old = path.read_text(encoding="utf-8")
-    head, _, rest = old.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    new = f"{head}{BEGIN}\n{tables()}{END}{tail}"
-    if check:
-        return int(new != old)
-    path.write_text(new, encoding="utf-8")
+    """Bring a file up to date, or check that it is; 2 if that cannot be."""
+    parser = argparse.ArgumentParser(prog="python -m plinth_hw.isa", description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("file", type=Path)
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="write nothing; 1 if the tables are out of date")
+    what.add_argument("--rdl", choices=list(PRESETS), metavar="PRESET", help="write a die's registers as SystemRDL")
+    given = parser.parse_args(arguments)
+    try:
+        if given.rdl:
+            given.file.write_text(rdl(PRESETS[given.rdl]), encoding="utf-8")
+            return 0
+        old = given.file.read_text(encoding="utf-8")
+        head, _, rest = old.partition(BEGIN)
+        _, _, tail = rest.partition(END)
+        new = f"{head}{BEGIN}\n{tables()}{END}{tail}"
+        if given.check:
+            return int(new != old)
+        given.file.write_text(new, encoding="utf-8")
+    except OSError as error:
+        print(f"plinth_hw.isa: error: {given.file}: {error.strerror}; name another file", file=sys.stderr)
+        return 2
     return 0
 
 
