@@ -65,7 +65,7 @@ PRESET_ROWS: dict[str, Row] = {
     "products": lambda p: _format(p.multiply_format),
     "word, bits": lambda p: f"{p.word_bits}",
     "beat, words": lambda p: f"{p.beat_words}",
-    "AXI4": lambda p: f"{p.axi_ports} x {p.beat_bits // p.axi_ports:,} bits",
+    "AXI4": lambda p: f"{p.axi_ports} x {p.beat_bits // p.axi_ports:,} bits" if p.axi_ports else "none",
     "memory, words a cycle": lambda p: f"{p.memory_words_per_cycle}",
     "tile, words": lambda p: f"{_tile_words(p):,}",
     "operand buffers, KiB": lambda p: _kib(p, 4 * p.operand_buffer_words),

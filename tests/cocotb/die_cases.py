@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from cocotb.task import bridge
 from tests.support.back_ends import check_equal, images
+from tests.support.die_tops import ON_CHIP
 from tests.support.graphs import random_program, tangled
 
 import cocotb
@@ -21,14 +22,15 @@ MEMORY_WORDS = 1 << 15
 DIES = int(os.environ["DIES"])
 
 
-async def compare(dut: Any, program: Any, buffers: Any, seed: int, *, stalls: float, steps: int = 2) -> None:
+async def compare(dut: Any, program: Any, buffers: Any, seed: int, *, stalls: float, steps: int = 2,
+                  words: int = MEMORY_WORDS) -> None:
     """Run a program in the testbench and on the golden model; the whole memory is equal after each step."""
-    array = await CocotbArray.start(dut, TINY, dies=DIES, memory_words=MEMORY_WORDS)
+    array = await CocotbArray.start(dut, program.parameters, dies=DIES, memory_words=words)
     array.stall(stalls, seed)
-    golden = GoldenArray(TINY, DIES, MEMORY_WORDS)
+    golden = GoldenArray(program.parameters, DIES, words)
 
     def drive() -> None:
-        both = [images(one, program, buffers, seed, memory_words=MEMORY_WORDS, steps=steps)
+        both = [images(one, program, buffers, seed, memory_words=words, steps=steps)
                 for one in (array, golden)]
         for found, wanted in zip(*both, strict=True):
             check_equal(found, wanted, program)
@@ -52,6 +54,14 @@ async def dependencies(dut: Any, stalls: float) -> None:
     seed = cocotb.RANDOM_SEED + 100 + round(10 * stalls)
     program, buffers = random_program(TINY, DIES, seed, 60, MEMORY_WORDS, size=4, buffers=4)
     await compare(dut, tangled(program, seed), buffers, seed, stalls=stalls)
+
+
+@cocotb.test(timeout_time=3, timeout_unit="ms", skip="CHIP" not in os.environ)
+async def memory_on_the_chip(dut: Any) -> None:
+    """Of :data:`ON_CHIP`: all memory is written and read by registers."""
+    seed, words = cocotb.RANDOM_SEED, ON_CHIP.block_ram_words
+    program, buffers = random_program(ON_CHIP, DIES, seed, 10, words)
+    await compare(dut, program, buffers, seed, stalls=0.3, steps=1, words=words)
 
 
 @cocotb.test(timeout_time=3, timeout_unit="ms", skip="IMAGES" not in os.environ)

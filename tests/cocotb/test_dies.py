@@ -2,7 +2,7 @@
 
 import pytest
 from tests.support import cocotb_runner
-from tests.support.die_tops import die_top
+from tests.support.die_tops import ON_CHIP, die_top
 
 
 @pytest.mark.slow
@@ -12,6 +12,14 @@ from tests.support.die_tops import die_top
 def test_random_graphs(dies: int) -> None:
     sources, top = die_top(dies)
     cocotb_runner.run(sources, top, "tests.cocotb.die_cases", environment={"DIES": str(dies)})
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_memory_on_the_chip() -> None:
+    sources, top = die_top(1, ON_CHIP)
+    cocotb_runner.run(sources, top, "tests.cocotb.die_cases", testcase="memory_on_the_chip",
+                      environment={"DIES": "1", "CHIP": "1"})
 
 
 @pytest.mark.slow

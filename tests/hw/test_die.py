@@ -1,7 +1,9 @@
 # amaranth: UnusedElaboratable=no
 """The whole die: its Verilog does not change from run to run, parts may be left out, its ports are the list's."""
 
+import hashlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -38,12 +40,30 @@ def test_verilog_is_byte_identical() -> None:
     pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),
     pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,
                         reduce_blocks=4, counters=16, die_bits=4, operand_buffer_words=512, output_buffer_words=240),
-                 id="other sizes", marks=SLOW)])
+                 id="other sizes", marks=SLOW),
+    pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER}), block_ram_words=512, axi_ports=0), id="block RAM",
+                 marks=SLOW),
+    pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER}), block_ram_words=512), id="block RAM and AXI4",
+                 marks=SLOW)])
 def test_parts_and_sizes(parameters: DieParameters, tmp_path: Path) -> None:
     """Dies with some of the engines, or of other sizes than a preset's, elaborate and lint."""
     path = tmp_path / "part_of_a_die.v"
     path.write_text(emit.verilog(Die(parameters), "part_of_a_die"), encoding="utf-8")
     verilator.lint([path], "part_of_a_die", [WAIVERS])
+
+
+@SLOW
+def test_the_verilog_holds_its_digest() -> None:
+    """Of all of it but the module with the digest; a die of another parameter has another one."""
+    found = []
+    for words in (256, 512):
+        text = emit.verilog(Die(preset("ndp-tiny", engines=frozenset(), block_ram_words=words, axi_ports=0)), "top")
+        rest, module, end = text.partition("\nmodule top_digest(")
+        (digest,) = re.findall(r"32'h([0-9a-f]{8});", end)
+        assert module and "top_digest" in rest
+        assert digest == hashlib.sha256(rest.encode()).hexdigest()[:8]
+        found.append(digest)
+    assert found[0] != found[1]
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -64,4 +84,5 @@ def test_ports(name: str) -> None:
         *(f"axi_{port}__{signal}" for port in range(parameters.axi_ports) for signal in full),
         *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
           for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))), "irq"}
-    assert len(die.axi_0.rdata) == 32 * parameters.beat_words // parameters.axi_ports
+    if parameters.axi_ports:
+        assert len(die.axi_0.rdata) == parameters.beat_bits // parameters.axi_ports

@@ -18,6 +18,7 @@ A task, from memory to its end:
 The host:
 
 - :mod:`~plinth_hw.control.registers`: the register file; :mod:`~plinth_hw.control.routes`: its route table.
+- :mod:`~plinth_hw.control.window`: memory, 32 bits at a time.
 - :mod:`~plinth_hw.control.counters`: performance counters; :mod:`~plinth_hw.control.errors`: sticky error and watchdog.
 - :mod:`~plinth_hw.control.control`: all of it.
 """

@@ -18,7 +18,7 @@ from plinth_hw.lib.choice import one_of
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
-#: Value of ``ErrorInfo.engine`` when the scheduler's own accesses are to blame.
+#: Value of ``ErrorInfo.engine`` when accesses of the scheduler, or of the host's window, are to blame.
 SCHEDULER = field_most(ErrorInfo, "engine")
 
 

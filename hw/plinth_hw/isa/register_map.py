@@ -107,7 +107,7 @@ def _entry(name: str, where: int, access: Access, holds: Any, comment: str, die:
     bits = holds if isinstance(holds, int) else WORD_BITS
     plain = die.ports if where == Register.LINKS_UP else bits
     if access is Access.RW:
-        plain = register_most(where, die).bit_length()
+        plain = max(1, register_most(where, die).bit_length())
     return Entry(name, where, access, bits, _fields(name, holds, plain), comment, **more)
 
 

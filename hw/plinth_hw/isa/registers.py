@@ -56,7 +56,7 @@ class EngineState(IntFlag):
 class ErrorInfo(Struct):
     """Register ERROR_INFO."""
 
-    #: Number of the engine, or 255 if the scheduler's own accesses are to blame.
+    #: Number of the engine, or 255 if accesses of the scheduler, or of the host's window, are to blame.
     engine: unsigned(8)
     #: Counter.
     counter: unsigned(8)

@@ -178,8 +178,11 @@ def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> 
     return words + (0,) * (DESCRIPTOR_WORDS - len(words))
 
 
-def require_memory(needed_words: int, available_words: int) -> None:
+def require_memory(parameters: DieParameters, needed_words: int, available_words: int) -> None:
     """Raise ``UserError`` if a graph does not fit the die's memory."""
     if needed_words > available_words:
-        raise UserError(f"the network needs {4 * needed_words} bytes of die memory but a die has "
-                        f"{4 * available_words}; give --memory at least {-(-4 * needed_words // 2**20)} MiB")
+        size = parameters.word_bits // 8
+        remedy = (f"give --memory at least {-(-size * needed_words // 2**20)} MiB" if parameters.axi_ports else
+                  "block RAM has no more; take a smaller batch or network, or more dies")
+        raise UserError(f"the network needs {size * needed_words} bytes of die memory but a die has "
+                        f"{size * available_words}; {remedy}")

@@ -39,7 +39,7 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
         return -(-address // line) * line
 
     # Before tasks are packed, which cannot name places far beyond a die's memory.
-    require_memory(max(one.end for one in step), memory_words)
+    require_memory(parameters, max(one.end for one in step), memory_words)
     setup_tasks = [one.finish(record=False) for one in setup]
     step_tasks = [one.finish(record=True) for one in step]
     most_setup, most_step = (max(map(len, tasks)) for tasks in (setup_tasks, step_tasks))
@@ -47,7 +47,7 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     first = aligned(records + record * most_step)
     second = aligned(first + descriptor * most_setup)
     end = second + descriptor * most_step
-    require_memory(end, memory_words)
+    require_memory(parameters, end, memory_words)
     return Program(
         parameters=parameters,
         setup=[Graph("setup", first, tuple(tasks), one.advances, descriptor)

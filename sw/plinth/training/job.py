@@ -80,6 +80,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     started = time.perf_counter()
     network, array, dies = options.network, options.array, options.array.dies
     parameters = array.die_parameters()
+    memory_words = min(options.memory_words, parameters.most_memory_words)
     check_array(array)
     dataset = samples(options.data, network)
     steps_per_epoch = len(dataset.train_x) // options.batch
@@ -88,21 +89,21 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                         "samples; give a smaller --batch")
     plan = _plan(options)
     program = lower_training(network, plan, parameters, rule=options.rule, steps=steps_per_epoch,
-                             memory_words=options.memory_words)
+                             memory_words=memory_words)
     for note in program.notes:
         say(f"note: {note}")
     start = _start(options)
     seed = start.seed
     report_path = prepare_output(options.out)
     links = array.directed()
-    golden = Driver(backends.golden_array(parameters, dies, options.memory_words), program,
-                    memory_words=options.memory_words, links=links)
+    golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
+                    memory_words=memory_words, links=links)
     digest = None
     if options.device == "cosim":
         say(f"building {dies} x {parameters.name} (cached after the first time)")
-        devices, digest = backends.cosim_array(parameters, dies, options.memory_words, threads=options.threads,
+        devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
                                                link_latency=array.link_latency, links=links, window=options.window)
-        driver = Driver(devices, program, memory_words=options.memory_words, links=links)
+        driver = Driver(devices, program, memory_words=memory_words, links=links)
         golden_driver: Driver | None = golden
     else:
         driver, golden_driver = golden, None
