@@ -23,7 +23,7 @@ from plinth_hw.memory.port import ReadPort, WritePort
 
 OKAY, SLVERR = 0, 2
 WHOLE = preset("ndp-tiny", block_ram_words=1024, axi_ports=0)
-HALF = replace(WHOLE, multiply_format=Q3_12, memory_format=Q3_12)
+HALF = replace(WHOLE, multiply_format=Q3_12)
 
 
 class Shell(wiring.Component):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plinth_hw.isa.formats import FP16, Q3_12, Q4_11
+from plinth_hw.isa.formats import FP16, Q3_12
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, described, differences, identity, parameters_digest
 from plinth_hw.isa.parameters import PRESETS, preset
 from plinth_hw.isa.registers import Register
@@ -25,7 +25,6 @@ CHANGES: dict[str, Any] = {
 
 def test_digests_are_of_all_that_shapes_hardware() -> None:
     tried = {name: parameters_digest(replace(DEMO, **{name: value})) for name, value in CHANGES.items()}
-    tried["memory_format"] = parameters_digest(replace(DEMO, memory_format=Q3_12, multiply_format=Q3_12))
     tried["accumulate_format"] = parameters_digest(replace(DEMO, accumulate_format=FP16))
     assert set(tried) == {field.name for field in fields(DEMO)}
     same = {name for name, digest in tried.items() if digest == parameters_digest(DEMO)}
@@ -42,8 +41,8 @@ def test_presets_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("name", "changes", "text"), [
     ("ndp-demo", {}, "systolic FP32 die of 8 x 8"),
-    ("hypar-tiny", {"multiply_format": Q4_11}, "row-stationary q4.11 and FP32 die of 3 x 4"),
-    ("ndp-tiny", {"multiply_format": Q3_12, "memory_format": Q3_12}, "systolic q3.12 die of 4 x 4")])
+    ("hypar-tiny", {"multiply_format": FP16}, "row-stationary FP16 and FP32 die of 3 x 4"),
+    ("ndp-tiny", {"multiply_format": Q3_12}, "systolic q3.12 die of 4 x 4")])
 def test_a_die_in_words(name: str, changes: dict[str, Any], text: str) -> None:
     die = preset(name, **changes)
     assert described(identity(die)) == f"{text} (digest {parameters_digest(die):08x})"
@@ -51,7 +50,7 @@ def test_a_die_in_words(name: str, changes: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize(("changes", "texts"), [
     ({}, []), ({"name": "other"}, []), ({"rows": 4, "columns": 6}, ["rows 4, not 8", "columns 6, not 8"]),
-    ({"multiply_format": Q3_12, "memory_format": Q3_12},
+    ({"multiply_format": Q3_12},
      ["format of sums q23.24, not FP32", "format of memory q3.12, not FP32", "format of products q3.12, not FP32"]),
     ({"block_ram_words": 4096, "axi_ports": 0}, ["axi_ports 0, not 1", "block_ram_words 4096, not 0"]),
     ({"engines": frozenset({Engine.TRANSFER, Engine.MATRIX})},

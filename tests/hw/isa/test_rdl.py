@@ -14,7 +14,7 @@ from tests.support.axi_lite import Master
 
 from plinth_hw.die import Die
 from plinth_hw.isa.__main__ import main
-from plinth_hw.isa.formats import Q4_11
+from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 from plinth_hw.isa.rdl import rdl
 from plinth_hw.isa.register_map import register_map
@@ -24,7 +24,7 @@ from plinth_hw.isa.tasks import Engine, ErrorCode
 OKAY, SLVERR = 0, 2
 ONES = (1 << 32) - 1
 #: A small die with every register that a die can have.
-ALL = preset("ndp-tiny-links", engines=frozenset({Engine.TRANSFER}), multiply_format=Q4_11, block_ram_words=1024,
+ALL = preset("ndp-tiny-links", engines=frozenset({Engine.TRANSFER}), multiply_format=Q3_12, block_ram_words=1024,
              counters=2, die_bits=2, reduce_blocks=1)
 
 

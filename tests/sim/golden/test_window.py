@@ -12,7 +12,7 @@ from plinth_sim.golden.array import GoldenArray
 from plinth_sim.golden.device import GoldenDevice
 
 WHOLE = preset("ndp-tiny", window=True)
-HALF = preset("ndp-tiny", window=True, multiply_format=Q3_12, memory_format=Q3_12)
+HALF = preset("ndp-tiny", window=True, multiply_format=Q3_12)
 WORDS = 64
 
 

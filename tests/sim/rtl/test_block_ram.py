@@ -14,7 +14,7 @@ from plinth_sim.rtl.cosim import CosimArray, CosimError
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("block-ram-dies")]
 
 WORDS = 1 << 13
-HALF = preset("ndp-tiny", multiply_format=Q3_12, memory_format=Q3_12, block_ram_words=WORDS, axi_ports=0)
+HALF = preset("ndp-tiny", multiply_format=Q3_12, block_ram_words=WORDS, axi_ports=0)
 WHOLE = preset("ndp-tiny", block_ram_words=WORDS, axi_ports=0)
 #: What its graphs work on lies on both sides of the bound.
 BOTH = preset("ndp-tiny", block_ram_words=512)
