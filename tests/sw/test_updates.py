@@ -144,7 +144,8 @@ def test_a_checkpoint_goes_on_with_its_own_update_only(tmp_path: Path, capsys: p
 def test_long_sums_are_told() -> None:
     network, found = Network(name="long", input=Shape((1, 256, 256)), layers=(
         Convolution(name="conv", channels=1, kernel=(1, 1)),
-        MeanPool(name="pool", kernel=(256, 256), stride=(256, 256)), Flatten(name="flat"), Dense(name="fc", outputs=2), SoftmaxCrossEntropy(name="loss"))), []
+        MeanPool(name="pool", kernel=(256, 256), stride=(256, 256)), Flatten(name="flat"),
+        Dense(name="fc", outputs=2), SoftmaxCrossEntropy(name="loss"))), []
     for batch in (1, 2):
         program = lower_training(network, data_parallel(network, dies=1, batch=batch), preset("fpga-tiny"),
                                  rule=UpdateRule(), steps=1, memory_words=1 << 24)
