@@ -1,0 +1,217 @@
+"""The host bridge: requests that come over a serial line, as accesses of an AXI4-Lite slave.
+
+::
+
+    rx -> Receiver -> RequestReader -> one request at a time <-> axil
+                                             |
+    tx <- Transmitter <- AnswerStore <-------+
+
+A request is acted on once it is there as a whole and checked. Requests are numbered: the next one is done and its
+answer kept, one of the last few has been done and its answer is sent again, any other is passed over. So a host that
+sends a request until it has the answer has it done once, and may have as many under way as answers are kept. After
+reset nothing is done before a SYNC, so that what a host meant for the bridge before the reset is not done twice.
+
+A word takes about 40 cycles to read and 6 to write, beside those of the slave, of the 160 and more that it takes on the
+line; an answer goes out while the next request is being done. The access that fails ends its request.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect
+from amaranth.utils import ceil_log2
+
+from plinth_hw.control.registers import AXI4LiteSignature
+from plinth_hw.host.answers import AnswerStore
+from plinth_hw.host.requests import RequestReader
+from plinth_hw.host.uart import Receiver, Transmitter, phase_step
+from plinth_hw.isa import layout
+from plinth_hw.isa.frames import (
+    ANSWER_WORDS,
+    PROTOCOL_VERSION,
+    REQUEST_WORDS,
+    AnswerTrailer,
+    Limits,
+    Operation,
+    RequestHeader,
+    line_bytes,
+)
+from plinth_hw.shapes import shape_of
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & value - 1 == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BridgeParameters:
+    """What shapes a bridge.
+
+    Raises
+    ------
+    TypeError
+        If a number is of the wrong kind.
+    ValueError
+        If a bit has fewer than four cycles, a number is no power of two, or an answer has no room for data.
+    """
+
+    #: Cycles of a bit on the line: the clock's rate over the line's.
+    cycles_per_bit: Fraction | int
+    #: Answers that are kept: as many requests may be under way.
+    slots: int = 4
+    #: Room for an answer as it goes over the line; a word of requests is stored for every four.
+    slot_bytes: int = 512
+
+    def __post_init__(self) -> None:
+        phase_step(Fraction(self.cycles_per_bit))
+        for key, most in (("slots", 64), ("slot_bytes", 4096)):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{key} must be an integer, not {value!r}")
+            if not 1 < value <= most or not _power_of_two(value):
+                raise ValueError(f"{key} must be a power of two from 2 to {most}, not {value!r}")
+        if self.words < 2:
+            raise ValueError(f"slot_bytes must have room for two words of data, not {self.slot_bytes!r}")
+
+    @property
+    def words(self) -> int:
+        """Words of data in a frame: an answer fits its slot, and as many requests as there are slots the ring."""
+        most = self.slot_bytes // 4
+        answer = next((words for words in range(most, 0, -1) if line_bytes(words) <= self.slot_bytes), 0)
+        return min(answer - ANSWER_WORDS, most - REQUEST_WORDS)
+
+    @property
+    def limits(self) -> int:
+        """What the answer to SYNC says, as a word."""
+        return layout.pack(Limits, {"words": self.words, "slots": self.slots, "version": PROTOCOL_VERSION})[0]
+
+
+class Bridge(wiring.Component):
+    """A serial line in, an AXI4-Lite master out.
+
+    Parameters
+    ----------
+    parameters : BridgeParameters
+
+    Members
+    -------
+    rx, tx : In(1), Out(1)
+        The line.
+    axil : Out(AXI4LiteSignature)
+        One access at a time.
+    """
+
+    def __init__(self, parameters: BridgeParameters) -> None:
+        self.parameters = parameters
+        super().__init__({"rx": In(1), "tx": Out(1, init=1), "axil": Out(AXI4LiteSignature())})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters, axil = self.parameters, self.axil
+        m.submodules.receiver = receiver = Receiver(parameters.cycles_per_bit)
+        m.submodules.transmitter = transmitter = Transmitter(parameters.cycles_per_bit)
+        m.submodules.requests = requests = RequestReader(parameters.slots * parameters.slot_bytes // 4)
+        m.submodules.answers = answers = AnswerStore(parameters.slots, parameters.slot_bytes)
+        connect(m, answers.o, transmitter.i)
+        m.d.comb += [
+            receiver.rx.eq(self.rx), self.tx.eq(transmitter.tx),
+            *(getattr(requests, name).eq(getattr(receiver, name)) for name in ("byte", "valid", "broken")),
+        ]
+
+        header, address = Signal(shape_of(RequestHeader)), Signal.like(axil.awaddr)
+        answer = Signal(shape_of(AnswerTrailer))
+        done = Signal(range(parameters.words + 1))
+        expected, behind, begun = Signal(8), Signal(8), Signal()
+        asked, given = requests.o, answers.i
+        fresh, known = Signal(), Signal()
+        m.d.comb += [
+            behind.eq(expected - header.sequence),
+            fresh.eq(begun & (behind == 0)), known.eq(begun & (behind <= parameters.slots)),
+            answer.sequence.eq(header.sequence), answer.count.eq(done),
+            answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
+            axil.awaddr.eq(address), axil.araddr.eq(address),
+            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(header.strobe),
+        ]
+        response, refused, failed = Signal(2), Signal(), Signal()
+        m.d.comb += [answer.response.eq(response), answer.refused.eq(refused), failed.eq(response != 0)]
+        # Taken while the access is under way.
+        address_taken, data_taken, ends, ended_well = Signal(), Signal(), Signal(), Signal()
+        with m.If(ends):
+            m.d.sync += [address_taken.eq(0), data_taken.eq(0), done.eq(done + ended_well)]
+            with m.If(~header.fixed):
+                m.d.sync += address.eq(address + 4)
+
+        with m.FSM():
+            with m.State("HEADER"):
+                m.d.comb += asked.ready.eq(1)
+                m.d.sync += [header.eq(asked.payload.word), done.eq(0), response.eq(0), refused.eq(0)]
+                with m.If(asked.valid & ~asked.payload.last):
+                    m.next = "ADDRESS"
+            with m.State("ADDRESS"):
+                m.d.comb += asked.ready.eq(1)
+                m.d.sync += address.eq(asked.payload.word)
+                with m.If(asked.valid):
+                    with m.If(asked.payload.last):
+                        m.next = "HEADER"
+                    with m.Elif(fresh & (header.operation == Operation.WRITE)):
+                        m.d.sync += expected.eq(expected + 1)
+                        m.next = "WRITE"
+                    with m.Else():
+                        m.next = "END"
+            with m.State("END"):  # of the request
+                m.d.comb += asked.ready.eq(1)
+                with m.If(asked.valid & asked.payload.last):
+                    m.next = "HEADER"
+                    with m.If(header.operation == Operation.SYNC):
+                        m.d.sync += [expected.eq(header.sequence + 1), begun.eq(1)]
+                        m.next = "SYNC"
+                    with m.Elif(fresh):
+                        m.d.sync += [expected.eq(expected + 1), refused.eq(header.count > parameters.words)]
+                        m.next = "READ"
+                    with m.Elif(known):
+                        m.next = "SEND"
+            with m.State("WRITE"):
+                with m.If(asked.valid & (asked.payload.last | failed)):
+                    m.d.comb += asked.ready.eq(1)
+                    with m.If(asked.payload.last):
+                        m.next = "ANSWER"
+                with m.Elif(asked.valid):
+                    m.d.comb += [axil.awvalid.eq(~address_taken), axil.wvalid.eq(~data_taken), axil.bready.eq(1),
+                                 asked.ready.eq(ends), ends.eq(axil.bvalid), ended_well.eq(axil.bresp == 0)]
+                    m.d.sync += [address_taken.eq((address_taken | axil.awready) & ~ends),
+                                 data_taken.eq((data_taken | axil.wready) & ~ends)]
+                    with m.If(ends):
+                        m.d.sync += response.eq(axil.bresp)
+            with m.State("READ"):
+                with m.If(failed | refused | (done == header.count)):
+                    m.next = "ANSWER"
+                with m.Else():
+                    m.d.comb += [
+                        axil.arvalid.eq(~address_taken), ended_well.eq(axil.rresp == 0),
+                        given.valid.eq(axil.rvalid & ended_well), given.payload.word.eq(axil.rdata),
+                        axil.rready.eq(given.ready), ends.eq(axil.rvalid & axil.rready),
+                    ]
+                    m.d.sync += address_taken.eq((address_taken | axil.arready) & ~ends)
+                    with m.If(ends):
+                        m.d.sync += response.eq(axil.rresp)
+            with m.State("SYNC"):
+                m.d.comb += [given.valid.eq(1), given.payload.word.eq(address)]
+                with m.If(given.ready):
+                    m.next = "LIMITS"
+            with m.State("LIMITS"):
+                m.d.comb += [given.valid.eq(1), given.payload.word.eq(Const(parameters.limits, 32))]
+                with m.If(given.ready):
+                    m.next = "ANSWER"
+            with m.State("ANSWER"):
+                m.d.comb += [given.valid.eq(1), given.payload.word.eq(Cat(answer)), given.payload.last.eq(1)]
+                with m.If(given.ready):
+                    m.next = "KEPT"
+            with m.State("KEPT"), m.If(answers.done):
+                m.next = "SEND"
+            with m.State("SEND"):
+                m.d.comb += answers.send.valid.eq(1)
+                with m.If(answers.send.ready):
+                    m.next = "HEADER"
+        return m

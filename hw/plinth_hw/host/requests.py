@@ -1,0 +1,111 @@
+"""From bytes of the line to the words of requests.
+
+::
+
+    byte -> COBS -> bits -> check
+                     |-> word -> ring of block RAM -> o        words of checked frames only
+                              written | committed | taken
+
+A word is written when the next one begins, and so that the last of a frame, its check, is known as such. At the
+delimiter a frame whose check is right is committed, and the words of any other are forgotten; so are those of a frame
+with a broken byte, and of one that finds the ring full. Whatever was on the line before, a frame behind a delimiter is
+read. Latency: ``o`` is valid three cycles after the delimiter. A byte takes nine cycles.
+"""
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import crc, data, stream, wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from plinth_hw.isa.frames import BLOCK_BYTES, DELIMITER
+from plinth_hw.lib.ram import UNCHECKED
+
+#: A word of a frame, and whether it is the last.
+WORD = data.StructLayout({"word": 32, "last": 1})
+#: Bit by bit: a byte of the line takes forty cycles and more.
+CHECK = crc.catalog.CRC32_ISO_HDLC(data_width=1)
+
+
+class RequestReader(wiring.Component):
+    """Words of checked requests.
+
+    Parameters
+    ----------
+    ring_words : int
+        Words of requests that wait; a power of two.
+
+    Members
+    -------
+    byte, valid, broken : In
+        From :class:`~plinth_hw.host.uart.Receiver`.
+    o : Out(stream of :data:`WORD`)
+        Words of frames, the check, which is right, as the last.
+
+    Raises
+    ------
+    ValueError
+        If ``ring_words`` is no power of two.
+    """
+
+    def __init__(self, ring_words: int) -> None:
+        self.ring_words = ring_words
+        self._address_bits = exact_log2(ring_words)
+        super().__init__({"byte": In(8), "valid": In(1), "broken": In(1), "o": Out(stream.Signature(WORD))})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        bits = self._address_bits
+        m.submodules.check = check = crc.Processor(CHECK)
+        m.submodules.ring = ring = Memory(shape=WORD, depth=self.ring_words, init=[], attrs=UNCHECKED)
+        write, read = ring.write_port(), ring.read_port()
+        written, committed, taken = (Signal(bits + 1, name=name) for name in ("written", "committed", "taken"))
+        word, held = Signal(32), Signal()  # bytes of the word under way; it is complete, and not written
+        left, zero = Signal(8), Signal()  # bytes of the block under way, and whether a zero follows it
+        shift, shifts, byte_number = Signal(8), Signal(4), Signal(2)
+        spoilt, put, full = Signal(), Signal(), Signal()
+        starts = Signal()  # a byte of the frame goes into the word
+        m.d.comb += [
+            full.eq((written ^ taken) == 1 << bits),
+            write.addr.eq(written[:bits]), write.data.word.eq(word), write.en.eq(put & ~full),
+            check.data.eq(shift[0]), check.valid.eq(shifts != 0),
+        ]
+        with m.If(shifts != 0):
+            m.d.sync += [shift.eq(shift >> 1), word.eq(Cat(word[1:], shift[0])), shifts.eq(shifts - 1)]
+            with m.If(shifts == 1):
+                m.d.sync += [byte_number.eq(byte_number + 1), held.eq(byte_number.all())]
+        with m.If(put):
+            m.d.sync += held.eq(0)
+            with m.If(full):
+                m.d.sync += spoilt.eq(1)
+            with m.Else():
+                m.d.sync += written.eq(written + 1)
+        with m.If(starts):
+            m.d.sync += shifts.eq(8)
+            m.d.comb += put.eq(held)
+        with m.If(self.broken):
+            m.d.sync += spoilt.eq(1)
+        with m.If(self.valid):
+            with m.If(self.byte == DELIMITER):
+                m.d.comb += [put.eq(held), write.data.last.eq(1), check.start.eq(1)]
+                m.d.sync += [left.eq(0), zero.eq(0), byte_number.eq(0), spoilt.eq(0), held.eq(0)]
+                with m.If(held & ~full & ~spoilt & (left == 0) & check.match_detected):
+                    m.d.sync += committed.eq(written + 1)
+                with m.Else():
+                    m.d.sync += written.eq(committed)
+            with m.Elif(left == 0):
+                m.d.sync += [left.eq(self.byte - 1), zero.eq(self.byte <= BLOCK_BYTES), shift.eq(0)]
+                m.d.comb += starts.eq(zero)
+            with m.Else():
+                m.d.sync += [left.eq(left - 1), shift.eq(self.byte)]
+                m.d.comb += starts.eq(1)
+
+        get = Signal()
+        m.d.comb += [
+            read.addr.eq(taken[:bits]), read.en.eq(get), self.o.payload.eq(read.data),
+            get.eq((taken != committed) & (~self.o.valid | self.o.ready)),
+        ]
+        m.d.sync += taken.eq(taken + get)
+        with m.If(get | self.o.ready):
+            m.d.sync += self.o.valid.eq(get)
+        return m

@@ -1,0 +1,118 @@
+"""Frames of the host bridge: what goes over the serial line, declared once for bridge, driver and tests.
+
+::
+
+    request   RequestHeader, address, data of a write ..., check     words of 32 bits, low byte first
+    answer    data of a read ..., AnswerTrailer, check
+    line      COBS of either, 0x00
+
+The check is CRC-32 (IEEE 802.3, as ``zlib.crc32``) of all words before it. COBS (consistent overhead byte stuffing)
+takes the zeros out of a frame at the cost of a byte in 254, so that a zero on the line ends a frame wherever it comes
+from.
+"""
+
+import zlib
+
+from plinth_hw.isa.layout import Code, Struct, unsigned
+
+#: Version of the protocol.
+PROTOCOL_VERSION = 1
+#: What ends a frame on the line.
+DELIMITER = 0
+#: Most data bytes that a code byte of COBS leads.
+BLOCK_BYTES = 254
+#: Words of a frame besides data: those of a request, those of an answer.
+REQUEST_WORDS, ANSWER_WORDS = 3, 2
+#: Bits on the line for a byte: start, eight, stop.
+BYTE_BITS = 10
+
+
+class Operation(Code, bits=2):
+    """What a request asks for."""
+
+    #: ``count`` words from ``address``.
+    READ = 0
+    #: The frame's data to ``address``.
+    WRITE = 1
+    #: Begin anew with this sequence number; the low half of the address comes back in the answer.
+    SYNC = 2
+
+
+class RequestHeader(Struct):
+    """First word of a request."""
+
+    #: One more than that of the request before, modulo 256; the same when it is sent again.
+    sequence: unsigned(8)
+    operation: Operation
+    #: All words go to, or come from, the one address; else each from 4 bytes further on.
+    fixed: unsigned(1)
+    reserved: unsigned(1)
+    #: Bytes of each word that are written.
+    strobe: unsigned(4)
+    #: Words to read.
+    count: unsigned(16)
+
+
+class AnswerTrailer(Struct):
+    """Last word of an answer before the check."""
+
+    #: Of the request.
+    sequence: unsigned(8)
+    #: AXI response of the access that failed, the last one; 0 if all were done.
+    response: unsigned(2)
+    #: More words were asked for than an answer holds: nothing was done.
+    refused: unsigned(1)
+    reserved: unsigned(5)
+    #: Words that were read or written.
+    count: unsigned(16)
+
+
+class Limits(Struct):
+    """Second word of data in the answer to SYNC, after that with the low half of its address."""
+
+    #: Words of data in a frame.
+    words: unsigned(16)
+    #: Requests that may be under way: as many answers are kept.
+    slots: unsigned(8)
+    version: unsigned(8)
+
+
+def line_bytes(words: int) -> int:
+    """Bytes on the line, at most, for a frame of so many words, check included."""
+    return 4 * words + 1 + 4 * words // BLOCK_BYTES + 1
+
+
+def encode(words: bytes) -> bytes:
+    """A frame as it goes over the line: words without their check as bytes, with check and delimiter."""
+    checked = words + zlib.crc32(words).to_bytes(4, "little")
+    line = bytearray()
+    for run in checked.split(b"\0"):
+        while len(run) >= BLOCK_BYTES:
+            line.append(BLOCK_BYTES + 1)
+            line += run[:BLOCK_BYTES]
+            run = run[BLOCK_BYTES:]
+        line.append(len(run) + 1)
+        line += run
+    line.append(DELIMITER)
+    return bytes(line)
+
+
+def decode(line: bytes) -> bytes | None:
+    """The words, without their check, of what was on the line before a delimiter; None if it is no whole frame."""
+    words, place = bytearray(), 0
+    while place < len(line):
+        code = line[place]
+        run = line[place + 1:place + code]
+        if code == DELIMITER or len(run) < code - 1 or DELIMITER in run:
+            return None
+        words += run
+        place += code
+        if code <= BLOCK_BYTES and place < len(line):
+            words.append(0)
+    if len(words) < 4 * ANSWER_WORDS or len(words) % 4 or zlib.crc32(words) != _RESIDUE:
+        return None
+    return bytes(words[:-4])
+
+
+#: CRC-32 of any words with their check behind them.
+_RESIDUE = zlib.crc32(zlib.crc32(b"").to_bytes(4, "little"))
