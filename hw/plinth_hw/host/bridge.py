@@ -15,9 +15,6 @@ A word takes about 40 cycles to read and 6 to write, beside those of the slave, 
 line; an answer goes out while the next request is being done. The access that fails ends its request.
 """
 
-from dataclasses import dataclass
-from fractions import Fraction
-
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
@@ -26,66 +23,9 @@ from amaranth.utils import ceil_log2
 from plinth_hw.control.registers import AXI4LiteSignature
 from plinth_hw.host.answers import AnswerStore
 from plinth_hw.host.requests import RequestReader
-from plinth_hw.host.uart import Receiver, Transmitter, phase_step
-from plinth_hw.isa import layout
-from plinth_hw.isa.frames import (
-    ANSWER_WORDS,
-    PROTOCOL_VERSION,
-    REQUEST_WORDS,
-    AnswerTrailer,
-    Limits,
-    Operation,
-    RequestHeader,
-    line_bytes,
-)
+from plinth_hw.host.uart import Receiver, Transmitter
+from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Operation, RequestHeader
 from plinth_hw.shapes import shape_of
-
-
-def _power_of_two(value: int) -> bool:
-    return value > 0 and value & value - 1 == 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class BridgeParameters:
-    """What shapes a bridge.
-
-    Raises
-    ------
-    TypeError
-        If a number is of the wrong kind.
-    ValueError
-        If a bit has fewer than four cycles, a number is no power of two, or an answer has no room for data.
-    """
-
-    #: Cycles of a bit on the line: the clock's rate over the line's.
-    cycles_per_bit: Fraction | int
-    #: Answers that are kept: as many requests may be under way.
-    slots: int = 4
-    #: Room for an answer as it goes over the line; a word of requests is stored for every four.
-    slot_bytes: int = 512
-
-    def __post_init__(self) -> None:
-        phase_step(Fraction(self.cycles_per_bit))
-        for key, most in (("slots", 64), ("slot_bytes", 4096)):
-            value = getattr(self, key)
-            if not isinstance(value, int) or isinstance(value, bool):
-                raise TypeError(f"{key} must be an integer, not {value!r}")
-            if not 1 < value <= most or not _power_of_two(value):
-                raise ValueError(f"{key} must be a power of two from 2 to {most}, not {value!r}")
-        if self.words < 2:
-            raise ValueError(f"slot_bytes must have room for two words of data, not {self.slot_bytes!r}")
-
-    @property
-    def words(self) -> int:
-        """Words of data in a frame: an answer fits its slot, and as many requests as there are slots the ring."""
-        most = self.slot_bytes // 4
-        answer = next((words for words in range(most, 0, -1) if line_bytes(words) <= self.slot_bytes), 0)
-        return min(answer - ANSWER_WORDS, most - REQUEST_WORDS)
-
-    @property
-    def limits(self) -> int:
-        """What the answer to SYNC says, as a word."""
-        return layout.pack(Limits, {"words": self.words, "slots": self.slots, "version": PROTOCOL_VERSION})[0]
 
 
 class Bridge(wiring.Component):

@@ -17,30 +17,25 @@ from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
-#: Cycles of a bit, at least: the middle of one is then within a quarter of it.
-LEAST_CYCLES = 4
+from plinth_hw.isa.frames import check_rate
+
 #: What a bit may be wrong by.
 TOLERANCE = Fraction(1, 1000)
 
 
-def phase_step(cycles_per_bit: Fraction) -> tuple[int, int]:
+def phase_step(cycles_per_bit: Fraction | int) -> tuple[int, int]:
     """Bits of a phase, as few as will do, and what is added to it each cycle to overflow once a bit.
 
     Raises
     ------
-    TypeError
-        If the rate is no fraction or integer.
-    ValueError
-        If a bit has too few cycles.
+    TypeError, ValueError
+        If a line cannot be sampled at such a rate.
     """
-    if not isinstance(cycles_per_bit, Fraction | int) or isinstance(cycles_per_bit, bool):
-        raise TypeError(f"Cycles of a bit must be an integer or a fraction, not {cycles_per_bit!r}")
-    if cycles_per_bit < LEAST_CYCLES:
-        raise ValueError(f"Cycles of a bit must be at least {LEAST_CYCLES}, not {cycles_per_bit}")
-    bits = 2
-    while abs((step := round((1 << bits) / Fraction(cycles_per_bit))) * cycles_per_bit / (1 << bits) - 1) > TOLERANCE:
+    check_rate(cycles_per_bit)
+    bits, rate = 2, 1 / Fraction(cycles_per_bit)
+    while abs(round(rate * (1 << bits)) / (rate * (1 << bits)) - 1) > TOLERANCE:
         bits += 1
-    return bits, step
+    return bits, round(rate * (1 << bits))
 
 
 class Receiver(wiring.Component):
@@ -64,7 +59,7 @@ class Receiver(wiring.Component):
 
     def __init__(self, cycles_per_bit: Fraction | int) -> None:
         self.cycles_per_bit = cycles_per_bit
-        self._phase_bits, self._step = phase_step(Fraction(cycles_per_bit))
+        self._phase_bits, self._step = phase_step(cycles_per_bit)
         super().__init__({"rx": In(1), "byte": Out(8), "valid": Out(1), "broken": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
@@ -116,7 +111,7 @@ class Transmitter(wiring.Component):
 
     def __init__(self, cycles_per_bit: Fraction | int) -> None:
         self.cycles_per_bit = cycles_per_bit
-        self._phase_bits, self._step = phase_step(Fraction(cycles_per_bit))
+        self._phase_bits, self._step = phase_step(cycles_per_bit)
         super().__init__({"i": In(stream.Signature(8)), "tx": Out(1, init=1)})
 
     def elaborate(self, platform: object) -> Module:

@@ -12,8 +12,10 @@ from.
 """
 
 import zlib
+from dataclasses import dataclass
+from fractions import Fraction
 
-from plinth_hw.isa.layout import Code, Struct, unsigned
+from plinth_hw.isa.layout import Code, Struct, pack, unsigned
 
 #: Version of the protocol.
 PROTOCOL_VERSION = 1
@@ -25,6 +27,8 @@ BLOCK_BYTES = 254
 REQUEST_WORDS, ANSWER_WORDS = 3, 2
 #: Bits on the line for a byte: start, eight, stop.
 BYTE_BITS = 10
+#: Cycles of a bit, at least: the middle of one is then within a quarter of it.
+LEAST_CYCLES = 4
 
 
 class Operation(Code, bits=2):
@@ -80,6 +84,69 @@ class Limits(Struct):
 def line_bytes(words: int) -> int:
     """Bytes on the line, at most, for a frame of so many words, check included."""
     return 4 * words + 1 + 4 * words // BLOCK_BYTES + 1
+
+
+def check_rate(cycles_per_bit: Fraction | int) -> None:
+    """Refuse a rate at which a line cannot be sampled.
+
+    Raises
+    ------
+    TypeError
+        If it is no fraction or integer.
+    ValueError
+        If a bit has too few cycles.
+    """
+    if not isinstance(cycles_per_bit, Fraction | int) or isinstance(cycles_per_bit, bool):
+        raise TypeError(f"Cycles of a bit must be an integer or a fraction, not {cycles_per_bit!r}")
+    if cycles_per_bit < LEAST_CYCLES:
+        raise ValueError(f"Cycles of a bit must be at least {LEAST_CYCLES}, not {cycles_per_bit}")
+
+
+def _power_of_two(value: int) -> bool:
+    return value > 0 and value & value - 1 == 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class BridgeParameters:
+    """What shapes a bridge.
+
+    Raises
+    ------
+    TypeError
+        If a number is of the wrong kind.
+    ValueError
+        If a bit has fewer than four cycles, a number is no power of two, or an answer has no room for data.
+    """
+
+    #: Cycles of a bit on the line: the clock's rate over the line's.
+    cycles_per_bit: Fraction | int
+    #: Answers that are kept: as many requests may be under way.
+    slots: int = 4
+    #: Room for an answer as it goes over the line; a word of requests is stored for every four.
+    slot_bytes: int = 512
+
+    def __post_init__(self) -> None:
+        check_rate(self.cycles_per_bit)
+        for key, most in (("slots", 64), ("slot_bytes", 4096)):
+            value = getattr(self, key)
+            if not isinstance(value, int) or isinstance(value, bool):
+                raise TypeError(f"{key} must be an integer, not {value!r}")
+            if not 1 < value <= most or not _power_of_two(value):
+                raise ValueError(f"{key} must be a power of two from 2 to {most}, not {value!r}")
+        if self.words < 2:
+            raise ValueError(f"slot_bytes must have room for two words of data, not {self.slot_bytes!r}")
+
+    @property
+    def words(self) -> int:
+        """Words of data in a frame: an answer fits its slot, and as many requests as there are slots the ring."""
+        most = self.slot_bytes // 4
+        answer = next((words for words in range(most, 0, -1) if line_bytes(words) <= self.slot_bytes), 0)
+        return min(answer - ANSWER_WORDS, most - REQUEST_WORDS)
+
+    @property
+    def limits(self) -> int:
+        """What the answer to SYNC says, as a word."""
+        return pack(Limits, {"words": self.words, "slots": self.slots, "version": PROTOCOL_VERSION})[0]
 
 
 def encode(words: bytes) -> bytes:

@@ -32,7 +32,7 @@ Link = tuple[int, int, int, int] | tuple[int, int, int, int, int]
 #: Cycles between looks at pending signals (Ctrl-C).
 SLICE_CYCLES = 100_000
 _HARNESS = Path(__file__).with_name("harness.cpp")
-_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h", "wires.h")
+_HEADERS = ("crew.h", "memory_model.h", "pins.h", "register_master.h", "serial_line.h", "wires.h")
 _CYCLES, _FINISHED, _ACCESSED = range(3)
 
 
@@ -104,7 +104,7 @@ class _Config(ctypes.Structure):
         ("memory_words", ctypes.c_uint64),
         *((name, ctypes.c_uint32) for name in ("read_latency", "write_latency", "rate_numerator",
                                                "rate_denominator", "outstanding", "status_register",
-                                               "settle", "wave_die")),
+                                               "settle", "bit_numerator", "bit_denominator", "wave_die")),
         ("wave_start", ctypes.c_uint64), ("wave_stop", ctypes.c_uint64), ("wave_path", ctypes.c_char_p),
     ]
 
@@ -144,6 +144,9 @@ def _load(path: Path) -> ctypes.CDLL:
             ("plinth_moves", u64, [array]), ("plinth_asleep", ctypes.c_double, [array]),
             ("plinth_reset", None, [array, u32]), ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
             ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
+            ("plinth_serial_send", None, [array, u32, ctypes.c_char_p, u64]),
+            ("plinth_serial_take", u64, [array, u32, ctypes.c_char_p, u64]),
+            ("plinth_serial_quiet", ctypes.c_int, [array, u32]),
             ("plinth_bare", ctypes.c_double, [ctypes.POINTER(_Config), u64])):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -253,6 +256,9 @@ class CosimArray:
         Its top module.
     waves : Waves or None
         Makes a build with tracing.
+    cycles_per_bit : Fraction or int
+        Of the serial lines of dies that have one in place of AXI4-Lite: bytes go through :meth:`send_bytes` and
+        :meth:`take_bytes`, and nothing of the dies but their memory is reached otherwise.
 
     Raises
     ------
@@ -268,7 +274,8 @@ class CosimArray:
                  memory_rate: Fraction | None = None, link_latency: int = 5,
                  faults: Faults | None = None, outstanding: int = 64,
                  threads: int | None = None, unrest: int = 0,
-                 verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None):
+                 verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None,
+                 cycles_per_bit: Fraction | int = 1):
         links = ring(dies) if links is None else list(links)
         rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
         for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
@@ -315,7 +322,8 @@ class CosimArray:
             None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
             outside // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
             outstanding,
-            Register.STATUS, 64 + 32 * dies, waves.die if waves else 0, waves.start if waves else 0,
+            Register.STATUS, 64 + 32 * dies, *Fraction(cycles_per_bit).as_integer_ratio(),
+            waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
         # The structure holds plain addresses: keep what they point to.
         self._pointees = (flat, noise, pointers)
@@ -412,6 +420,20 @@ class CosimArray:
         for die in range(len(self._dies)):
             self._collect(die)
         return self.cycle - start
+
+    def send_bytes(self, die: int, line: bytes) -> None:
+        """Bytes that go over a die's serial line when the array runs."""
+        self._library.plinth_serial_send(self._open(), die, line, len(line))
+
+    def take_bytes(self, die: int, most: int = 1 << 16) -> bytes:
+        """Bytes that a die has sent over its serial line."""
+        found = ctypes.create_string_buffer(most)
+        count = self._library.plinth_serial_take(self._open(), die, found, most)
+        return found.raw[:count]
+
+    def is_quiet(self, die: int) -> bool:
+        """Whether nothing is under way on a die's serial line, either way."""
+        return bool(self._library.plinth_serial_quiet(self._open(), die))
 
     def reset_die(self, die: int) -> None:
         """Reset one die alone, with its memory ports; its memory stays. Queued accesses to it are played first."""

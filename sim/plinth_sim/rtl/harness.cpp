@@ -20,6 +20,7 @@
 #include "memory_model.h"
 #include "ports.h"
 #include "register_master.h"
+#include "serial_line.h"
 #include "wires.h"
 #if VM_TRACE
 #include "verilated_vcd_c.h"
@@ -45,6 +46,8 @@ struct Config {
     uint32_t status_register;
     // Cycles that the others get after a die has stopped with an error.
     uint32_t settle;
+    // Cycles of a bit on each die's serial line.
+    uint32_t bit_numerator, bit_denominator;
     // Waves of one die (tracing builds only).
     uint32_t wave_die;
     uint64_t wave_start, wave_stop;
@@ -69,6 +72,7 @@ class Die {
           bucket_(memory_, BEAT_BITS / 32),
           ports_(make_ports(model_, memory_, fault_, std::make_index_sequence<AXI_PORTS>())),
           registers_(model_, fault_),
+          line_(model_, config.bit_numerator, config.bit_denominator, fault_),
           status_register_(config.status_register),
           wave_start_(config.wave_start),
           wave_stop_(config.wave_stop) {
@@ -100,6 +104,7 @@ class Die {
     void connect_out(uint32_t port, Link* link) { out_[port] = link; }
     void connect_in(uint32_t port, Link* link) { in_[port] = link; }
     RegisterMaster& registers() { return registers_; }
+    SerialLine& line() { return line_; }
     const std::string& fault() const { return fault_; }
 
     void arm(bool watched) {
@@ -142,12 +147,14 @@ class Die {
         serve(now);
         std::apply([&](auto&... port) { (port.drive(now), ...); }, ports_);
         registers_.drive(now);
+        if constexpr (SERIAL) line_.drive();
         model_.clk = 0;
         model_.eval();
         dump(now, 0);
         sample_links(now, std::make_index_sequence<LINKS>());
         std::apply([&](auto&... port) { (port.sample(now), ...); }, ports_);
         registers_.sample();
+        if constexpr (SERIAL) line_.sample(now);
         const bool irq = model_.irq;
         model_.clk = 1;
         model_.eval();
@@ -237,6 +244,7 @@ class Die {
     decltype(make_ports(std::declval<Vmodel&>(), std::declval<MemoryConfig&>(), std::declval<std::string&>(),
                         std::make_index_sequence<AXI_PORTS>())) ports_;
     RegisterMaster registers_;
+    SerialLine line_;
     Link* out_[LINKS ? LINKS : 1] = {};
     Link* in_[LINKS ? LINKS : 1] = {};
     uint32_t status_register_;
@@ -351,6 +359,21 @@ int plinth_answer(Array* array, uint32_t die, uint32_t* data, uint32_t* response
     answers.pop_front();
     return 1;
 }
+
+void plinth_serial_send(Array* array, uint32_t die, const uint8_t* bytes, uint64_t count) {
+    array->die(die).line().send(bytes, count);
+}
+
+// Bytes that a die has sent, at most so many; returns how many there were.
+uint64_t plinth_serial_take(Array* array, uint32_t die, uint8_t* bytes, uint64_t most) {
+    auto& received = array->die(die).line().received();
+    const uint64_t count = std::min<uint64_t>(most, received.size());
+    std::copy_n(received.begin(), count, bytes);
+    received.erase(received.begin(), received.begin() + count);
+    return count;
+}
+
+int plinth_serial_quiet(Array* array, uint32_t die) { return array->die(die).line().quiet(); }
 
 // Seconds for ``cycles`` of one fresh die with constant inputs and nothing around it.
 double plinth_bare(const Config* config, uint64_t cycles) {

@@ -16,6 +16,8 @@ _AXI_OPTIONAL = ("awid", "awsize", "awburst", "wstrb", "bid", "arid", "arsize", 
 _LITE_NEEDED = ("awaddr", "awvalid", "awready", "wdata", "wvalid", "wready", "bresp", "bvalid", "bready",
                 "araddr", "arvalid", "arready", "rdata", "rresp", "rvalid", "rready")
 _LITE_OPTIONAL = ("wstrb",)
+#: Pins of a serial line, which a die with a host bridge has in place of AXI4-Lite.
+_SERIAL = ("rx", "tx")
 #: Pins of a link; those of one with a link layer, which stand for them, with their names.
 _LINK = ("valid", "flit", "credit")
 _WIRES = {"valid": "start", "flit": "phit"}
@@ -52,7 +54,7 @@ def _struct(head: str, ports: Mapping[str, tuple[str, int]], prefix: str, pins: 
             extra: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [f"{head} {{", extra] if extra else [f"{head} {{"]
     for pin in pins:
-        name = f"{prefix}__{names.get(pin, pin)}"
+        name = "__".join(part for part in (prefix, names.get(pin, pin)) if part)
         target = f"model.{member(name)}" if name in ports else "absent"
         lines.append(f"    static auto& {pin}([[maybe_unused]] Vmodel& model) {{ return {target}; }}")
     return "\n".join([*lines, "};", ""])
@@ -70,7 +72,8 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
     layer = "link_out_0__start" in ports
     link_names = _WIRES if layer else {pin: pin for pin in _LINK}
     links = len({name.split("__")[0] for name in ports if re.fullmatch(rf"link_out_\d+__{link_names['valid']}", name)})
-    needed = ["clk", "rst", "irq", *(f"axil__{pin}" for pin in _LITE_NEEDED),
+    serial = _SERIAL[0] in ports
+    needed = ["clk", "rst", "irq", *(_SERIAL if serial else (f"axil__{pin}" for pin in _LITE_NEEDED)),
               *(f"axi_{p}__{pin}" for p in range(axi_ports) for pin in _AXI_NEEDED),
               *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links)
                 for pin in link_names.values())]
@@ -84,8 +87,9 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
              "inline Absent absent;", f"constexpr size_t AXI_PORTS = {axi_ports};",
              f"constexpr size_t BEAT_BITS = {slice_bits * axi_ports};",
              f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
-             f"constexpr size_t LINK_BITS = {link_bits};", "",
+             f"constexpr size_t LINK_BITS = {link_bits};", f"constexpr bool SERIAL = {str(serial).lower()};", "",
              _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
+             _struct("struct SerialPins", ports, "", _SERIAL),
              "template <size_t P> struct AxiPins;", "template <size_t P> struct LinkOut;",
              "template <size_t P> struct LinkIn;"]
     for p in range(axi_ports):

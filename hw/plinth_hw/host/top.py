@@ -1,0 +1,51 @@
+"""A die with a host bridge in front: a board's host needs a serial line and nothing else.
+
+::
+
+    rx, tx <-> Bridge -> axil of the die; all else of the die goes through
+"""
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from plinth_hw.die import Die
+from plinth_hw.host.bridge import Bridge
+from plinth_hw.isa.frames import BridgeParameters
+from plinth_hw.isa.parameters import DieParameters
+
+
+class SerialDie(wiring.Component):
+    """A die whose registers are reached over a serial line.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    bridge : BridgeParameters
+
+    Members
+    -------
+    rx, tx : In(1), Out(1)
+        The line.
+    irq, memory, links
+        As those of :class:`~plinth_hw.die.Die`.
+    """
+
+    def __init__(self, parameters: DieParameters, bridge: BridgeParameters) -> None:
+        self.parameters, self.bridge = parameters, bridge
+        self._die = Die(parameters)
+        super().__init__({"rx": In(1), "tx": Out(1, init=1),
+                          **{name: member for name, member in self._die.signature.members.items() if name != "axil"}})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.die = die = self._die
+        m.submodules.bridge = bridge = Bridge(self.bridge)
+        connect(m, bridge.axil, die.axil)
+        m.d.comb += [bridge.rx.eq(self.rx), self.tx.eq(bridge.tx)]
+        for name, member in die.signature.members.items():
+            if member.is_signature and name != "axil":
+                connect(m, flipped(getattr(self, name)), getattr(die, name))
+            elif member.is_port:
+                m.d.comb += getattr(self, name).eq(getattr(die, name))
+        return m
