@@ -5,6 +5,7 @@
     python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
     python -m plinth_hw.fpga area      # blocks of ndp-demo, and an end of a link; tables of docs/area.md
     python -m plinth_hw.fpga link      # the second of them
+    python -m plinth_hw.fpga host      # the host bridge; table of docs/host.md
     python -m plinth_hw.fpga check     # whether the first is of today's die
 
 *Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
@@ -21,6 +22,7 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,9 @@ from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, Fix
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
 from plinth_hw.comm.link import LinkLayer, phit_bits
+from plinth_hw.host.bridge import Bridge
 from plinth_hw.isa.formats import FP16, FP32, Q3_12
+from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.pe import ProcessingElement
 
@@ -253,6 +257,22 @@ def link(page: Path) -> None:
     replace_table(page, "fpga-link", lines)
 
 
+def host(page: Path) -> None:
+    """Measure the host bridge, its blocks kept apart for size, and write their table."""
+    def bridge() -> Bridge:
+        return Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))
+
+    modules = synthesise(bridge(), "bridge", "bridge.*")
+    lines = list(_BLOCK_HEADING)
+    for kind in sorted(kind for kind in modules["bridge"] if kind in modules):
+        lines.append(_block_row(kind.removeprefix("bridge."), Size.of(_total(modules, kind))))
+    lines.append(_block_row("host bridge", Size.of(_total(modules, "bridge"))))
+    synthesise(Bench(bridge()), "bridge_bench")
+    lines += ["", f"Between registers: {fmax('bridge_bench'):.0f} MHz."]
+    print("\n".join(lines))
+    replace_table(page, "fpga-host", lines)
+
+
 def area(page: Path, parameters: DieParameters) -> None:
     """Synthesise a die, its blocks kept apart, and write their table."""
     from plinth_hw.die import Die
@@ -296,12 +316,14 @@ def main(arguments: list[str]) -> int:
             link(ROOT / "docs" / "area.md")
         elif arguments == ["link"]:
             link(ROOT / "docs" / "area.md")
+        elif arguments == ["host"]:
+            host(ROOT / "docs" / "host.md")
         elif arguments == ["check"]:
             if not is_current(ROOT / "docs" / "area.md", preset("ndp-demo")):
                 print("docs/area.md is of other Verilog: run make fpga-area", file=sys.stderr)
                 return 1
         else:
-            print("plinth_hw.fpga: error: say arith, area, link or check", file=sys.stderr)
+            print("plinth_hw.fpga: error: say arith, area, link, host or check", file=sys.stderr)
             return 2
     except ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)

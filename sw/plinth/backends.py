@@ -1,12 +1,15 @@
 """The one place of the software that knows the back ends: makes arrays of devices for the driver."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +20,15 @@ from plinth.model.layers import Convolution, MaxPool, MeanPool
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
+from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
 from plinth_sim.golden.array import GoldenArray
+
+if TYPE_CHECKING:
+    from plinth.driver.serial import SerialArray
+    from plinth_sim.rtl.cosim import CosimArray
+    from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
 
 #: Elements of a layer's windows that the reference computes at a time: 64 MiB in float64.
 BATCH_ELEMENTS = 1 << 23
@@ -47,9 +56,10 @@ def golden_array(parameters: DieParameters, dies: int, memory_words: int) -> Arr
 
 def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None,
                 link_latency: int = 5, links: Iterable[Link] | None = None,
-                window: Window | None = None, bit_errors: float = 0.0) -> tuple[Array, str]:
+                window: Window | None = None, bit_errors: float = 0.0,
+                bridge: BridgeParameters | None = None) -> tuple[CosimArray, str]:
     """Dies on the compiled co-simulation, joined by ``links`` (default: a ring), and the SHA-256 of their Verilog. Of
-    the bits on links with a link layer the share ``bit_errors`` is wrong.
+    the bits on links with a link layer the share ``bit_errors`` is wrong. With ``bridge`` dies have one in front.
 
     Raises
     ------
@@ -62,9 +72,9 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
 
     waves = Waves(window.die, window.start, window.stop, window.path) if window else None
     try:
-        verilog = die_verilog(parameters)
+        verilog = die_verilog(parameters, bridge=bridge)
         array = CosimArray(parameters, dies, memory_words, threads=threads, link_latency=link_latency,
-                           links=links, verilog=verilog, waves=waves,
+                           links=links, verilog=verilog, waves=waves, bridge=bridge,
                            faults=Faults(flip=bit_errors) if bit_errors else None)
     except ToolError as error:
         raise UserError(str(error)) from error
@@ -72,6 +82,57 @@ def cosim_array(parameters: DieParameters, dies: int, memory_words: int, *, thre
         raise UserError(f"{error.filename or build_root()}: {error.strerror}; make the build folder writable "
                         "or set PLINTH_BUILD to another one") from error
     return array, _digest(verilog)
+
+
+def pseudo_terminals(parameters: DieParameters, dies: int, memory_words: int, *, threads: int | None = None
+                     ) -> PseudoTerminals:
+    """Dies on the compiled co-simulation, joined to a ring, each with a host bridge at the end of a serial line that
+    programs see as a port of the system.
+
+    Raises
+    ------
+    UserError
+        As :func:`cosim_array`.
+    """
+    from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
+
+    return PseudoTerminals(cosim_array(with_window(parameters), dies, memory_words, threads=threads,
+                                       bridge=BridgeParameters(cycles_per_bit=LEAST_CYCLES))[0])
+
+
+def simulated_serial_array(parameters: DieParameters, memory_words: int, cycles_per_bit: Fraction, clock_hz: int
+                           ) -> tuple[SerialArray, CosimArray]:
+    """A die on the compiled co-simulation behind a serial line, in simulated time, and the simulation.
+
+    Raises
+    ------
+    UserError
+        As :func:`cosim_array`.
+    """
+    from plinth.driver.serial import SerialArray
+    from plinth_sim.rtl.simulated_port import SimulatedPort
+
+    parameters = with_window(parameters)
+    array = cosim_array(parameters, 1, memory_words, bridge=BridgeParameters(cycles_per_bit=cycles_per_bit))[0]
+    return SerialArray(parameters, [SimulatedPort(array, cycles_per_second=clock_hz)]), array
+
+
+def with_window(parameters: DieParameters) -> DieParameters:
+    """A die whose memory is reached by its registers."""
+    return parameters if parameters.has_window else replace(parameters, window=True)
+
+
+def serial_array(parameters: DieParameters, ports: Iterable[tuple[str, int]]) -> SerialArray:
+    """Dies behind serial lines, each by the name of its port and the line's rate in baud.
+
+    Raises
+    ------
+    LineError
+        If a port cannot be opened, or there is no host bridge behind it.
+    """
+    from plinth.driver.serial import SerialArray, SystemPort
+
+    return SerialArray(parameters, [SystemPort(name, baud) for name, baud in ports])
 
 
 def _digest(verilog: Mapping[str, str]) -> str:

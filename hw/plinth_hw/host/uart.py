@@ -7,8 +7,9 @@
 
 A bit's end comes from a phase that a step is added to each cycle; the step is rounded so that a bit is wrong by at most
 a thousandth. The receiver samples the middles of bits and is ready for the next start bit from the middle of the stop
-bit on: it follows a sender whose rate is 2 % off, from 4 cycles a bit on. A start bit that is over by its middle is
-none. A stop bit that is not there, as in a break, is told once, and the line has to rise before the next byte.
+bit on: it follows a sender whose rate is 2 % off, with fewer than 6 cycles a bit 1 %. A start bit that is over by its
+middle is none. A stop bit that is not there, as in a break, is told once, and the line has to rise before the next
+byte.
 """
 
 from fractions import Fraction
@@ -73,8 +74,9 @@ class Receiver(wiring.Component):
         m.d.sync += [looks.eq(Cat(self.rx, looks)), phase.eq(after)]
         with m.FSM():
             with m.State("IDLE"):
-                # The first tick is in the middle of the start bit.
-                m.d.sync += phase.eq(1 << self._phase_bits - 1)
+                # The first tick is in the middle of the start bit. Edges are seen half a cycle late, and ticks come as
+                # late, on average: a cycle is taken off.
+                m.d.sync += phase.eq((1 << self._phase_bits - 1) + self._step)
                 with m.If(~line):
                     m.next = "START"
             with m.State("START"):
@@ -88,7 +90,9 @@ class Receiver(wiring.Component):
                     m.next = "STOP"
             with m.State("STOP"):
                 m.d.comb += [self.valid.eq(tick & line), self.broken.eq(tick & ~line)]
-                with m.If(tick):
+                with m.If(self.valid):
+                    m.next = "IDLE"
+                with m.If(self.broken):
                     m.next = "LOW"
             with m.State("LOW"), m.If(line):
                 m.next = "IDLE"

@@ -38,7 +38,7 @@ class Operation(Code, bits=2):
     READ = 0
     #: The frame's data to ``address``.
     WRITE = 1
-    #: Begin anew with this sequence number; the low half of the address comes back in the answer.
+    #: Begin anew with this sequence number; the answer has :class:`Limits`, and the low half of the address as count.
     SYNC = 2
 
 
@@ -50,10 +50,8 @@ class RequestHeader(Struct):
     operation: Operation
     #: All words go to, or come from, the one address; else each from 4 bytes further on.
     fixed: unsigned(1)
-    reserved: unsigned(1)
-    #: Bytes of each word that are written.
-    strobe: unsigned(4)
-    #: Words to read.
+    reserved: unsigned(5)
+    #: Words to read: at most what an answer holds, or else some of them are read.
     count: unsigned(16)
 
 
@@ -64,15 +62,13 @@ class AnswerTrailer(Struct):
     sequence: unsigned(8)
     #: AXI response of the access that failed, the last one; 0 if all were done.
     response: unsigned(2)
-    #: More words were asked for than an answer holds: nothing was done.
-    refused: unsigned(1)
-    reserved: unsigned(5)
+    reserved: unsigned(6)
     #: Words that were read or written.
     count: unsigned(16)
 
 
 class Limits(Struct):
-    """Second word of data in the answer to SYNC, after that with the low half of its address."""
+    """Data of the answer to SYNC."""
 
     #: Words of data in a frame.
     words: unsigned(16)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from plinth_hw.isa.formats import as_words, word_type
+from plinth_hw.isa.frames import BYTE_BITS, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_hw.isa.window import WindowMemory
@@ -256,9 +257,9 @@ class CosimArray:
         Its top module.
     waves : Waves or None
         Makes a build with tracing.
-    cycles_per_bit : Fraction or int
-        Of the serial lines of dies that have one in place of AXI4-Lite: bytes go through :meth:`send_bytes` and
-        :meth:`take_bytes`, and nothing of the dies but their memory is reached otherwise.
+    bridge : BridgeParameters or None
+        Of a host bridge in front of each die, if it has one: bytes of its line go through :meth:`send_bytes` and
+        :meth:`take_bytes`, and there are no other accesses of registers, :meth:`wait` among them.
 
     Raises
     ------
@@ -275,7 +276,7 @@ class CosimArray:
                  faults: Faults | None = None, outstanding: int = 64,
                  threads: int | None = None, unrest: int = 0,
                  verilog: Mapping[str, str] | None = None, top: str | None = None, waves: Waves | None = None,
-                 cycles_per_bit: Fraction | int = 1):
+                 bridge: BridgeParameters | None = None):
         links = ring(dies) if links is None else list(links)
         rate = Fraction(parameters.memory_words_per_cycle if memory_rate is None else memory_rate)
         for name, value in (("dies", dies), ("memory_words", memory_words), ("memory_rate", rate),
@@ -294,9 +295,10 @@ class CosimArray:
             raise ValueError(f"links of {parameters.name} have no link layer: a fault would be a wrong word; choose "
                              "link_phits from 1 on")
         if verilog is None:
-            verilog = die_verilog(parameters)
-        library = build(verilog, top or module_name(parameters), trace=waves is not None)
+            verilog = die_verilog(parameters, bridge=bridge)
+        library = build(verilog, top or module_name(parameters, bridge), trace=waves is not None)
         self.parameters = parameters
+        self.bridge = bridge
         self.threads = min(dies, threads or default_threads())
         self._seconds = 0.0
         self._handle: int | None = None
@@ -322,7 +324,7 @@ class CosimArray:
             None if noise is None else ctypes.addressof(noise), ctypes.addressof(pointers),
             outside // per_unit, memory_latency, write_latency, unit_rate.numerator, unit_rate.denominator,
             outstanding,
-            Register.STATUS, 64 + 32 * dies, *Fraction(cycles_per_bit).as_integer_ratio(),
+            Register.STATUS, 64 + 32 * dies, *Fraction(bridge.cycles_per_bit if bridge else 1).as_integer_ratio(),
             waves.die if waves else 0, waves.start if waves else 0,
             waves.stop if waves else 0, str(waves.path).encode() if waves else None)
         # The structure holds plain addresses: keep what they point to.
@@ -430,6 +432,12 @@ class CosimArray:
         found = ctypes.create_string_buffer(most)
         count = self._library.plinth_serial_take(self._open(), die, found, most)
         return found.raw[:count]
+
+    @property
+    def cycles_per_byte(self) -> Fraction:
+        """What a byte takes on the serial lines of dies that have one."""
+        assert self.bridge is not None
+        return Fraction(BYTE_BITS * self.bridge.cycles_per_bit)
 
     def is_quiet(self, die: int) -> bool:
         """Whether nothing is under way on a die's serial line, either way."""

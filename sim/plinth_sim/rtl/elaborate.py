@@ -7,13 +7,14 @@ from typing import Literal
 import amaranth
 
 import plinth_hw
+from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.rtl import verilator
 
 
-def module_name(parameters: DieParameters) -> str:
-    """Top module of a die: the preset's name with underscores."""
-    return parameters.name.replace("-", "_")
+def module_name(parameters: DieParameters, bridge: BridgeParameters | None = None) -> str:
+    """Top module of a die: the preset's name with underscores, and what a die with a host bridge has behind it."""
+    return parameters.name.replace("-", "_") + ("_serial" if bridge else "")
 
 
 def _sources_digest() -> str:
@@ -30,21 +31,27 @@ def _parameters_text(parameters: DieParameters) -> str:
                  for name, value in fields])
 
 
-def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"] = "loops") -> dict[str, str]:
+def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"] = "loops",
+                bridge: BridgeParameters | None = None) -> dict[str, str]:
     """File name to text of a die's Verilog; elaborated only when sources or parameters have changed.
 
     Parameters
     ----------
     array_form : "loops" or "cells"
         ``loops`` for fast simulation, ``cells`` for synthesis.
+    bridge : BridgeParameters or None
+        Of the host bridge in front of the die, if it is to have one.
     """
-    name = module_name(parameters)
-    key = verilator.digest(_sources_digest(), amaranth.__version__, _parameters_text(parameters), array_form)
+    name = module_name(parameters, bridge)
+    key = verilator.digest(_sources_digest(), amaranth.__version__, _parameters_text(parameters), array_form,
+                           repr(bridge))
     folder = verilator.build_root() / "verilog" / f"{name}-{array_form}-{key}"
     with verilator.cached_folder(folder) as scratch:
         if scratch is not None:
             # Loading the generator takes longer than reading a cached result.
             from plinth_hw import emit
             from plinth_hw.die import Die
-            (scratch / f"{name}.sv").write_text(emit.verilog(Die(parameters), name, array_form))
+            from plinth_hw.host.top import SerialDie
+            top = SerialDie(parameters, bridge) if bridge else Die(parameters)
+            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from plinth import backends
-from plinth.bench import accuracy, agreement, busy, commands, links, planning, row_stationary, simulation, steps
+from plinth.bench import (
+    accuracy,
+    agreement,
+    busy,
+    commands,
+    links,
+    planning,
+    row_stationary,
+    serial,
+    simulation,
+    steps,
+)
 from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver, TaskRecord
 from plinth.driver.program import Program
@@ -190,7 +201,7 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)
        for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
-    "train_step_utilisation": train_step_utilisation, **links.BENCHES,
+    "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES,

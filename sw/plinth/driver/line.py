@@ -25,6 +25,8 @@ from plinth_hw.isa.frames import (
     encode,
 )
 
+#: Rate of a line that nobody asked for another one.
+BAUD = 3_000_000
 #: Seconds of silence, at least, after which requests are sent again; times that they are, each after twice the silence
 #: of the time before: of a bridge that has not answered yet, and of one that has.
 SILENCE, FIRST_TRIES, TRIES = 0.2, 4, 7
@@ -71,7 +73,6 @@ class Request:
     address: int
     count: int = 0
     fixed: bool = False
-    strobe: int = 0xF
     data: bytes = b""
 
     def __str__(self) -> str:
@@ -124,7 +125,7 @@ class SerialLine:
         mark = secrets.randbits(16)
         self.port.write(_DELIMITER)
         found = self._exchange([Request(Operation.SYNC, mark)], FIRST_TRIES, mark)[0]
-        limits = layout.unpack(Limits, [int.from_bytes(found[4:8], "little")])
+        limits = layout.unpack(Limits, [int.from_bytes(found, "little")])
         if limits.version != PROTOCOL_VERSION:
             raise LineError(f"{self.port.name}: its host bridge speaks version {limits.version} of the protocol, not "
                             f"{PROTOCOL_VERSION}; load a bitstream of this version")
@@ -165,7 +166,7 @@ class SerialLine:
             for words in self._whole_frames(came):
                 trailer = layout.unpack(AnswerTrailer, [int.from_bytes(words[-4:], "little")])
                 place = next((place for place, one in enumerate(under_way) if one.sequence == trailer.sequence), None)
-                if place is None or (mark is not None and int.from_bytes(words[:4], "little") != mark):
+                if place is None or (mark is not None and trailer.count != mark):
                     continue
                 tries, useless = 0, 0
                 under_way[place].answer = words[:-4]
@@ -180,7 +181,7 @@ class SerialLine:
     def _numbered(self, request: Request) -> _UnderWay:
         header = layout.pack(RequestHeader, {
             "sequence": self._sequence, "operation": request.operation, "fixed": request.fixed,
-            "strobe": request.strobe, "count": request.count})
+            "count": request.count})
         words = b"".join(word.to_bytes(4, "little") for word in (*header, request.address))
         found = _UnderWay(request, self._sequence, encode(words + request.data))
         self._sequence = (self._sequence + 1) % _SEQUENCES
@@ -206,9 +207,7 @@ class SerialLine:
 
     def _failure(self, request: Request, trailer: AnswerTrailer) -> str:
         """What went wrong with a request, or nothing."""
-        if trailer.refused:
-            return f"{self.port.name}: the {request} of {request.count} words is more than the host bridge takes"
-        if trailer.response:
+        if trailer.count != (request.count or len(request.data) // 4) and request.operation is not Operation.SYNC:
             name = _RESPONSES.get(trailer.response, trailer.response)
             return (f"{self.port.name}: the {request} was answered with {name} after {trailer.count} words; check that "
                     "the die has this register, and memory there")

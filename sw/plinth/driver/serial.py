@@ -4,31 +4,30 @@
 
     SerialDevice -> SerialLine (line.py) -> SystemPort (pyserial) -> host bridge -> registers, window of memory
 
-Memory is reached through registers WINDOW_ADDRESS and WINDOW_DATA: an access is one write and as many frames as the
-words need.
+Memory is reached by its window (:mod:`plinth_hw.isa.window`): neighbouring accesses of one register, or of registers
+one behind the other, share requests.
 """
 
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import serial
 
 from plinth.driver.device import Words
-from plinth.driver.line import LineError, Port, Request, SerialLine
-from plinth_hw.isa.formats import as_words, word_type
+from plinth.driver.line import BAUD, LineError, Port, Request, SerialLine
 from plinth_hw.isa.frames import BYTE_BITS, Operation
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register, Status
+from plinth_hw.isa.window import WindowMemory
 
-#: Rate of a line that nobody asked for another one.
-BAUD = 3_000_000
 #: Seconds after which bytes that cannot be sent are given up.
 WRITE_SECONDS = 10.0
 #: Seconds between looks at a die that runs: the first, and the most.
 FIRST_LOOK, LAST_LOOK = 0.0005, 0.02
-_UNIT_BYTES = 4
+_REGISTER_BYTES = 4
 
 
 class SystemPort:
@@ -95,29 +94,6 @@ def _why(error: OSError | ValueError) -> str:
     return f"cannot be used as a serial port ({text}); name another port"
 
 
-def _read(register: int, count: int = 1) -> Request:
-    return Request(Operation.READ, register, count=count)
-
-
-def _write(register: int, value: int) -> Request:
-    return Request(Operation.WRITE, register, data=(value & 0xFFFF_FFFF).to_bytes(_UNIT_BYTES, "little"))
-
-
-def _parts(units: int, before: int, behind: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """Units of 32 bits in runs of at most so many, as start, stop, and which bytes of each are written: all but so many
-    of the first unit and of the last one."""
-    if units == 1:
-        yield 0, 1, 0xF << before & 0xF >> behind
-        return
-    whole = range(bool(before), units - bool(behind))
-    if before:
-        yield 0, 1, 0xF << before & 0xF
-    for start in whole[::most]:
-        yield start, min(start + most, whole.stop), 0xF
-    if behind:
-        yield units - 1, units, 0xF >> behind
-
-
 class SerialDevice:
     """One die; see ``plinth.driver.device.Device``.
 
@@ -126,68 +102,83 @@ class SerialDevice:
     line : SerialLine
     parameters : DieParameters
         Of the die.
+
+    Raises
+    ------
+    ValueError
+        If the die has no memory window.
     """
 
     def __init__(self, line: SerialLine, parameters: DieParameters) -> None:
         self.line = line
-        self._type = word_type(parameters.memory_format)
+        self._window = WindowMemory(parameters, self.read_registers, self._posted_write)
         self._posted: list[Request] = []
 
     def read_memory(self, address: int, count: int) -> Words:
         """``count`` words from word address ``address``; a copy."""
-        first, units, skipped = self._units(address, count)
-        requests = [_write(Register.WINDOW_ADDRESS, first)]
-        for start in range(0, units, self.line.words):
-            requests.append(Request(Operation.READ, Register.WINDOW_DATA, count=min(self.line.words, units - start),
-                                    fixed=True))
-        found = b"".join(self._ask(requests)[1:]) if count else b""
-        return np.frombuffer(found, self._type)[skipped:skipped + count].copy()
+        return self._window.read(address, count)
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first."""
-        flat = as_words(words, self._type)
-        if not flat.size:
-            return
-        first, units, skipped = self._units(address, flat.size)
-        size = self._type.itemsize
-        padded = np.zeros(units * _UNIT_BYTES // size, self._type)
-        padded[skipped:skipped + flat.size] = flat
-        line = padded.tobytes()
-        behind = len(line) - (skipped + flat.size) * size
-        self._ask([_write(Register.WINDOW_ADDRESS, first), *(
-            Request(Operation.WRITE, Register.WINDOW_DATA, fixed=True, strobe=strobe,
-                    data=line[start * _UNIT_BYTES:stop * _UNIT_BYTES])
-            for start, stop, strobe in _parts(units, skipped * size, behind, self.line.words))])
+        self._window.write(address, words)
+        self.flush()
 
     def read_register(self, address: int) -> int:
         """Value of the register at a byte address."""
-        return self.read_registers(address, 1)[0]
+        return self.read_registers([address])[0]
 
-    def read_registers(self, address: int, count: int) -> list[int]:
-        """Values of neighbouring registers from a byte address on."""
-        found = self._ask([_read(address, count)])[0]
-        return [int.from_bytes(found[place:place + _UNIT_BYTES], "little")
-                for place in range(0, len(found), _UNIT_BYTES)]
+    def read_registers(self, addresses: Sequence[int]) -> list[int]:
+        """Values of registers at byte addresses, in their order."""
+        found = b"".join(self.flush([Request(Operation.READ, run.address, count=run.count, fixed=run.fixed)
+                                     for run in _runs(addresses, self.line.words)]))
+        return np.frombuffer(found, "<u4").tolist()
 
     def write_register(self, address: int, value: int) -> None:
-        """Write the register at a byte address, at the latest before the next other access."""
-        self._posted.append(_write(address, value))
+        """Write the register at a byte address, at the latest before the next access of another kind."""
+        self._posted_write([(address, value)])
 
     def cycle(self) -> int:
         """Cycles of the die since its reset."""
-        low, high = self.read_registers(Register.CYCLE, 2)
+        low, high = self.read_registers([Register.CYCLE, Register.CYCLE + _REGISTER_BYTES])
         return low | high << 32
 
-    def _ask(self, requests: Sequence[Request]) -> list[bytes]:
-        """Data of the answers to requests, behind all posted writes."""
+    def flush(self, requests: Sequence[Request] = ()) -> list[bytes]:
+        """Have all writes done, and then requests; data of these."""
         posted, self._posted = self._posted, []
         return self.line.exchange([*posted, *requests])[len(posted):]
 
-    def _units(self, address: int, count: int) -> tuple[int, int, int]:
-        """Word address of the unit of 32 bits that words begin in, units that they lie in, words before them."""
-        words = _UNIT_BYTES // self._type.itemsize
-        skipped = address % words
-        return address - skipped, -(-(skipped + count) // words), skipped
+    def _posted_write(self, writes: Sequence[tuple[int, int]]) -> None:
+        values = np.array([value & 0xFFFF_FFFF for _, value in writes], "<u4")
+        place = 0
+        for run in _runs([address for address, _ in writes], self.line.words):
+            self._posted.append(Request(Operation.WRITE, run.address, fixed=run.fixed,
+                                        data=values[place:place + run.count].tobytes()))
+            place += run.count
+
+
+@dataclass
+class _Run:
+    """Registers that one request reaches: all at one address, or each behind the one before."""
+
+    address: int
+    fixed: bool
+    count: int
+
+
+def _runs(addresses: Sequence[int], most: int) -> list[_Run]:
+    """Addresses in their order, as few runs of at most so many as will do."""
+    runs: list[_Run] = []
+    for address in addresses:
+        last = runs[-1] if runs else None
+        if last is not None and last.count < most:
+            if address == last.address and (last.fixed or last.count == 1):
+                last.fixed, last.count = True, last.count + 1
+                continue
+            if address == last.address + _REGISTER_BYTES * last.count and not last.fixed:
+                last.count += 1
+                continue
+        runs.append(_Run(address, False, 1))
+    return runs
 
 
 class SerialArray:

@@ -44,6 +44,8 @@ class JobOptions:
     rule: UpdateRule
     seed: int
     device: str
+    #: With the device "serial": name and rate in baud of each die's port.
+    ports: tuple[tuple[str, int], ...]
     memory_words: int
     threads: int | None
     save: Path | None
@@ -80,6 +82,8 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     started = time.perf_counter()
     network, array, dies = options.network, options.array, options.array.dies
     parameters = array.die_parameters()
+    if options.device == "serial":
+        parameters = backends.with_window(parameters)
     memory_words = min(options.memory_words, parameters.most_memory_words)
     check_array(array)
     dataset = samples(options.data, network)
@@ -99,14 +103,15 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
                     memory_words=memory_words, links=links)
     digest = None
+    driver, golden_driver = golden, None if options.device == "golden" else golden
     if options.device == "cosim":
         say(f"building {dies} x {parameters.name} (cached after the first time)")
         devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
                                                link_latency=array.link_latency, links=links, window=options.window)
         driver = Driver(devices, program, memory_words=memory_words, links=links)
-        golden_driver: Driver | None = golden
-    else:
-        driver, golden_driver = golden, None
+    elif options.device == "serial":
+        driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
+                        links=links)
     checks = against_float64(network, options.rule, parameters.number_format)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
     session.load_parameters(start.parameters)
@@ -209,7 +214,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
     links = [driver.link_words(die) for die in range(dies)]
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"]
     pes = parameters.rows * parameters.columns
-    cosim = options.device == "cosim"
+    rtl = options.device != "golden"
     return {
         "network": options.network.name, "parameters": options.network.parameters,
         "preset": parameters.name, "device": options.device, "planner": plan.planner, "array": options.array.name,
@@ -218,7 +223,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "steps": steps,
         "train_loss": session.losses[-1] if steps else None,
         "test_accuracy": test_accuracy, "test_loss": test_loss,
-        "bit_exact": session.equal and session.compared_steps == steps > 0 if cosim else None,
+        "bit_exact": session.equal and session.compared_steps == steps > 0 if rtl else None,
         "compared_steps": session.compared_steps,
         "failure": checks.failure, **{f"{name}_error": value for name, value in checks.largest.items()},
         "errors": checks.to_data(), "kinks": checks.kinks,
@@ -226,7 +231,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "cycles_per_step_predicted": None if plan.predicted_seconds is None else (
             plan.predicted_seconds * float(options.array.clock_mhz) * 1e6),
         "wall_seconds": wall, "setup_seconds": setup,
-        "die_cycles_per_second": cycles * dies / wall if cosim and wall else None,
+        "die_cycles_per_second": cycles * dies / wall if rtl and wall else None,
         "matrix_utilisation": macs / (pes * cycles * dies) if cycles else None,
         "engines": engines,
         "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
@@ -234,10 +239,10 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
         "saturations": None if parameters.number_format != "fixed" else [
             driver.saturations(die) for die in range(dies)],
-        "layers": layer_report(plan, driver if cosim and steps else None),
+        "layers": layer_report(plan, driver if rtl and steps else None),
         "plan": plan.to_data(),
         "verilog_sha256": digest,
-        "losses": session.losses, "timeline": _timeline(driver) if cosim else [],
+        "losses": session.losses, "timeline": _timeline(driver) if rtl else [],
     }
 
 
