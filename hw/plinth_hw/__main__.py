@@ -1,44 +1,90 @@
-"""Writes the synthesizable Verilog of a die: ``python -m plinth_hw PRESET [--out FILE]``."""
+"""Writes the synthesizable Verilog of a die, and what other designs need with it:
+``python -m plinth_hw PRESET [--out FILE [--fusesoc]] [--constraints FOLDER [--clock MHZ]]``."""
 
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from plinth_hw import emit
 from plinth_hw.isa.parameters import PRESETS, preset
 
+WAIVERS = Path(__file__).resolve().parents[2] / "constraints" / "waivers.vlt"
+
+
+def _write(files: Mapping[Path, str]) -> None:
+    """Write files, each whole or not at all."""
+    for path, text in files.items():
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                scratch.write_text(text, encoding="utf-8")
+                scratch.replace(path)
+            finally:
+                scratch.unlink(missing_ok=True)
+        except OSError as error:
+            click.echo(f"plinth_hw: error: {path}: {error.strerror}; name a file that can be written", err=True)
+            sys.exit(2)
+
+
+def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
+    """Both constraint files of a die."""
+    from plinth_hw.integrate import constraints
+
+    title = f"Die {die.parameters.name}"
+    return {stem.with_name(f"{stem.name}.{dialect}"): constraints.text(die, title, clock, dialect)
+            for dialect in constraints.DIALECTS}
+
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)))
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), default=None,
-              help="file to write [default: standard output]")
-def main(name: str, out: Path | None) -> None:
+              help="file to write [default: standard output, unless only constraints are asked for]")
+@click.option("--fusesoc", is_flag=True, help="write a FuseSoC core, constraints and lint waivers beside the file")
+@click.option("--constraints", "folder", type=click.Path(path_type=Path, file_okay=False), default=None,
+              help="folder to write die.sdc and die.xdc into, for synthesis out of context")
+@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=100.0, show_default=True,
+              help="clock of the constraints")
+def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock: float) -> None:
     """Write the synthesizable Verilog of the die PRESET. Its top module is the preset's name, with
     underscores."""
     from plinth_hw.die import Die  # takes a moment: not for --help and typing errors
 
+    if fusesoc and out is None:
+        raise click.UsageError("--fusesoc writes beside a file: name it with --out")
     start = time.perf_counter()
-    parameters = preset(name)
-    text = emit.verilog(Die(parameters), name.replace("-", "_"))
+    die = Die(preset(name))
+    top = name.replace("-", "_")
+    if folder is not None:
+        files = _constraints(die, folder / "die", clock)
+        _write(files)
+        click.echo("\n".join(map(str, files)), err=out is None)
+        if out is None:
+            return
+    text = emit.verilog(die, top)
     if out is None:
         click.echo(text, nl=False)
         return
-    scratch = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            scratch.write_text(text, encoding="utf-8")
-            scratch.replace(out)
-        finally:
-            scratch.unlink(missing_ok=True)
-    except OSError as error:
-        click.echo(f"plinth_hw: error: {out}: {error.strerror}; name a file that can be written", err=True)
-        sys.exit(2)
+    files = {out: text}
+    if fusesoc:
+        from plinth_hw.integrate import core_file
+
+        stem = out.with_suffix("")
+        files |= _constraints(die, stem, clock)
+        files[stem.with_name(f"{stem.name}.vlt")] = WAIVERS.read_text(encoding="utf-8")
+        files[stem.with_name(f"{stem.name}.tcl")] = core_file.OUT_OF_CONTEXT
+        files[stem.with_name(f"{stem.name}.core")] = core_file.text(
+            stem.name, top, f"Die {name} of Plinth, a DNN training accelerator")
+    _write(files)
     click.echo(f"{out}: {len(text):,} bytes, {text.count('endmodule'):,} modules "
                f"({time.perf_counter() - start:.1f} s)")
+    for path in [path for path in files if path != out]:
+        click.echo(str(path))
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ class Emission:
 
     def register(self, module: str, component: wiring.Component, make: Callable[[], str]) -> None:
         """Note that ``module`` is needed; ``make`` yields its text, once."""
-        ports = [(name, member.flow.name, len(value)) for name, member, value in _ports(component)]
-        if self._ports.setdefault(module, ports) != ports:
+        pins = [(name, member.flow.name, len(value)) for name, member, value in ports(component)]
+        if self._ports.setdefault(module, pins) != pins:
             raise ValueError(f"Module {module!r} was already placed with other ports")
         self._makers.setdefault(module, make)
 
@@ -75,7 +75,8 @@ class Emission:
         return list(done.values())
 
 
-def _ports(component: wiring.Component) -> list[tuple[str, Any, Any]]:
+def ports(component: wiring.Component) -> list[tuple[str, Any, Any]]:
+    """Ports that a component's module has beside clock and reset: (name, member, value)."""
     return [("__".join(str(part) for part in path), member, Value.cast(value))
             for path, member, value in component.signature.flatten(component)]
 
@@ -107,7 +108,7 @@ def instance(m: Module, component: wiring.Component, *, name: str, module: str) 
     reset = Signal(init=1, name=f"{name}_reset")
     m.d.sync += reset.eq(0)
     connections: dict[str, Any] = {"i_clk": ClockSignal("sync"), "i_rst": reset}
-    for port, member, value in _ports(component):
+    for port, member, value in ports(component):
         connections[("i_" if member.flow is wiring.In else "o_") + port] = value
     m.submodules[name] = Instance(module, **connections)
 
