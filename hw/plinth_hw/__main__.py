@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Writes the synthesizable Verilog of a die, and what other designs need with it:
 ``python -m plinth_hw PRESET [--out FILE [--fusesoc]] [--constraints FOLDER [--clock MHZ]]``."""
 
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from plinth_hw import emit
+from plinth_hw.integrate import constraints, core_file
 from plinth_hw.isa.parameters import PRESETS, preset
 
 WAIVERS = Path(__file__).resolve().parents[2] / "constraints" / "waivers.vlt"
@@ -34,8 +36,6 @@ def _write(files: Mapping[Path, str]) -> None:
 
 def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
     """Both constraint files of a die."""
-    from plinth_hw.integrate import constraints
-
     title = f"Die {die.parameters.name}"
     return {stem.with_name(f"{stem.name}.{dialect}"): constraints.text(die, title, clock, dialect)
             for dialect in constraints.DIALECTS}
@@ -48,8 +48,8 @@ def _constraints(die: Any, stem: Path, clock: float) -> dict[Path, str]:
 @click.option("--fusesoc", is_flag=True, help="write a FuseSoC core, constraints and lint waivers beside the file")
 @click.option("--constraints", "folder", type=click.Path(path_type=Path, file_okay=False), default=None,
               help="folder to write die.sdc and die.xdc into, for synthesis out of context")
-@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=100.0, show_default=True,
-              help="clock of the constraints")
+@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=constraints.CLOCK_MHZ,
+              show_default=True, help="clock of the constraints")
 def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock: float) -> None:
     """Write the synthesizable Verilog of the die PRESET. Its top module is the preset's name, with
     underscores."""
@@ -72,8 +72,6 @@ def main(name: str, out: Path | None, fusesoc: bool, folder: Path | None, clock:
         return
     files = {out: text}
     if fusesoc:
-        from plinth_hw.integrate import core_file
-
         stem = out.with_suffix("")
         files |= _constraints(die, stem, clock)
         files[stem.with_name(f"{stem.name}.vlt")] = WAIVERS.read_text(encoding="utf-8")
