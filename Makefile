@@ -20,13 +20,14 @@ MACHINE ?=
 PLANNER ?=
 ARGS ?=
 PRESET ?= ndp-demo
+BOARD ?= ulx3s-85f
 ONLY ?=
 COUNT ?=
 ROOM ?=
 N ?= 5000000
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench agreement fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench agreement accuracy bitstream fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,11 +86,18 @@ bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)
 agreement: $(STAMP) ## simulated against co-simulated cycles of steps, into docs/agreement.md (ARGS="--only ring-4")
 	@$(BIN)/plinth agreement $(ARGS)
 
+bitstream: PRESET = fpga-ulx3s
+bitstream: $(STAMP) ## plinth.bit with reports, into build/bitstream/ (BOARD=ulx3s-85f PRESET=fpga-ulx3s ARGS="--clock MHZ")
+	@$(BIN)/python -m plinth_hw.board $(BOARD) $(PRESET) --out $(BUILD)/bitstream/$(BOARD)/$(PRESET) $(ARGS)
+
 fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 	@$(BIN)/python -m plinth_hw.fpga arith
 
 fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo, and of ends of links, on ECP5
 	@$(BIN)/python -m plinth_hw.fpga area
+
+accuracy: $(STAMP) ## the digits in every number format, ten seeds each, into docs/formats.md (ARGS="--only adagrad")
+	@$(BIN)/plinth accuracy $(ARGS)
 
 doctor: $(STAMP) ## which tools were found
 	@$(BIN)/plinth doctor

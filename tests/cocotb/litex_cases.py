@@ -11,17 +11,20 @@ from cocotb.triggers import ClockCycles, First, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from tests.support.back_ends import check_equal, images
 from tests.support.graphs import RandomGraph
-from tests.support.litex_soc import DIE, MEMORY, MEMORY_WORDS, REGISTERS
+from tests.support.litex_soc import MEMORY, MEMORY_WORDS, REGISTERS, die
 
 import cocotb
 from plinth.driver.device import Words
 from plinth.lower.program import assemble
 from plinth_hw.isa import registers as regs
-from plinth_hw.isa.formats import as_words, word_type
+from plinth_hw.isa.formats import as_words
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden.array import GoldenArray
 
-ENABLE = int(os.environ["ENABLE"])
+ENABLE, PORTS = int(os.environ["ENABLE"]), int(os.environ["PORTS"])
+DIE = die(PORTS)
+#: Words of a port's slice of a beat.
+SLICE = DIE.beat_words // PORTS
 
 
 class HostedDie:
@@ -32,7 +35,6 @@ class HostedDie:
     def __init__(self, dut: Any):
         self._dut = dut
         self._host = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "host"), dut.clk, dut.rst)
-        self._word = word_type(DIE.memory_format)
 
     async def start(self) -> None:
         """Clock, reset, and the interrupt."""
@@ -57,13 +59,26 @@ class HostedDie:
         """Bytes to a byte address of the SoC."""
         assert (await self._host.write(address, data)).resp == AxiResp.OKAY, hex(address)
 
+    def _places(self, address: int, count: int) -> list[tuple[int, slice]]:
+        """Of each run of words within a slice: byte address, and where it is among the words."""
+        places = []
+        for start in range(address // SLICE * SLICE, address + count, SLICE):
+            first, last = max(start, address), min(start + SLICE, address + count)
+            beat, port = divmod(start // SLICE, PORTS)
+            word = MEMORY_WORDS // PORTS * port + SLICE * beat + first - start
+            places.append((MEMORY + 4 * word, slice(first - address, last - address)))
+        return places
+
     def read_memory(self, address: int, count: int) -> Words:
-        size = self._word.itemsize
-        return np.frombuffer(resume(self.read)(MEMORY + size * address, size * count), self._word).copy()
+        found = np.empty(count, np.uint32)
+        for place, words in self._places(address, count):
+            found[words] = np.frombuffer(resume(self.read)(place, 4 * (words.stop - words.start)), np.uint32)
+        return found
 
     def write_memory(self, address: int, words: Words) -> None:
-        flat = as_words(words, self._word)
-        resume(self.write)(MEMORY + flat.itemsize * address, flat.tobytes())
+        flat = as_words(words, np.dtype(np.uint32))
+        for place, part in self._places(address, flat.size):
+            resume(self.write)(place, flat[part].tobytes())
 
     def read_register(self, address: int) -> int:
         return int.from_bytes(resume(self.read)(REGISTERS + address, 4), "little")

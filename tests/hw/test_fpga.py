@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from tests.support.refusal import refused
 
-from plinth_hw import emit, fpga
+from plinth_hw import emit, fpga, tools
 from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.significand import SignificandMultiplier
@@ -27,7 +27,7 @@ def test_table_is_replaced(tmp_path) -> None:
     for _ in range(2):
         fpga.replace_table(page, "x", ["| a |", "| - |"])
         assert page.read_text() == "before\n<!-- x -->\n| a |\n| - |\n<!-- /x -->\nafter\n"
-    with pytest.raises(fpga.ToolError, match="has no markers <!-- y -->"):
+    with pytest.raises(tools.ToolError, match="has no markers <!-- y -->"):
         fpga.replace_table(page, "y", [])
 
 

@@ -1,0 +1,68 @@
+"""Makes the bitstream of a board: ``python -m plinth_hw.board BOARD PRESET [--clock MHZ] [--baud N] ...``."""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from plinth_hw.board import flow
+from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.tools import ToolError
+
+FOLDER = Path(__file__).resolve().parents[3] / "build" / "bitstream"
+#: What makes the serial die: a function of the die's parameters, the clock in Hz (Fraction) and the baud rate.
+DESIGN = "plinth_hw.host.top:serial_die"
+
+
+def _design(where: str) -> Callable[..., Any]:
+    """The function at MODULE:FUNCTION."""
+    module, _, name = where.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise click.BadParameter(f"{where}: {error}; name a function that can be imported as MODULE:FUNCTION") from None
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.argument("board", metavar="BOARD", type=click.Choice(list(flow.BOARDS)))
+@click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)), required=False)
+@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=80.0, show_default=True,
+              help="clock of the die; a little less where the PLL cannot make it")
+@click.option("--baud", type=click.IntRange(min=1), default=3_000_000, show_default=True,
+              help="bits a second of the serial line")
+@click.option("--seeds", metavar="N", type=click.IntRange(min=1), default=3, show_default=True,
+              help="placements to try until one meets the clock")
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None,
+              help="folder for plinth.bit and its reports [default: build/bitstream/BOARD/PRESET]")
+@click.option("--design", metavar="MODULE:FUNCTION", default=DESIGN, show_default=True,
+              help="what makes the serial die of parameters, clock and baud rate")
+@click.option("--pins", type=click.Path(path_type=Path, dir_okay=False), default=None,
+              help="only write the board's pin constraints to this file")
+def main(board: str, name: str | None, clock: float, baud: int, seeds: int, out: Path | None, design: str,
+         pins: Path | None) -> None:
+    """Make plinth.bit, with its reports, of the die PRESET for BOARD."""
+    try:
+        if pins is not None:
+            pins.write_text(flow.constraints(board))
+            click.echo(str(pins))
+            return
+        if name is None:
+            raise click.UsageError("Missing argument 'PRESET'.")
+        make, parameters = _design(design), preset(name)
+        folder = out or FOLDER / board / name
+        made = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
+                          baud, folder, range(1, seeds + 1))
+    except (ToolError, ValueError) as error:
+        click.echo(f"plinth_hw.board: error: {error}", err=True)
+        sys.exit(2)
+    except OSError as error:
+        click.echo(f"plinth_hw.board: error: {error.filename}: {error.strerror}; name what can be written", err=True)
+        sys.exit(2)
+    click.echo(made.text() + str(folder / f"{flow.NAME}.bit"))
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m plinth_hw.board")

