@@ -11,7 +11,7 @@ from cocotb.triggers import ClockCycles, First, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 from tests.support.back_ends import check_equal, images
 from tests.support.graphs import RandomGraph
-from tests.support.litex_soc import MEMORY, MEMORY_WORDS, REGISTERS, die
+from tests.support.litex_soc import DIE, MEMORY, MEMORY_WORDS, REGISTERS
 
 import cocotb
 from plinth.driver.device import Words
@@ -21,10 +21,7 @@ from plinth_hw.isa.formats import as_words
 from plinth_hw.isa.registers import Register
 from plinth_sim.golden.array import GoldenArray
 
-ENABLE, PORTS = int(os.environ["ENABLE"]), int(os.environ["PORTS"])
-DIE = die(PORTS)
-#: Words of a port's slice of a beat.
-SLICE = DIE.beat_words // PORTS
+ENABLE = int(os.environ["ENABLE"])
 
 
 class HostedDie:
@@ -59,26 +56,11 @@ class HostedDie:
         """Bytes to a byte address of the SoC."""
         assert (await self._host.write(address, data)).resp == AxiResp.OKAY, hex(address)
 
-    def _places(self, address: int, count: int) -> list[tuple[int, slice]]:
-        """Of each run of words within a slice: byte address, and where it is among the words."""
-        places = []
-        for start in range(address // SLICE * SLICE, address + count, SLICE):
-            first, last = max(start, address), min(start + SLICE, address + count)
-            beat, port = divmod(start // SLICE, PORTS)
-            word = MEMORY_WORDS // PORTS * port + SLICE * beat + first - start
-            places.append((MEMORY + 4 * word, slice(first - address, last - address)))
-        return places
-
     def read_memory(self, address: int, count: int) -> Words:
-        found = np.empty(count, np.uint32)
-        for place, words in self._places(address, count):
-            found[words] = np.frombuffer(resume(self.read)(place, 4 * (words.stop - words.start)), np.uint32)
-        return found
+        return np.frombuffer(resume(self.read)(MEMORY + 4 * address, 4 * count), np.uint32).copy()
 
     def write_memory(self, address: int, words: Words) -> None:
-        flat = as_words(words, np.dtype(np.uint32))
-        for place, part in self._places(address, flat.size):
-            resume(self.write)(place, flat[part].tobytes())
+        resume(self.write)(MEMORY + 4 * address, as_words(words, np.dtype(np.uint32)).tobytes())
 
     def read_register(self, address: int) -> int:
         return int.from_bytes(resume(self.read)(REGISTERS + address, 4), "little")

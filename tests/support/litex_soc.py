@@ -13,20 +13,16 @@ from litex.soc.integration.soc_core import SoCMini
 from litex.soc.interconnect.axi import AXILiteInterface
 
 from plinth_hw.integrate.litex_die import add_die
-from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine
 
 TOP = "soc"
-#: Memory of the die.
+#: A die that is quickly built, and its memory.
+DIE = preset("ndp-tiny", engines=frozenset({Engine.MATRIX}), rows=2, columns=2, output_buffer_words=64, ports=1,
+             reduce_blocks=1)
 MEMORY_WORDS = 1 << 10
 #: Byte addresses of the die's registers, and of the memory that it works in.
 REGISTERS, MEMORY = 0x3000_0000, 0x4000_0000
-
-
-def die(ports: int) -> DieParameters:
-    """A die that is quickly built, with so many AXI4 ports."""
-    return preset("ndp-tiny", engines=frozenset({Engine.MATRIX}), rows=2, columns=2, output_buffer_words=64, ports=1,
-                  reduce_blocks=1, axi_ports=ports)
 
 
 @dataclass(frozen=True)
@@ -41,26 +37,25 @@ class Soc:
 class _Soc(SoCMini):
     """Memory, a die, and a bus master on pins."""
 
-    def __init__(self, platform: Any, parameters: DieParameters, verilog: Path, bus: dict[str, Any]):
+    def __init__(self, platform: Any, verilog: Path, bus: dict[str, Any]):
         self.crg = CRG(platform.request("clk"), platform.request("rst"))
         super().__init__(platform, 100e6, ident="", **bus)
         host = AXILiteInterface(data_width=32, address_width=32)
         platform.add_extension(host.get_ios("host"))
         self.comb += host.connect_to_pads(platform.request("host"), mode="slave")
         self.bus.add_master("host", host)
-        self.add_ram("main_ram", MEMORY, 4 * MEMORY_WORDS)
-        size = 4 * MEMORY_WORDS // parameters.axi_ports
-        regions = [SoCRegion(origin=MEMORY + size * port, size=size) for port in range(parameters.axi_ports)]
-        added = add_die(self, parameters, verilog, regions, origin=REGISTERS)
-        self.comb += platform.request("irq").eq(added.ev.irq)
+        memory = SoCRegion(origin=MEMORY, size=4 * MEMORY_WORDS)
+        self.add_ram("main_ram", memory.origin, memory.size)
+        die = add_die(self, DIE, verilog, memory, origin=REGISTERS)
+        self.comb += platform.request("irq").eq(die.ev.irq)
 
 
-def make(parameters: DieParameters, verilog: Path, **bus: Any) -> Soc:
+def make(verilog: Path, **bus: Any) -> Soc:
     """The SoC; ``bus`` are ``bus_standard`` and ``bus_data_width`` of LiteX."""
     logging.disable(logging.INFO)  # LiteX tells of every step
     try:
         platform = GenericPlatform("", [(name, 0, Pins(1)) for name in ("clk", "rst", "irq")], name=TOP)
-        soc = _Soc(platform, parameters, verilog, bus)
+        soc = _Soc(platform, verilog, bus)
         soc.finalize()
         output = platform.get_verilog(soc, name=TOP)
     finally:

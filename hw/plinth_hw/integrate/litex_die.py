@@ -3,21 +3,23 @@
 
 ::
 
-    SoC bus --> AXI4-Lite ------> axil  +-----+  axi_0 -> region 0 --+
-    interrupt <- EventManager <-- irq   | die |  axi_1 -> region 1 --+--> SoC bus, or the CPU's coherent one
-    self.links, driven or 0 ----> link_*+-----+  ...
+    SoC bus --> AXI4-Lite ------> axil  +-----+
+    interrupt <- EventManager <-- irq   | die | axi_0 -> single accesses, into a region -> SoC bus, or the coherent one
+    self.links, driven or 0 ----> link_*+-----+
 
-The registers are a slave of 64 KiB. Each AXI4 port of the die is a master of its own, whose addresses start at 0; they
-are moved into a region of the SoC. On an AXI4 bus as wide as the port bursts pass as they are; before any other bus
-they are taken apart into single accesses, and these are cut to its width, by LiteX's own bridges. Those answer every
-access with OKAY, so that the die does not hear of an error of such a bus.
+The registers are a slave of 64 KiB. The die's addresses start at 0; they are moved into a region of the SoC. LiteX's
+own bridges take bursts apart into single accesses and cut these to the width of the bus. They answer every access with
+OKAY, so that the die does not hear of an error of the bus.
+
+A die of several AXI4 ports moves them in step, beat by beat, and so needs a memory behind each that waits for no other:
+a bus that serves one master after another would stop it. :class:`LiteXDie` has them all; :func:`add_die` takes dies of
+one port.
 
 Importing this module needs LiteX (1.0 or newer of its module API, as in the lock file); nothing else of
 :mod:`plinth_hw` does.
 """
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,40 +104,37 @@ class LiteXDie(LiteXModule):
         self.die = Instance(top, **connections)
 
 
-def add_die(soc: Any, parameters: DieParameters, verilog: Path, memory: Sequence[SoCRegion], *, name: str = "die",
+def add_die(soc: Any, parameters: DieParameters, verilog: Path, memory: SoCRegion, *, name: str = "die",
             origin: int | None = None) -> LiteXDie:
     """Put a die on the buses of a SoC, as ``soc.NAME`` with its events, and with an interrupt if the CPU takes any.
 
     Parameters
     ----------
-    memory : sequence of SoCRegion
-        For each AXI4 port, the part of the SoC's memory that it works in: a power of two of bytes, at a multiple of
-        itself. The die's ``MEMORY_WORDS`` must stay within them.
+    memory : SoCRegion
+        The part of the SoC's memory that it works in: a power of two of bytes, at a multiple of itself. The die's
+        ``MEMORY_WORDS`` must stay within it.
     origin : int or None
         Where the registers are; by default wherever LiteX finds room among what is not cached.
 
     Raises
     ------
     ValueError
-        If there are not as many regions as ports, or one is not aligned; and as :class:`LiteXDie`.
+        If the die has several AXI4 ports, or the region is not aligned; and as :class:`LiteXDie`.
     """
-    if len(memory) != parameters.axi_ports:
-        raise ValueError(f"memory must be a region for each of {parameters.axi_ports} AXI4 ports, not {len(memory)}")
-    for region in memory:
-        if region.size != region.size_pow2 or region.origin % region.size:
-            raise ValueError(f"memory must be a power of two of bytes at a multiple of itself, not {region.size:#x} "
-                             f"bytes at {region.origin:#x}")
+    if parameters.axi_ports != 1:
+        raise ValueError(f"a die on a bus must have one AXI4 port, not {parameters.axi_ports}: connect the ports of a "
+                         "LiteXDie to a memory each")
+    if memory.size != memory.size_pow2 or memory.origin % memory.size:
+        raise ValueError(f"memory must be a power of two of bytes at a multiple of itself, not {memory.size:#x} bytes "
+                         f"at {memory.origin:#x}")
     die = LiteXDie(soc.platform, parameters, verilog)
     soc.add_module(name, die)
     soc.bus.add_slave(f"{name}_registers", die.registers,
                       SoCRegion(origin=origin, size=1 << ADDRESS_BITS, cached=False))
-    bus = getattr(soc, "dma_bus", soc.bus)
-    for port, (master, region) in enumerate(zip(die.memory, memory, strict=True)):
-        if (bus.standard, bus.data_width) != ("axi", master.data_width):
-            lite = AXILiteInterface(data_width=master.data_width, address_width=master.address_width)
-            soc.add_module(f"{name}_beats_{port}", AXI2AXILite(master, lite))
-            master = lite
-        bus.add_master(f"{name}_memory_{port}", master, region)
+    (bursts,) = die.memory
+    accesses = AXILiteInterface(data_width=bursts.data_width, address_width=bursts.address_width)
+    soc.add_module(f"{name}_accesses", AXI2AXILite(bursts, accesses))
+    getattr(soc, "dma_bus", soc.bus).add_master(f"{name}_memory", accesses, memory)
     if soc.irq.enabled:
         soc.irq.add(name, use_loc_if_exists=True)
     return die
