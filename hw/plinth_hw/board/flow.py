@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """From a serial die to a bitstream: synthesis, placement, routing, packing, by the locked wheels.
 
 ::

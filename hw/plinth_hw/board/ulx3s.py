@@ -7,7 +7,7 @@
 
 The die is an instance of a module that stands in a file of its own. Its reset is released two cycles after the button
 and the lock, in step with the clock, and a cycle later within the die. The heartbeat is a counter of the die's clock:
-it goes on and off about once a second at 100 MHz, and stands still while the clock does.
+it goes on and off one and a half times a second at 100 MHz, and stands still while the clock does.
 """
 
 from typing import Any
