@@ -73,6 +73,8 @@ class HostedDie:
 
     def wait(self, limit_cycles: int, dies: Iterable[int] | None = None) -> int:
         """Run until the interrupt, or for so many cycles."""
+        # A bridge may answer the write that starts before it is made; the read comes behind it, when DONE is gone.
+        self.read_register(Register.STATUS)
         resume(self._wait)(limit_cycles)
         return limit_cycles
 
