@@ -6,7 +6,8 @@ An argument ``a``, from 1 to 2^32 - 1, is *normalised* to ``m = a 2^z`` from 2^3
     R(m) = floor((knot[s] + floor((knot[s + 1] - knot[s]) d / 2^10) + 2) / 4)
     s = floor(m / 2^24) - 64,  d = floor(m / 2^14) mod 2^10
 
-R is from 2^15 to 2^16 and falls where m rises; it is off by less than 2^-14 of its value (tests/hw/isa).
+R has 16 bits, is from 2^15 on, and falls where m rises; it is off by less than 2^-14 of its value
+(tests/sim/golden/test_optimiser.py).
 """
 
 from functools import cache
@@ -22,9 +23,11 @@ FIRST = 64
 
 @cache
 def knots() -> tuple[int, ...]:
-    """Knots: the whole numbers nearest to ``2^18 / sqrt(1 + s / 64)``."""
+    """Knots: the whole numbers nearest to ``2^18 / sqrt(1 + s / 64)``, but for the first, which is the largest that makes
+    an R of 16 bits."""
     def nearest(place: int) -> int:
         # isqrt(4 x) is floor(2 sqrt(x)), so this rounds sqrt(2^36 64 / place), which is never half-way.
         return (isqrt(4 * (FIRST << 2 * KNOT_FRACTION_BITS) // place) + 1) // 2
 
-    return tuple(nearest(place) for place in range(FIRST, FIRST + SEGMENTS + 1))
+    largest = (1 << KNOT_FRACTION_BITS) - 3
+    return tuple(min(largest, nearest(place)) for place in range(FIRST, FIRST + SEGMENTS + 1))

@@ -550,18 +550,26 @@ class CollectiveBody(Struct):
 class OptimiserBody(Struct):
     """``rows`` x ``columns`` weights are updated. All vectors are beat-aligned, and so are their rows: those of weights
     and gradient ``stride`` words apart, those of low halves and states ``state_stride``. What is not used of them is
-    neither read nor written."""
+    neither read nor written. Vectors must not overlap, nor their rows."""
 
+    # word 0
+    #: Weights have low halves.
+    wide_weights: unsigned(1)
+    #: States have low halves.
+    wide_state: unsigned(1)
+    #: What is not wide is rounded at random.
+    stochastic: unsigned(1)
+    reserved: unsigned(29)
     #: First gradient.
     gradient: Pointer
-    #: First weight; with ``wide_weights`` the high half.
-    weights: Pointer
-    #: First low half of a weight.
-    weights_low: Pointer
     #: First state; with ``wide_state`` the high half.
     state: Pointer
     #: First low half of a state.
     state_low: Pointer
+    #: First weight; with ``wide_weights`` the high half.
+    weights: Pointer
+    #: First low half of a weight.
+    weights_low: Pointer
     #: State of the generator of random bits, 32 bits, two words; with ``stochastic`` read first and written last.
     generator: Pointer
     #: Words of a row.
@@ -578,14 +586,6 @@ class OptimiserBody(Struct):
     decay: unsigned(32)
     #: What Adagrad adds to the state, in units of 2^-28; not 0.
     epsilon: unsigned(32)
-    # word 13
-    #: Weights have low halves.
-    wide_weights: unsigned(1)
-    #: States have low halves.
-    wide_state: unsigned(1)
-    #: What is not wide is rounded at random.
-    stochastic: unsigned(1)
-    reserved: unsigned(29)
 
 
 class TransferBody(Struct):
@@ -709,5 +709,6 @@ class ErrorCode(Code, bits=8):
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
-                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (Record, RECORD_WORDS)):
+                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (OptimiserBody, 14),
+                        (Record, RECORD_WORDS)):
     assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

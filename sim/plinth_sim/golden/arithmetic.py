@@ -93,7 +93,7 @@ def saturated(fmt: Fixed, units: Array) -> Array:
     return np.clip(units, fmt.least, fmt.most).astype(np.int16).view(np.uint16)
 
 
-def halved(units: Array, places: int) -> Array:
+def halved(units: Array, places: int | Array) -> Array:
     """``units / 2^places``, rounded to nearest, ties to even."""
     down = units >> places
     rest = units - (down << places) << 1

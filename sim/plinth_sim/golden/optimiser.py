@@ -13,7 +13,7 @@ the ends of 32 bits (of 34 bits: ``sat34``)::
     SGD              Q = 2^17 g
     MOMENTUM         S = sat([decay S] + 2^16 g);   Q = 2 S
     ADAGRAD          S = sat(S + 2^4 g^2);          Q = sat34(g R 2^(z/2))
-    ADAGRAD_PRINTED  S = sat(S + 2^4 g^2);          Q = sat34(floor(floor(g R^2 / 2^16) 2^z / 2))
+    ADAGRAD_PRINTED  S = sat(S + 2^4 g^2);          Q = sat34([g R^2 2^z / 2^17])
     all              W = sat(W - [rate Q / 2])
 
 Q, in units of 2^-29, is what the rate multiplies. It is made of S as it is stored; so are R and z, those of
@@ -166,10 +166,9 @@ def _quotient(operation: OptimiserOperation, g: Integers, state: Integers, epsil
     product = g * root
     if operation is OptimiserOperation.ADAGRAD:
         return np.clip(product << (z >> 1), -_QUOTIENT, _QUOTIENT - 1)
-    product = product * root >> _table.FRACTION_BITS
-    most, least = 2 * _QUOTIENT - 1 >> z, -2 * _QUOTIENT >> z
-    inside = (np.clip(product, least, most) << z) >> 1
-    return np.where(product > most, _QUOTIENT - 1, np.where(product < least, -_QUOTIENT, inside))
+    down = _table.FRACTION_BITS + 1 - z
+    rounded = np.clip(halved(product * root, np.maximum(down, 0)), -_QUOTIENT, _QUOTIENT - 1)
+    return np.clip(rounded << np.maximum(-down, 0), -_QUOTIENT, _QUOTIENT - 1)
 
 
 def check(operation: OptimiserOperation, body: Any, beat_words: int) -> None:
