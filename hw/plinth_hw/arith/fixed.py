@@ -5,13 +5,13 @@
     multiply   a, b -> product -> o                                                         2 cycles, exact
     add        a, b -> sum, saturate -> o                                                   1 cycle
     scale      a, factor -> product -> coarse shift -> fine shift -> round, saturate -> o   4 cycles, to nearest even
+               of more than 18 bits: parts of the product, their sum; round, then saturate  6 cycles
     round      a -> round -> saturate -> o                                                  2 cycles, to nearest even
 
 One number a cycle, no stall. What is beyond a format becomes its least or largest number. Numbers are those of
 :class:`~plinth_hw.isa.formats.Fixed`.
 """
 
-from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
@@ -20,7 +20,11 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.formats import Factor, Fixed, Float
 from plinth_hw.lib.choice import select
+from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
+
+#: Bits of the low part of an operand that takes more than one multiplier.
+_PART_BITS = 17
 
 
 def _formats(kind: type[Fixed] | type[Float], **formats: object) -> None:
@@ -144,9 +148,11 @@ class FixedScaler(wiring.Component):
     Parameters
     ----------
     format : Fixed
-        Format of operand and result.
+        Format of the operand, of 34 bits at most.
     tells : bool
         It has a member ``beyond``.
+    result_format : Fixed or None
+        Format of the result: as many fraction bits, or one less; None: that of the operand.
 
     Members
     -------
@@ -162,52 +168,84 @@ class FixedScaler(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from operand to result: 4.
+        Cycles from operand to result: 4, or 6 for operands of more than 18 bits.
 
     Raises
     ------
     TypeError
-        If ``format`` is not a :class:`Fixed`.
+        If a format is not a :class:`Fixed`.
+    ValueError
+        If the operand is too wide, or the result has other fraction bits.
     """
 
     latency = 4
 
-    def __init__(self, format: Fixed, tells: bool = False):
-        _formats(Fixed, scaler=format)
+    def __init__(self, format: Fixed, tells: bool = False, result_format: Fixed | None = None):
+        result = format if result_format is None else result_format
+        _formats(Fixed, scaler=format, result=result)
+        if format.bits > 2 * _PART_BITS:
+            raise ValueError(f"Scaled numbers must have at most {2 * _PART_BITS} bits, not {format.bits} as {format} "
+                             "has")
+        if format.fraction_bits - result.fraction_bits not in (0, 1):
+            raise ValueError(f"Result format must have {format.fraction_bits} fraction bits or one less, not "
+                             f"{result.fraction_bits}")
         self._format = format
+        self._result = result
         self._tells = tells
-        super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(format.bits),
+        self._wide = format.bits > _PART_BITS + 1
+        if self._wide:
+            self.latency = FixedScaler.latency + 2
+        super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(result.bits),
                           **({"beyond": Out(1)} if tells else {})})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        fmt, bits = self._result, self._result.bits
         factor = data.View(shape_of(Factor), self.factor)
         product = Signal(signed(self._format.bits + len(factor.mantissa)), reset_less=True)
-        m.d.sync += product.eq(self.a.as_signed() * factor.mantissa)
-        # 2, 3: shifted right with a guard bit, and whether anything is lost below it.
-        amounts = [Signal(len(factor.shift), name=f"amount_{stage}", reset_less=True) for stage in (1, 2)]
-        turns = [Signal(name=f"turn_{stage}", reset_less=True) for stage in (1, 2, 3)]
-        m.d.sync += [after.eq(before) for chain in ([factor.shift, *amounts], [factor.negative, *turns])
-                     for before, after in pairwise(chain)]
-        shifted, lost = Cat(Const(0, 1), product).as_signed(), Const(0, 1)
-        for stage, (amount, places) in enumerate(((amounts[0][3:], 8), (amounts[1][:3], 1)), 2):
-            cases = [amount * places for amount in range(1 << len(amount))]
-            register = Signal.like(shifted, name=f"shifted_{stage}", reset_less=True)
-            sticky = Signal(name=f"lost_{stage}", reset_less=True)
-            m.d.sync += [register.eq(select([shifted >> case for case in cases], amount)),
-                         sticky.eq(lost | select([shifted[:case].any() for case in cases], amount))]
-            shifted, lost = register, sticky
-        # 4: rounded, and turned for a negative factor: -(x + up) = ~x + ~up.
-        rounded, up = Signal(signed(len(product) + 1)), Signal()
-        turn = turns[-1]
-        o = Signal(self._format.bits, name="scaled", reset_less=True)
+        if self._wide:
+            high, low = self.a[_PART_BITS:].as_signed(), self.a[:_PART_BITS]
+            high_part = Signal(signed(len(product) - _PART_BITS), reset_less=True)
+            low_part = Signal(_PART_BITS + len(factor.mantissa), reset_less=True)
+            m.d.sync += [high_part.eq(high * factor.mantissa), low_part.eq(low * factor.mantissa),
+                         product.eq(Cat(low_part[:_PART_BITS], high_part + low_part[_PART_BITS:]))]
+        else:
+            m.d.sync += product.eq(self.a.as_signed() * factor.mantissa)
+        product_cycles = 2 if self._wide else 1
+        amount = delayed(m, "amount", factor.shift, product_cycles)
+        fine = delayed(m, "fine", amount[:3], 1)
+        turn = delayed(m, "turn", factor.negative, product_cycles + 2)
+        # Shifted right with a guard bit, whether anything is lost below it, and whether the number is beyond what the
+        # bits that are kept can tell.
+        dropped = self._format.fraction_bits - fmt.fraction_bits
+        shifted, lost, over = Cat(Const(0, 1 - dropped), product).as_signed(), Const(0, 1), Const(0, 1)
+        for name, places, step in (("coarse", amount[3:], 8), ("fine", fine, 1)):
+            cases = [place * step for place in range(1 << len(places))]
+            # The guard, a number with a bit more than the format, and what is still to be shifted out.
+            kept = min(len(shifted), bits + 2 + step - 1)
+            found = Signal(signed(len(shifted)), name=f"{name}_found")
+            register = Signal(signed(kept), name=f"{name}_shifted", reset_less=True)
+            sticky, gone = (Signal(name=f"{name}_{what}", reset_less=True) for what in ("lost", "beyond"))
+            m.d.comb += found.eq(select([shifted >> case for case in cases], places))
+            m.d.sync += [register.eq(Cat(found[:kept - 1], found[-1])),
+                         gone.eq(over | (found[kept - 1:].any() & ~found[kept - 1:].all())),
+                         sticky.eq(lost | select([shifted[:case].any() for case in cases], places))]
+            shifted, lost, over = register, sticky, gone
+        # Rounded, and turned for a negative factor: -(x + up) = ~x + ~up.
+        rounded, up = Signal(signed(len(shifted) + 1)), Signal()
+        o = Signal(bits, name="scaled", reset_less=True)
         m.d.comb += [
             up.eq(shifted[0] & (shifted[1] | lost)), self.o.eq(o),
             rounded.eq(((shifted >> 1) ^ turn.replicate(len(shifted)).as_signed()) + (up ^ turn)),
         ]
-        m.d.sync += o.eq(saturated(rounded, self._format))
+        value, negative = rounded, shifted[-1] ^ turn
+        if self._wide:
+            value, over, negative = (delayed(m, name, word, 1) for name, word in (
+                ("rounded", rounded), ("over", over), ("negative", negative)))
+        ends = over | beyond(value, fmt)
+        m.d.sync += o.eq(Mux(ends, Cat((~negative).replicate(bits - 1), negative), value[:bits]))
         if self._tells:
-            m.d.sync += self.beyond.eq(beyond(rounded, self._format))
+            m.d.sync += self.beyond.eq(ends)
         return m
 
 

@@ -23,8 +23,8 @@ FIRST = 64
 
 @cache
 def knots() -> tuple[int, ...]:
-    """Knots: the whole numbers nearest to ``2^18 / sqrt(1 + s / 64)``, but for the first, which is the largest that makes
-    an R of 16 bits."""
+    """Knots: the whole numbers nearest to ``2^18 / sqrt(1 + s / 64)``, but for the first: the largest that gives an R
+    of 16 bits."""
     def nearest(place: int) -> int:
         # isqrt(4 x) is floor(2 sqrt(x)), so this rounds sqrt(2^36 64 / place), which is never half-way.
         return (isqrt(4 * (FIRST << 2 * KNOT_FRACTION_BITS) // place) + 1) // 2

@@ -76,18 +76,22 @@ def test_differences_saturate(fmt: Fixed) -> None:
     check(Batch(FixedAdder(fmt, subtracts=True)), fmt, fmt, a, b, lambda x, y: x - y)
 
 
-@pytest.mark.parametrize("fmt", [Q3_12, Fixed(1, 2)], ids=str)
-def test_multiples_are_rounded_once(fmt: Fixed) -> None:
+@pytest.mark.parametrize(("fmt", "result"), [
+    (Q3_12, Q3_12), (Fixed(1, 2), Fixed(1, 2)), (Fixed(10, 7), Fixed(3, 6)), (Fixed(4, 29), Fixed(5, 28)),
+    (Fixed(5, 28), Fixed(5, 28))], ids=str)
+def test_multiples_are_rounded_once(fmt: Fixed, result: Fixed) -> None:
     """All shifts; ties, which factors of few bits make; ends."""
     rng = np.random.default_rng(8)
     a = np.concatenate([numbers(fmt, 9, 20_000)] * 4)
     mantissas = rng.integers(0, 1 << 16, len(a)) >> rng.integers(0, 16, len(a)) << rng.integers(0, 16, len(a)) & 0xFFFF
     shifts, turned = rng.integers(0, 32, len(a)), rng.integers(0, 2, len(a))
     words = mantissas | shifts << 16 | turned << 21
-    got = signed(fmt, Batch(FixedScaler(fmt))(unsigned(fmt, a), words))
-    factors = [Fraction(int(mantissa) * (-1 if turn else 1), 1 << int(shift))
+    got = signed(result, Batch(FixedScaler(fmt, result_format=result))(unsigned(fmt, a), words))
+    halvings = fmt.fraction_bits - result.fraction_bits
+    factors = [Fraction(int(mantissa) * (-1 if turn else 1), 1 << int(shift) + halvings)
                for mantissa, shift, turn in zip(mantissas, shifts, turned, strict=True)]
-    expected = [min(max(nearest(int(x) * factor), fmt.least), fmt.most) for x, factor in zip(a, factors, strict=True)]
+    expected = [min(max(nearest(int(x) * factor), result.least), result.most)
+                for x, factor in zip(a, factors, strict=True)]
     np.testing.assert_array_equal(got, np.array(expected))
     if fmt.bits == 16:
         steps = [arithmetic.updated(fmt, np.zeros(1, np.uint16), unsigned(fmt, a[i:i + 1]).astype(np.uint16),
@@ -149,5 +153,9 @@ def test_formats_are_checked() -> None:
         FixedRounder(Q3_12, SUMS)
     with refused(TypeError, match="Result format must be a Fixed, not Float"):
         FixedRounder(SUMS, FP32)
+    with refused(ValueError, match="must have at most 34 bits, not 35 as q6.28 has"):
+        FixedScaler(Fixed(6, 28))
+    with refused(ValueError, match="must have 12 fraction bits or one less, not 10"):
+        FixedScaler(Q3_12, result_format=Fixed(5, 10))
     with refused(TypeError, match="Adder format must be a Fixed, not Float"):
         FixedAdder(FP32)
