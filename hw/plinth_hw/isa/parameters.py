@@ -11,12 +11,15 @@ from plinth_hw.isa.tasks import (
     CollectiveBody,
     Engine,
     MatrixBody,
+    OptimiserBody,
     RowStationaryBody,
     TransferBody,
     VectorBody,
 )
 
-ALL_ENGINES = frozenset(Engine)
+#: Engines that every die may have, and those of dies of fixed-point numbers.
+COMMON_ENGINES = frozenset(Engine) - {Engine.OPTIMISER}
+FIXED_ENGINES = frozenset(Engine)
 #: Parameters that may be 0.
 _MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits")
 #: Pieces of a frame of the link layer, at most.
@@ -105,8 +108,8 @@ class DieParameters:
     block_ram_words: int = 0
     #: The host may reach memory by registers, as it always may where some is on the chip.
     window: bool = False
-    #: Engines present.
-    engines: frozenset[Engine] = field(default=ALL_ENGINES)
+    #: Engines present; the optimiser only where numbers are fixed-point.
+    engines: frozenset[Engine] = field(default=COMMON_ENGINES)
 
     def __post_init__(self) -> None:
         if self.machine not in (SYSTOLIC, ROW_STATIONARY):
@@ -114,6 +117,9 @@ class DieParameters:
         if isinstance(self.multiply_format, Fixed) and self.multiply_format.bits != 16:
             raise ValueError(f"multiply_format must have 16 bits if it is fixed-point, not "
                              f"{self.multiply_format.bits} as {self.multiply_format} has")
+        if Engine.OPTIMISER in self.engines and not isinstance(self.multiply_format, Fixed):
+            raise ValueError(f"engines may have {Engine.OPTIMISER.name} only if multiply_format is fixed-point, not "
+                             f"{self.multiply_format}")
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
@@ -273,7 +279,8 @@ class DieParameters:
     def body_words(self, engine: Engine) -> int:
         """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
         body = {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
-                Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody}[engine]
+                Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody,
+                Engine.OPTIMISER: OptimiserBody}[engine]
         used = body.BITS // WORD_BITS
         return min(BODY_WORDS, 1 << (used - 1).bit_length())
 
@@ -358,11 +365,12 @@ PRESETS: dict[str, DieParameters] = {
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),
-        _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q3_12),
+        _hypar("hypar-demo-fixed", 6, 8, 2048, 512, multiply_format=Q3_12, engines=FIXED_ENGINES),
         _hypar("hypar-half", 6, 7, 3328, 512, memory_words_per_cycle=Fraction(16)),
         _hypar("hypar-paper", 12, 14, 6656, 1024, memory_words_per_cycle=Fraction(32)),
-        _ndp("fpga-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024, multiply_format=Q3_12),
-        _ndp("fpga-demo", 8, multiply_format=Q3_12),
+        _ndp("fpga-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024, multiply_format=Q3_12,
+             engines=FIXED_ENGINES),
+        _ndp("fpga-demo", 8, multiply_format=Q3_12, engines=FIXED_ENGINES),
     )
 }
 

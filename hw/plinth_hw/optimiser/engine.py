@@ -1,0 +1,176 @@
+"""Optimiser: updates of weights of fixed-point dies that keep state, or more than 16 bits.
+
+::
+
+    engine.body --> BodyStore --fields--> BlockWalk --requests--> read.request
+                        |                  |     +---blocks--+
+                        v                  v                 v
+                      checks            writes    read.data -> Windows (old beats, UpdatePipeline, new beats)
+                                           v                 |
+                                         BlockWrites <-------+ --> write
+
+Blocks of beats overlap: one is read while the one before is updated and that before it is written. Tasks do not: one
+begins when memory holds all of the one before, whose successor's body is taken meanwhile. The state of the generator of
+random bits is read before the first block and written after the last one.
+
+Latency: start to the first request 17 cycles, and with random bits as long as memory takes to answer one more.
+Throughput: a word a cycle with beats of 8 words or more, as long as memory gives and takes what it needs, at most five
+beats read and four written in the cycles of a beat's words. Formulas: :mod:`plinth_sim.golden.optimiser`.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.control.engine import EngineSignature
+from plinth_hw.isa.formats import Fixed
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import ErrorCode, OptimiserOperation
+from plinth_hw.lib.count import population
+from plinth_hw.lib.fifo import FIFO
+from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.optimiser.body import BodyStore, index_of_field
+from plinth_hw.optimiser.walk import BlockWalk, beat_address_bits, write_layout
+from plinth_hw.optimiser.windows import Windows
+from plinth_hw.optimiser.write_back import WRITES, BlockWrites
+
+
+class OptimiserEngine(wiring.Component):
+    """Runs updates, see :class:`~plinth_hw.isa.tasks.OptimiserBody`.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+
+    Members
+    -------
+    engine : Out(EngineSignature)
+        ``done.error`` is BAD_OPERATION for an unknown operation; BAD_OPERAND if there are no words, a pointer that is
+        used or the offset from row to row is no whole number of beats, or Adagrad adds nothing to its state.
+        ``payload_words`` counts the words read and written but for the generator's, when they are updated;
+        ``stall_cycles`` the cycles of the task in which none was.
+    read : Out(ReadPort), write : Out(WritePort)
+    ends : Out(2)
+        How many sums, of states and of weights, are beyond the ends of their format in this cycle.
+
+    Raises
+    ------
+    ValueError
+        If words are not fixed-point numbers.
+    """
+
+    def __init__(self, parameters: DieParameters) -> None:
+        if not isinstance(parameters.memory_format, Fixed):
+            raise ValueError(f"The optimiser updates fixed-point weights, not {parameters.memory_format}")
+        self.parameters = parameters
+        super().__init__({"engine": Out(EngineSignature(parameters)), "read": Out(ReadPort(parameters)),
+                          "write": Out(WritePort(parameters)), "ends": Out(2)})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        engine = self.engine
+        m.submodules.body = body = BodyStore(self.parameters)
+        m.submodules.walk = walk = BlockWalk(self.parameters)
+        m.submodules.windows = windows = Windows(self.parameters)
+        m.submodules.writes = writes = BlockWrites(self.parameters)
+        m.submodules.due = due = FIFO(write_layout(self.parameters), WRITES)
+        wiring.connect(m, wiring.flipped(engine.body), body.body)
+        wiring.connect(m, walk.block, windows.block)
+        wiring.connect(m, walk.write, due.i)
+        wiring.connect(m, due.o, writes.i)
+        number, operation = Signal.like(engine.start.payload), Signal.like(engine.operation)
+        end_lane, generator = Signal.like(windows.end_lane), Signal(beat_address_bits(self.parameters))
+        m.d.comb += [
+            body.bases.eq(engine.bases), body.operation.eq(operation),
+            walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
+            walk.task.eq(number), walk.free.eq(writes.place),
+            windows.rule.eq(body.rule), windows.end_lane.eq(end_lane), windows.place.eq(writes.place),
+            windows.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(end_lane),
+            writes.updated.eq(windows.updated), writes.beat.eq(windows.new_beat), self.ends.eq(windows.ends),
+        ]
+        with m.If(engine.start.valid & engine.start.ready):
+            m.d.sync += [number.eq(engine.start.payload), operation.eq(engine.operation)]
+        with m.If(body.valid), m.Switch(body.field.index):
+            with m.Case(index_of_field("columns")):
+                m.d.sync += end_lane.eq(body.field.word - 1)
+            with m.Case(index_of_field("generator")):
+                m.d.sync += generator.eq(body.field.word[len(end_lane):])
+
+        read, write = self.read, self.write
+        known, error = Signal(name="known"), engine.done.payload.error
+        requested, sent = Signal(name="requested"), Signal(name="sent")
+        # Room for beats is made before they are asked for.
+        wiring.connect(m, writes.port, wiring.flipped(write))
+        m.d.comb += [
+            known.eq(operation <= max(code.value for code in OptimiserOperation)),
+            read.data.ready.eq(1), windows.beat_valid.eq(read.data.valid), windows.beat.eq(read.data.payload),
+            windows.seed.eq(read.data.payload.as_value()[:len(windows.seed)]),
+            read.request.payload.eq(walk.request.payload), read.request.valid.eq(walk.request.valid),
+            walk.request.ready.eq(read.request.ready),
+        ]
+        with m.FSM() as run:
+            with m.State("START"):
+                m.d.comb += [engine.start.ready.eq(body.staged), body.load.eq(engine.start.valid & body.staged)]
+                with m.If(body.load):
+                    m.next = "FIELDS"
+            with m.State("FIELDS"):
+                with m.If(~body.valid):
+                    m.d.sync += error.eq(Mux(known, ErrorCode.BAD_OPERAND.value, ErrorCode.BAD_OPERATION.value))
+                    m.next = "REPORT"
+                    with m.If(known & ~body.bad):
+                        m.d.sync += error.eq(ErrorCode.NONE)
+                        m.d.comb += walk.start.eq(~body.rule.stochastic)
+                        m.next = "BLOCKS"
+                        with m.If(body.rule.stochastic):
+                            m.next = "SEED_REQUEST"
+            with m.State("SEED_REQUEST"):
+                m.d.comb += [read.request.valid.eq(1), read.request.payload.address.eq(generator),
+                             read.request.payload.beats.eq(1), read.request.payload.task.eq(number)]
+                with m.If(read.request.ready):
+                    m.next = "SEED"
+            with m.State("SEED"):
+                m.d.comb += [windows.seeded.eq(1), windows.beat_valid.eq(0), walk.start.eq(read.data.valid)]
+                with m.If(read.data.valid):
+                    m.next = "BLOCKS"
+            with m.State("BLOCKS"):
+                with m.If(walk.done & writes.idle):
+                    m.next = "REPORT"
+                    with m.If(body.rule.stochastic):
+                        m.next = "GENERATOR"
+            with m.State("GENERATOR"):
+                m.d.comb += [
+                    writes.port.response.eq(0), write.request.valid.eq(~requested), write.request.payload.address.eq(generator),
+                    write.request.payload.beats.eq(1), write.data.valid.eq(~sent),
+                    write.data.payload.data.eq(windows.generator),
+                    write.data.payload.strobe.eq((1 << len(windows.generator) // self.parameters.word_bits) - 1),
+                ]
+                m.d.sync += [requested.eq(requested | write.request.ready), sent.eq(sent | write.data.ready)]
+                with m.If(write.response):
+                    m.d.sync += [requested.eq(0), sent.eq(0)]
+                    m.next = "REPORT"
+            with m.State("REPORT"):
+                m.d.comb += engine.done.valid.eq(1)
+                with m.If(engine.done.ready):
+                    m.next = "START"
+        self._count(m, body, walk, windows, ~(run.ongoing("START") | run.ongoing("REPORT")))
+        return m
+
+    def _count(self, m: Module, body: BodyStore, walk: BlockWalk, windows: Windows, running: Value) -> None:
+        """Strobes, and what of them a task adds up."""
+        engine, strobes, done = self.engine, self.engine.strobes, self.engine.done.payload
+        words, stalled = Signal(range(2 * len(body.used))), Signal()
+        stall_cycles, payload_words = Signal(32), Signal(32)
+        m.d.sync += words.eq(population(body.used) + population(body.used[1:]))
+        m.d.comb += [
+            stalled.eq(running & ~windows.word), done.stall_cycles.eq(stall_cycles),
+            done.payload_words.eq(payload_words),
+            strobes.busy.eq(windows.word), strobes.words.eq(Mux(windows.word, words, 0)),
+            strobes.stall_output.eq(stalled & walk.full),
+            strobes.stall_memory.eq(stalled & ~walk.full & walk.done & ~windows.waiting),
+            strobes.stall_input.eq(stalled & ~walk.full & ~(walk.done & ~windows.waiting)),
+        ]
+        m.d.sync += [stall_cycles.eq(stall_cycles + stalled), payload_words.eq(payload_words + strobes.words)]
+        with m.If(engine.start.valid & engine.start.ready):
+            m.d.sync += [stall_cycles.eq(0), payload_words.eq(0)]

@@ -1,0 +1,201 @@
+"""The update of weights: formulas in :mod:`plinth_sim.golden.optimiser`.
+
+::
+
+    gradient g --+-> g^2 ------------------+                      +------------------------> g R
+                 |                         v                      |                           |
+    state S -----+-> delay ----------> sum of state --> Rounder --+-> InverseRoot R ----------+
+                 |                         ^               |      |                           v
+                 +-(momentum)-> SCALE -----+               v      +-> delay -> 2 S --+     (others)
+                                                       new state                     |        |
+                                                                                     |      SCALE
+    weight W ------------------------------------------------------+                 v        v
+    random bits --> Rounders                                       |                quotient Q
+                                       new weight <-- Rounder <-- W - step <-- scale by the rate
+
+SCALE is one :class:`~plinth_hw.arith.fixed.FixedScaler`: momentum scales the old state with it by ``decay``, the other
+rules what the gradient and R give. So that a factor tells it all, with z places of zeros and p = g R::
+
+    SGD              Q = p 4                    R = 2^15
+    ADAGRAD          Q = p 2^15 / 2^(15 - z/2)
+    ADAGRAD_PRINTED  Q = p R / 2^(17 - z)       z < 16
+                     Q = p 2^14 R / 2^(31 - z)  z >= 16, where p 2^14 is saturated: then Q is beyond its ends as well
+
+A word a cycle, no stall; all words that are under way have one rule. Seven ``MULT18X18D``.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.fixed import FixedMultiplier, FixedScaler
+from plinth_hw.isa.formats import Q3_12, Factor, Fixed
+from plinth_hw.lib.delay import DelayLine, delayed
+from plinth_hw.optimiser.inverse_root import InverseRoot
+from plinth_hw.optimiser.rounder import EXACT, HALF, Rounder
+from plinth_hw.shapes import shape_of
+
+#: Quotients, and steps, which have a fraction bit less.
+QUOTIENT, STEP = Fixed(4, 29), Fixed(5, 28)
+#: Bits of sums before they are saturated.
+_SUM_BITS = 36
+#: Cycles from operands of SCALE to its result.
+_SCALE = 1 + 6
+#: Cycles from a word's gradient and state to its state's sum, state, R, product p, quotient, step, and weight's sum.
+_STATE_SUM = 1 + _SCALE + 1
+_STATE = _STATE_SUM + Rounder.latency
+_ROOT = _STATE + InverseRoot.latency
+_QUOTIENT = _ROOT + 1 + _SCALE + 1
+_STEP = _QUOTIENT + 6
+_WEIGHT_SUM = _STEP + 1
+#: The same to its weight at the input, its new state and its new weight.
+WEIGHT_CYCLES = _STEP - 1
+STATE_LATENCY = _STATE
+LATENCY = _WEIGHT_SUM + Rounder.latency
+
+
+class Rule(data.Struct):
+    """What is done with each word; constant while one is under way. No flag is set for Adagrad."""
+
+    sgd: unsigned(1)
+    momentum: unsigned(1)
+    printed: unsigned(1)
+    wide_weights: unsigned(1)
+    wide_state: unsigned(1)
+    stochastic: unsigned(1)
+    rate: shape_of(Factor)
+    decay: shape_of(Factor)
+    epsilon: unsigned(32)
+
+
+def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Signal:
+    """What halves stand for, a cycle later."""
+    value = Signal(signed(EXACT.bits + 1), name=name, reset_less=True)
+    below = low & wide.replicate(HALF)
+    m.d.sync += value.eq(Cat(below, (high.as_signed() - below[-1])[:HALF + 1]))
+    return value
+
+
+def line(m: Module, name: str, value: Any, cycles: int) -> Any:
+    """``value`` of so many cycles ago."""
+    m.submodules[name] = store = DelayLine(value.shape(), cycles)
+    m.d.comb += store.i.eq(value)
+    return store.o
+
+
+class UpdatePipeline(wiring.Component):
+    """Updates a weight a cycle.
+
+    Members
+    -------
+    rule : In(Rule)
+    word : In(1)
+        A word comes in this cycle: the generator makes a step for it, and what of it is beyond its ends counts.
+    gradient, state_high, state_low : In(16)
+        Of it.
+    weight_high, weight_low : In(16)
+        Of the word of ``WEIGHT_CYCLES`` cycles before.
+    seeded, seed : In(1), In(32)
+        The generator's state is this from the next cycle on.
+    generator : Out(32)
+        The generator's state.
+    new_state_high, new_state_low : Out(16)
+        Of the word of ``STATE_LATENCY`` cycles before.
+    new_weight_high, new_weight_low : Out(16)
+        Of the word of ``LATENCY`` cycles before.
+    ends : Out(2)
+        How many sums, of states and of weights, are beyond their ends in this cycle.
+    """
+
+    def __init__(self) -> None:
+        halves = [f"{what}_{half}" for what in ("state", "weight") for half in ("high", "low")]
+        super().__init__({
+            "rule": In(Rule), "word": In(1), "gradient": In(HALF),
+            **{name: In(HALF) for name in halves}, **{f"new_{name}": Out(HALF) for name in halves},
+            "seeded": In(1), "seed": In(32), "generator": Out(32), "ends": Out(2),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        rule = self.rule
+        m.submodules.square = square = FixedMultiplier(Q3_12, Fixed(7, 24))
+        m.submodules.scale = scale = FixedScaler(QUOTIENT)
+        m.submodules.by_rate = by_rate = FixedScaler(QUOTIENT, result_format=STEP)
+        m.submodules.new_state = new_state = Rounder(_SUM_BITS)
+        m.submodules.new_weight = new_weight = Rounder(_SUM_BITS)
+        m.submodules.root = root = InverseRoot()
+        assert scale.latency == by_rate.latency == _SCALE - 1
+
+        # The state's sum: of the state times decay, and the gradient; or of the state, and the gradient's square.
+        state = joined(m, "state", self.state_high, self.state_low, rule.wide_state)
+        early = line(m, "gradient_line", self.gradient, _STATE_SUM - 1 - square.latency)
+        gradient = delayed(m, "gradient", early, square.latency)
+        old = line(m, "state_line", state, _STATE_SUM - 2)
+        total = Signal(signed(_SUM_BITS), reset_less=True)
+        m.d.comb += [square.a.eq(early), square.b.eq(early)]
+        m.d.sync += total.eq(Mux(rule.momentum, scale.o.as_signed(), old)
+                             + Mux(rule.momentum, gradient.as_signed() << HALF, square.o.as_signed() << 4))
+        m.d.comb += [new_state.total.eq(total), new_state.wide.eq(rule.wide_state), root.state.eq(new_state.value),
+                     root.epsilon.eq(rule.epsilon),
+                     self.new_state_high.eq(new_state.high), self.new_state_low.eq(new_state.low)]
+
+        # The quotient.
+        late = line(m, "late_gradient_line", gradient, _ROOT - (_STATE_SUM - 1))
+        product = Signal(signed(32), reset_less=True)
+        inverse = Mux(rule.sgd, 1 << 15, root.root)
+        m.d.sync += product.eq(late.as_signed() * inverse)
+        self._scale(m, scale, state, product, delayed(m, "inverse", root.root, 1), delayed(m, "pairs", root.pairs, 1))
+        kept = line(m, "new_state_line", new_state.value, _QUOTIENT - 1 - _STATE)
+        quotient = Signal(QUOTIENT.bits, reset_less=True)
+        m.d.sync += quotient.eq(Mux(rule.momentum, kept << 1, scale.o.as_signed()))
+
+        # The weight.
+        weight = joined(m, "weight", self.weight_high, self.weight_low, rule.wide_weights)
+        rest = Signal(signed(_SUM_BITS), reset_less=True)
+        m.d.comb += [by_rate.a.eq(quotient), by_rate.factor.eq(rule.rate)]
+        m.d.sync += rest.eq(weight - by_rate.o.as_signed())
+        m.d.comb += [new_weight.total.eq(rest), new_weight.wide.eq(rule.wide_weights),
+                     self.new_weight_high.eq(new_weight.high), self.new_weight_low.eq(new_weight.low)]
+        self._random(m, new_state, new_weight)
+        return m
+
+    def _scale(self, m: Module, scale: FixedScaler, state: Any, product: Any, inverse: Any, pairs: Any) -> None:
+        """Operand and factor of SCALE: momentum's early in the pipeline, the others' late."""
+        rule = self.rule
+        operand, factor = Signal(QUOTIENT.bits, reset_less=True), Signal(shape_of(Factor), reset_less=True)
+        m.d.comb += [scale.a.eq(operand), scale.factor.eq(factor)]
+        far, sign = rule.printed & pairs[3], product[-1]
+        room = QUOTIENT.bits - 14
+        too_far = product[room - 1:].any() & ~product[room - 1:].all()
+        m.d.sync += [operand.eq(product), factor.shift.eq(15 - pairs), factor.mantissa.eq(1 << 15),
+                     factor.negative.eq(0)]
+        with m.If(rule.momentum):
+            m.d.sync += [operand.eq(state), factor.eq(rule.decay)]
+        with m.Elif(rule.sgd):
+            m.d.sync += [factor.shift.eq(0), factor.mantissa.eq(4)]
+        with m.Elif(rule.printed):
+            m.d.sync += [factor.shift.eq(Mux(far, 31, 17) - (pairs << 1)), factor.mantissa.eq(inverse)]
+            with m.If(far):
+                m.d.sync += operand.eq(Mux(too_far, Cat((~sign).replicate(QUOTIENT.bits - 1), sign),
+                                           Cat(Const(0, 14), product[:room])))
+
+    def _random(self, m: Module, new_state: Rounder, new_weight: Rounder) -> None:
+        """Random bits, and what is beyond its ends."""
+        bits = self.generator
+        one, two, stepped = Signal(32, name="one"), Signal(32, name="two"), Signal(32, name="stepped")
+        m.d.comb += [one.eq(bits ^ (bits << 13)[:32]), two.eq(one ^ one >> 17), stepped.eq(two ^ (two << 5)[:32])]
+        steps = delayed(m, "word", self.word, _STATE_SUM)
+        summed = delayed(m, "summed", steps, 1)
+        weighed = line(m, "word_line", summed, _WEIGHT_SUM - _STATE_SUM)
+        with m.If(self.seeded):
+            m.d.sync += bits.eq(self.seed)
+        with m.Elif(steps):
+            m.d.sync += bits.eq(stepped)
+        m.d.comb += [
+            new_state.noise.eq(bits[HALF:]), new_state.stochastic.eq(self.rule.stochastic),
+            new_weight.noise.eq(line(m, "noise_line", bits[:HALF], _WEIGHT_SUM - _STATE_SUM)),
+            new_weight.stochastic.eq(self.rule.stochastic),
+            self.ends.eq((new_state.beyond & summed & ~self.rule.sgd) + (new_weight.beyond & weighed)),
+        ]
