@@ -76,7 +76,8 @@ class BodyStore(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         index, field, rule = Signal(range(SECTION)), self.field, self.rule
-        m.submodules.addresses = addresses = BodyAddresses(self.parameters, map(index_of_field, _POINTERS))
+        pointers = [index_of_field(name) for name in _POINTERS]
+        m.submodules.addresses = addresses = BodyAddresses(self.parameters, pointers)
         m.submodules.words = words = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
         write, read = words.write_port(), words.read_port(domain="comb")
         came = Signal()

@@ -22,7 +22,7 @@ from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Out
 
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.isa.formats import Fixed
@@ -35,6 +35,7 @@ from plinth_hw.optimiser.body import BodyStore, index_of_field
 from plinth_hw.optimiser.walk import BlockWalk, beat_address_bits, write_layout
 from plinth_hw.optimiser.windows import Windows
 from plinth_hw.optimiser.write_back import WRITES, BlockWrites
+from plinth_hw.shapes import either
 
 
 class OptimiserEngine(wiring.Component):
@@ -115,16 +116,15 @@ class OptimiserEngine(wiring.Component):
                 m.d.comb += [engine.start.ready.eq(body.staged), body.load.eq(engine.start.valid & body.staged)]
                 with m.If(body.load):
                     m.next = "FIELDS"
-            with m.State("FIELDS"):
-                with m.If(~body.valid):
-                    m.d.sync += error.eq(Mux(known, ErrorCode.BAD_OPERAND.value, ErrorCode.BAD_OPERATION.value))
-                    m.next = "REPORT"
-                    with m.If(known & ~body.bad):
-                        m.d.sync += error.eq(ErrorCode.NONE)
-                        m.d.comb += walk.start.eq(~body.rule.stochastic)
-                        m.next = "BLOCKS"
-                        with m.If(body.rule.stochastic):
-                            m.next = "SEED_REQUEST"
+            with m.State("FIELDS"), m.If(~body.valid):
+                m.d.sync += error.eq(either(known, ErrorCode.BAD_OPERAND, ErrorCode.BAD_OPERATION))
+                m.next = "REPORT"
+                with m.If(known & ~body.bad):
+                    m.d.sync += error.eq(ErrorCode.NONE)
+                    m.d.comb += walk.start.eq(~body.rule.stochastic)
+                    m.next = "BLOCKS"
+                    with m.If(body.rule.stochastic):
+                        m.next = "SEED_REQUEST"
             with m.State("SEED_REQUEST"):
                 m.d.comb += [read.request.valid.eq(1), read.request.payload.address.eq(generator),
                              read.request.payload.beats.eq(1), read.request.payload.task.eq(number)]
@@ -134,15 +134,14 @@ class OptimiserEngine(wiring.Component):
                 m.d.comb += [windows.seeded.eq(1), windows.beat_valid.eq(0), walk.start.eq(read.data.valid)]
                 with m.If(read.data.valid):
                     m.next = "BLOCKS"
-            with m.State("BLOCKS"):
-                with m.If(walk.done & writes.idle):
-                    m.next = "REPORT"
-                    with m.If(body.rule.stochastic):
-                        m.next = "GENERATOR"
+            with m.State("BLOCKS"), m.If(walk.done & writes.idle):
+                m.next = "REPORT"
+                with m.If(body.rule.stochastic):
+                    m.next = "GENERATOR"
             with m.State("GENERATOR"):
                 m.d.comb += [
-                    writes.port.response.eq(0), write.request.valid.eq(~requested), write.request.payload.address.eq(generator),
-                    write.request.payload.beats.eq(1), write.data.valid.eq(~sent),
+                    writes.port.response.eq(0), write.request.valid.eq(~requested), write.data.valid.eq(~sent),
+                    write.request.payload.address.eq(generator), write.request.payload.beats.eq(1),
                     write.data.payload.data.eq(windows.generator),
                     write.data.payload.strobe.eq((1 << len(windows.generator) // self.parameters.word_bits) - 1),
                 ]

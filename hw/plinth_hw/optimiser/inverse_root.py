@@ -2,12 +2,13 @@
 
 ::
 
-    state --> max(state, 0) + epsilon --> saturate --> places of zeros, by bytes, then by pairs --> table --> line --> root
-                                                                                         +-------------------> pairs
+    state --> max(state, 0) + epsilon --> saturate --> zeros in front: bytes, then pairs --> table --> line --> root
+                                                                           +------------------------------> pairs
 
 One state a cycle, no stall; one ``MULT18X18D``, one block RAM.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
@@ -72,9 +73,8 @@ class InverseRoot(wiring.Component):
         # A line begins half a unit of the root higher than its knot.
         line = data.StructLayout({"start": unsigned(table.KNOT_FRACTION_BITS), "slope": signed(_SLOPE_BITS)})
         half = 1 << table.KNOT_FRACTION_BITS - table.FRACTION_BITS - 1
-        knots = table.knots()
         lines = [{"start": 0, "slope": 0}] * table.FIRST + [
-            {"start": knot + half, "slope": after - knot} for knot, after in zip(knots, knots[1:], strict=False)]
+            {"start": knot + half, "slope": after - knot} for knot, after in pairwise(table.knots())]
         m.submodules.lines = memory = Memory(shape=line, depth=len(lines), init=lines)
         read = memory.read_port()
         m.d.comb += read.addr.eq(fine[table.OFFSET_BITS:])

@@ -20,6 +20,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import request_layout
 from plinth_hw.optimiser.body import VECTORS, index_of_field
@@ -96,7 +97,7 @@ class BlockWalk(wiring.Component):
         row_more, more, before = (Signal(bits, name=name) for name in ("row_more", "more", "before"))
         rows_left = Signal(32)
         turn = Signal(count, init=1)
-        active, step, takes, room = Signal(name="active"), Signal(name="step"), Signal(name="takes"), Signal(name="room")
+        active, step, takes, room = (Signal(name=name) for name in ("active", "step", "takes", "room"))
         row_last, beats = Signal(name="row_last"), Signal(BEATS_BITS, name="beats")
         head, weights, first = Signal(PLACE_BITS, name="head"), Signal(PLACE_BITS), Signal()
         address, places = Signal(bits, name="address"), Signal(PLACE_BITS, name="places")
@@ -142,7 +143,8 @@ class BlockWalk(wiring.Component):
                 strict=True)]
         with m.If(self.field_valid), m.Switch(self.field.index):
             for name, register, value in (
-                    ("columns", row_more, (self.field.word - 1)[:32] >> lane_bits), ("rows", rows_left, self.field.word),
+                    ("columns", row_more, (self.field.word - 1)[lane_bits:WORD_BITS]),
+                    ("rows", rows_left, self.field.word),
                     ("stride", stride, self.field.word[lane_bits:]),
                     ("state_stride", state_stride, self.field.word[lane_bits:])):
                 with m.Case(index_of_field(name)):

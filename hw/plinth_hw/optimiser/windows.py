@@ -14,7 +14,9 @@ Throughput: a word a cycle, for beats of 8 words or more. Latency: from the wind
 ``WEIGHT_OUT`` cycles, plus ``beat_words`` until the beat is in its place.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
@@ -49,6 +51,15 @@ _PLACE = PLACE_BITS - 1
 #: lies ``beats`` further.
 _TOKEN = data.StructLayout({"valid": 1, "last": 1, "row_last": 1, "beats": BEATS_BITS, "gradient": _PLACE,
                             "state": _PLACE, "weight": _PLACE})
+
+
+class _Event(NamedTuple):
+    """A beat of a vector is read or written."""
+
+    now: Value
+    #: It is the last one of its block.
+    last: Value
+    place: Value
 
 
 class Windows(wiring.Component):
@@ -117,24 +128,24 @@ class Windows(wiring.Component):
         m.d.sync += slot.eq(slot + 1)
         m.d.comb += turns.eq(slot.all())
         with m.If(turns):
-            m.d.sync += [after.eq(before) for before, after in zip(tokens, tokens[1:], strict=False)]
+            m.d.sync += [after.eq(before) for before, after in pairwise(tokens)]
         self._begin(m, blocks, arrived, turns, tokens[0])
 
-        def at(cycles: int) -> tuple[Value, data.View]:
-            """Whether it is so many cycles since a window's begin, and its token then."""
-            token = tokens[cycles // self.slots]
-            return token.valid & (slot == cycles % self.slots), token
+        def events(times: Mapping[str, int]) -> dict[str, _Event]:
+            """When, that many cycles after a window's begin, a beat of each vector is read or written, and its place"""
+            found = {}
+            for name, cycles in times.items():
+                what, _, half = name.partition("_")
+                token = tokens[cycles // self.slots]
+                found[name] = _Event(token.valid & (slot == cycles % self.slots), token.last,
+                                     token[what] + (token.beats if half == "low" else 0))
+            return found
 
-        def place(name: str, token: data.View) -> Value:
-            what, _, half = name.partition("_")
-            return token[what] + (token.beats if half == "low" else 0)
-
-        self._read(m, old_beats, {name: (at(cycles)[0], place(name, at(cycles)[1])) for name, cycles in _READS.items()},
-                   update, slot)
-        self._write(m, {name: (at(cycles)[0], place(name, at(cycles)[1])) for name, cycles in self.writes.items()}, update)
-        done, token = at(self.writes["weight_low"])
+        writes = events(self.writes)
+        self._read(m, old_beats, events(_READS), update, slot)
+        self._write(m, writes, update)
         inside = (slot < self.parameters.beat_words) if self.slots > self.parameters.beat_words else 1
-        m.d.sync += self.updated.eq(done & token.last)
+        m.d.sync += self.updated.eq(writes["weight_low"].now & writes["weight_low"].last)
         m.d.comb += [
             self.word.eq(delayed(m, "word", tokens[0].valid & inside
                                  & (~tokens[0].row_last | (slot <= self.end_lane)), _WORD)),
@@ -165,17 +176,17 @@ class Windows(wiring.Component):
         with m.If(takes):
             m.d.sync += [number.eq(Mux(left == 1, 0, number + 1)), gradient.eq(Mux(left == 1, block.end, gradient + 1))]
 
-    def _read(self, m: Module, old_beats: Memory, reads: dict[str, tuple[Value, Value]], update: UpdatePipeline,
+    def _read(self, m: Module, old_beats: Memory, reads: dict[str, _Event], update: UpdatePipeline,
               slot: Signal) -> None:
         """Old beats, each into its vector's register, and from there word by word to the pipeline."""
         get = old_beats.read_port()
         address = Signal(_PLACE)
-        m.d.sync += address.eq(one_of((now for now, _ in reads.values()), (place for _, place in reads.values())))
+        m.d.sync += address.eq(one_of((read.now for read in reads.values()), (read.place for read in reads.values())))
         m.d.comb += get.addr.eq(address)
         found = data.View(beat_layout(self.parameters), get.data)
-        for name, (now, _) in reads.items():
+        for name, read in reads.items():
             held = Signal(beat_layout(self.parameters), name=f"held_{name}", reset_less=True)
-            with m.If(delayed(m, f"reads_{name}", now, 2)):
+            with m.If(delayed(m, f"reads_{name}", read.now, 2)):
                 m.d.sync += held.eq(found)
             lane = Signal(exact_log2(self.parameters.beat_words), name=f"lane_{name}")
             word = Signal(self.parameters.word_bits, name=f"word_{name}", reset_less=True)
@@ -184,7 +195,7 @@ class Windows(wiring.Component):
             aligned = {"gradient": 2, "state_high": 1, "weight_high": 1}.get(name, 0)
             m.d.comb += getattr(update, name).eq(delayed(m, f"aligned_{name}", word, aligned))
 
-    def _write(self, m: Module, writes: dict[str, tuple[Value, Value]], update: UpdatePipeline) -> None:
+    def _write(self, m: Module, writes: dict[str, _Event], update: UpdatePipeline) -> None:
         """New words collect in a beat of their vector, which goes to its place."""
         m.submodules.new_beats = new_beats = self._memory()
         put, get = new_beats.write_port(), new_beats.read_port()
@@ -196,9 +207,9 @@ class Windows(wiring.Component):
             beats.append(beat)
         used = {"state_high": ~self.rule.sgd, "state_low": ~self.rule.sgd & self.rule.wide_state,
                 "weight_high": 1, "weight_low": self.rule.wide_weights}
-        now = [now & used[name] for name, (now, _) in writes.items()]
+        now = [write.now & used[name] for name, write in writes.items()]
         m.d.comb += [
-            put.en.eq(Cat(now).any()), put.addr.eq(one_of(now, (place for _, place in writes.values()))),
+            put.en.eq(Cat(now).any()), put.addr.eq(one_of(now, (write.place for write in writes.values()))),
             put.data.eq(one_of(now, beats)),
             get.addr.eq(self.place), get.en.eq(self.read), self.new_beat.eq(get.data),
         ]

@@ -52,10 +52,7 @@ def test_words_are_those_of_the_golden_model(operation: OptimiserOperation) -> N
             taken = {"weights": weights, "state": None if sgd else state}
             made = optimiser.update(operation, columns["gradient"], **taken, **rule,
                                     generator=generator if stochastic else None)
-            if stochastic:
-                generator = made.generator
-            else:
-                generator = int(optimiser.random_words(generator, WORDS)[-1])
+            generator = made.generator if stochastic else int(optimiser.random_words(generator, WORDS)[-1])
             for name, expected in (("weight", weights), ("state", state))[:1 if sgd else 2]:
                 np.testing.assert_array_equal(found[f"{name}_high"], expected.high)
                 if expected.low is not None:
@@ -73,12 +70,12 @@ async def run(ctx: Any, dut: UpdatePipeline, columns: dict[str, np.ndarray], rng
     found: dict[str, list[int]] = {name: [] for name in columns if name != "gradient"}
     ends = 0
     for cycle in range(int(begins[-1]) + LATENCY + 1):
-        words = {int(age): int(np.searchsorted(begins, cycle - age)) for age in (0, WEIGHT_CYCLES, STATE_LATENCY, LATENCY)}
+        words = {age: int(np.searchsorted(begins, cycle - age)) for age in (0, WEIGHT_CYCLES, STATE_LATENCY, LATENCY)}
         there = {age: word for age, word in words.items() if word < WORDS and begins[word] == cycle - age}
         ctx.set(dut.word, 0 in there)
-        for names, age in ((("gradient", "state_high", "state_low"), 0), (("weight_high", "weight_low"), WEIGHT_CYCLES)):
-            for name in names:
-                ctx.set(getattr(dut, name), int(columns[name][there[age]]) if age in there else 0x5A5A)
+        for name, column in columns.items():
+            age = WEIGHT_CYCLES if name.startswith("weight") else 0
+            ctx.set(getattr(dut, name), int(column[there[age]]) if age in there else 0x5A5A)
         for name, age in (("state", STATE_LATENCY), ("weight", LATENCY)):
             if age in there:
                 for half in ("high", "low"):
