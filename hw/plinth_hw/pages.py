@@ -80,7 +80,8 @@ PRESET_ROWS: dict[str, Row] = {
 }
 #: docs/control.md
 CONTROL_ROWS: dict[str, Row] = {
-    **{f"words of a body, {engine.name.lower()}": lambda p, engine=engine: f"{p.body_words(engine)}"  # type: ignore[misc]
+    **{f"words of a body, {engine.name.lower()}":
+       lambda p, engine=engine: f"{p.body_words(engine)}" if engine in p.engines else "-"  # type: ignore[misc]
        for engine in Engine},
     "bodies that wait, words": lambda p: f"{QUEUE_DEPTH * sum(p.body_words(engine) for engine in p.engines)}",
     "performance counters": lambda p: f"{counter_count(p)}",

@@ -5,7 +5,7 @@ from amaranth.hdl import Fragment
 
 from plinth_hw import pages
 from plinth_hw.control.control import Control
-from plinth_hw.control.registers import counter_count
+from plinth_hw.control.registers import ENGINE_COUNTERS, counter_count
 from plinth_hw.isa.parameters import PRESETS
 
 
@@ -30,5 +30,5 @@ def test_a_stale_page_is_told_and_written(tmp_path, monkeypatch, capsys) -> None
 def test_performance_counters_are_counted(name: str) -> None:
     """The number that the page gives is that of the hardware, which says so while it is built."""
     parameters = PRESETS[name]
-    assert counter_count(parameters) == 38 + 2 * name.startswith("fpga")
+    assert counter_count(parameters) == 38 + (2 + ENGINE_COUNTERS) * name.startswith("fpga")
     Fragment.get(Control(parameters, [None], [None]), None)
