@@ -2,7 +2,7 @@
 
 ::
 
-    axil -> control <-> engines (matrix, vector, collective, transfer)
+    axil -> control <-> engines (matrix, vector, collective, transfer, optimiser)
                |            |                     |
                |            |        network interface, router <-> links
                +---- crossbar ----> AXI4 ports, block RAM, or both by address
@@ -39,12 +39,14 @@ from plinth_hw.memory.block_ram import BlockMemory
 from plinth_hw.memory.crossbar import MemoryCrossbar
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.split import AddressSplit
+from plinth_hw.optimiser.engine import OptimiserEngine
 from plinth_hw.vector.engine import VectorEngine
 
 #: What runs matrix tasks, by machine.
 MATRIX_ENGINES = {SYSTOLIC: MatrixEngine, ROW_STATIONARY: RowStationaryEngine}
 #: What runs the tasks of other kinds.
-ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine}
+ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine,
+           Engine.OPTIMISER: OptimiserEngine}
 
 
 def make_engine(kind: Engine, parameters: DieParameters) -> Any:
@@ -121,7 +123,8 @@ class Die(wiring.Component):
         ]
         m.d.comb += control.verilog_digest.eq(text_digest(m, platform))
         if isinstance(parameters.multiply_format, Fixed):
-            self._ends(m, control, engines.get(Engine.MATRIX), engines.get(Engine.VECTOR))
+            self._ends(m, control, engines.get(Engine.MATRIX), [
+                engines[kind].ends for kind in (Engine.VECTOR, Engine.OPTIMISER) if kind in engines])
         self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         return m
 
@@ -149,15 +152,14 @@ class Die(wiring.Component):
         connect(m, crossbar.memory_read, memory.read)
         connect(m, crossbar.memory_write, memory.write)
 
-    def _ends(self, m: Module, control: Control, matrix: Any, vector: Any) -> None:
+    def _ends(self, m: Module, control: Control, matrix: Any, narrowed: list[Value]) -> None:
         """What of fixed-point numbers comes to an end of its format."""
         if matrix is not None:
             m.submodules.ends = ends = SumsAtEnds(self.parameters)
             beats = matrix.store_memory.data
             m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
                          ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
-        if vector is not None:
-            m.d.comb += control.narrowed_to_ends.eq(vector.ends)
+        m.d.comb += control.narrowed_to_ends.eq(sum(narrowed))
 
     def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:

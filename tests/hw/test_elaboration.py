@@ -19,6 +19,7 @@ from plinth_hw.die import Die
 from plinth_hw.emit import Emission
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.axi import AXIAdaptor
+from plinth_hw.optimiser.engine import OptimiserEngine
 
 PARAMETERS = preset("ndp-tiny")
 SOURCES = sorted(Path(next(iter(plinth_hw.__path__))).rglob("*.py"))
@@ -41,6 +42,7 @@ def _netlist(component: wiring.Component) -> str:
     pytest.param(lambda: NetworkInterface(PARAMETERS), id="interface"),
     pytest.param(lambda: TransferEngine(PARAMETERS), id="transfer"),
     pytest.param(lambda: CollectiveEngine(PARAMETERS), id="collective"),
+    pytest.param(lambda: OptimiserEngine(preset("fpga-tiny")), id="optimiser"),
     pytest.param(lambda: Control(PARAMETERS, [None], [None]), id="control"),
     pytest.param(lambda: AXIAdaptor(PARAMETERS), id="axi"),
     *(pytest.param(lambda name=name: Die(preset(name)), id=name, marks=pytest.mark.slow)

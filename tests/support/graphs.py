@@ -21,6 +21,7 @@ from plinth_hw.isa.tasks import (
     CollectiveOperation,
     Engine,
     MatrixOperation,
+    OptimiserOperation,
     TaskHeader,
     TransferOperation,
     UpdateOperation,
@@ -34,7 +35,7 @@ ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.
 
 #: Kinds of tasks, and the engine that each needs.
 KINDS = {"gemm": Engine.MATRIX, "convolution": Engine.MATRIX, "vector": Engine.VECTOR, "transfer": Engine.TRANSFER,
-         "collective": Engine.COLLECTIVE, "half": Engine.VECTOR}
+         "collective": Engine.COLLECTIVE, "half": Engine.VECTOR, "update": Engine.OPTIMISER}
 
 
 def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
@@ -61,6 +62,7 @@ class RandomGraph:
         self.rng = np.random.default_rng(seed)
         self.builder = GraphBuilder(parameters)
         self.packed = parameters.packing > 1
+        self.generator = self.builder.allocate("generator", 1, 2)
         self.pool = [self.builder.allocate(f"b{index}", size, size) for index in range(buffers)]
         self.operands = ([self.builder.allocate(f"h{index}", size, size, packed=True) for index in range(2)]
                          if self.packed else self.pool)
@@ -189,6 +191,26 @@ class RandomGraph:
             "update": UpdateOperation(int(self.rng.integers(2))), "message": message,
             "rate": factor_word(self.parameters.memory_format, abs(self.rng.standard_normal()))},
             reads=[a, b], writes=[b])
+
+    def update(self, name: str) -> None:
+        """An update of any rule; vectors beside the weights and the gradient are other buffers, and so is the state of
+        the generator."""
+        gradient, state, state_low, weights, weights_low = self.pick(5)
+        lanes = self.parameters.beat_words
+        flags = {flag: int(self.rng.integers(2)) for flag in ("wide_weights", "wide_state", "stochastic")}
+        buffers = {"gradient": gradient, "state": state, "state_low": state_low, "weights": weights,
+                   "weights_low": weights_low}
+        words = gradient.words // lanes * lanes
+        stride = int(self.rng.integers(1, words // lanes + 1)) * lanes
+        self.builder.add(name, Engine.OPTIMISER, OptimiserOperation(int(self.rng.integers(len(OptimiserOperation)))), {
+            **{field: buffer.pointer for field, buffer in buffers.items()}, "generator": self.generator.pointer,
+            "columns": int(self.rng.integers(1, stride + 1)), "rows": int(self.rng.integers(1, words // stride + 1)),
+            "stride": stride, "state_stride": stride, "rate": self._factor(), "decay": self._factor(),
+            "epsilon": 1 + int(self.rng.integers(1 << 28)), **flags},
+            reads=[*buffers.values(), self.generator], writes=[state, state_low, weights, weights_low, self.generator])
+
+    def _factor(self) -> int:
+        return factor_word(self.parameters.memory_format, float(self.rng.standard_normal()))
 
     def fill(self, tasks: int) -> None:
         """Append so many random tasks."""

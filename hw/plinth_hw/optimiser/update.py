@@ -30,6 +30,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.arith.fixed import FixedMultiplier, FixedScaler
 from plinth_hw.isa.formats import Q3_12, Factor, Fixed
 from plinth_hw.lib.delay import DelayLine, delayed
@@ -46,7 +47,7 @@ _SCALE = 1 + 6
 #: Cycles from a word's gradient and state to its state's sum, state, R, product p, quotient, step, and weight's sum.
 _STATE_SUM = 1 + _SCALE + 1
 _STATE = _STATE_SUM + Rounder.latency
-_ROOT = _STATE + InverseRoot.latency
+_ROOT = _STATE + InverseRoot.latency + 1
 _QUOTIENT = _ROOT + 1 + _SCALE + 1
 _STEP = _QUOTIENT + 6
 _WEIGHT_SUM = _STEP + 1
@@ -79,10 +80,10 @@ def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Signal:
 
 
 def line(m: Module, name: str, value: Any, cycles: int) -> Any:
-    """``value`` of so many cycles ago."""
-    m.submodules[name] = store = DelayLine(value.shape(), cycles)
+    """``value`` of so many cycles ago, from a register."""
+    m.submodules[name] = store = DelayLine(value.shape(), cycles - 1)
     m.d.comb += store.i.eq(value)
-    return store.o
+    return delayed(m, name, store.o, 1)
 
 
 class UpdatePipeline(wiring.Component):
@@ -135,8 +136,11 @@ class UpdatePipeline(wiring.Component):
         old = line(m, "state_line", state, _STATE_SUM - 2)
         total = Signal(signed(_SUM_BITS), reset_less=True)
         m.d.comb += [square.a.eq(early), square.b.eq(early)]
-        m.d.sync += total.eq(Mux(rule.momentum, scale.o.as_signed(), old)
-                             + Mux(rule.momentum, gradient.as_signed() << HALF, square.o.as_signed() << 4))
+        added = Signal.like(total, name="added")
+        m.d.comb += added.eq(Mux(rule.momentum, gradient.as_signed() << HALF, square.o.as_signed() << 4))
+        scaled, kept = Signal.like(total, name="scaled"), Signal.like(total, name="kept")
+        m.d.comb += [scaled.eq(scale.o.as_signed()), kept.eq(old)]
+        m.d.sync += total.eq(chosen_sum(m, platform, "state_sum", rule.momentum, scaled, kept, added))
         m.d.comb += [new_state.total.eq(total), new_state.wide.eq(rule.wide_state), root.state.eq(new_state.value),
                      root.epsilon.eq(rule.epsilon),
                      self.new_state_high.eq(new_state.high), self.new_state_low.eq(new_state.low)]
@@ -144,12 +148,12 @@ class UpdatePipeline(wiring.Component):
         # The quotient.
         late = line(m, "late_gradient_line", gradient, _ROOT - (_STATE_SUM - 1))
         product = Signal(signed(32), reset_less=True)
-        inverse = Mux(rule.sgd, 1 << 15, root.root)
-        m.d.sync += product.eq(late.as_signed() * inverse)
-        self._scale(m, scale, state, product, delayed(m, "inverse", root.root, 1), delayed(m, "pairs", root.pairs, 1))
-        kept = line(m, "new_state_line", new_state.value, _QUOTIENT - 1 - _STATE)
+        inverse = Signal.like(root.root, name="inverse", reset_less=True)
+        m.d.sync += [inverse.eq(Mux(rule.sgd, 1 << 15, root.root)), product.eq(late.as_signed() * inverse)]
+        self._scale(m, scale, state, product, delayed(m, "inverse", inverse, 1), delayed(m, "pairs", root.pairs, 2))
+        stored = line(m, "new_state_line", new_state.value, _QUOTIENT - 1 - _STATE)
         quotient = Signal(QUOTIENT.bits, reset_less=True)
-        m.d.sync += quotient.eq(Mux(rule.momentum, kept << 1, scale.o.as_signed()))
+        m.d.sync += quotient.eq(Mux(rule.momentum, stored << 1, scale.o.as_signed()))
 
         # The weight.
         weight = joined(m, "weight", self.weight_high, self.weight_low, rule.wide_weights)

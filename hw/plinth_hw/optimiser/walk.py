@@ -14,11 +14,12 @@ written has been read there.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -133,9 +134,7 @@ class BlockWalk(wiring.Component):
             with m.If(turn[VECTORS.index("weights")]):
                 m.d.sync += weights.eq(head)
             with m.If(is_last):
-                m.d.sync += [more.eq(Mux(row_last, row_more, more - BLOCK_BEATS)),
-                             before.eq(Mux(row_last, 0, before + BLOCK_BEATS)),
-                             rows_left.eq(rows_left - row_last), active.eq(~ends)]
+                m.d.sync += [before.eq(Mux(row_last, 0, before + BLOCK_BEATS)), active.eq(~ends)]
         with m.If(loads | step):
             strided = Mux(is_gradient | turn[VECTORS.index("weights")], stride, state_stride)
             m.d.sync += [row.eq(after) for row, after in zip(
@@ -144,11 +143,18 @@ class BlockWalk(wiring.Component):
         with m.If(self.field_valid), m.Switch(self.field.index):
             for name, register, value in (
                     ("columns", row_more, (self.field.word - 1)[lane_bits:WORD_BITS]),
-                    ("rows", rows_left, self.field.word),
                     ("stride", stride, self.field.word[lane_bits:]),
                     ("state_stride", state_stride, self.field.word[lane_bits:])):
                 with m.Case(index_of_field(name)):
                     m.d.sync += register.eq(value)
         with m.If(self.start):
-            m.d.sync += [active.eq(1), more.eq(row_more), before.eq(0)]
+            m.d.sync += [active.eq(1), before.eq(0)]
+        block_ends, sets_rows = Signal(), self.field_valid & (self.field.index == index_of_field("rows"))
+        m.d.comb += block_ends.eq(step & is_last)
+        with m.If(self.start | block_ends):
+            m.d.sync += more.eq(loaded_sum(m, platform, "more_left", self.start | row_last, row_more, more,
+                                           Const(-BLOCK_BEATS, len(more))))
+        with m.If(sets_rows | (block_ends & row_last)):
+            m.d.sync += rows_left.eq(loaded_sum(m, platform, "fewer_rows", sets_rows, self.field.word, rows_left,
+                                                Const(-1, len(rows_left))))
         return m

@@ -25,7 +25,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import one_of
+from plinth_hw.lib.choice import one_of, one_registered
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import UNCHECKED
@@ -145,8 +145,9 @@ class Windows(wiring.Component):
         self._read(m, old_beats, events(_READS), update, slot)
         self._write(m, writes, update)
         inside = (slot < self.parameters.beat_words) if self.slots > self.parameters.beat_words else 1
-        m.d.sync += self.updated.eq(writes["weight_low"].now & writes["weight_low"].last)
+        done = writes["weight_low"].now & writes["weight_low"].last
         m.d.comb += [
+            self.updated.eq(delayed(m, "done", done, 2)),
             self.word.eq(delayed(m, "word", tokens[0].valid & inside
                                  & (~tokens[0].row_last | (slot <= self.end_lane)), _WORD)),
             update.word.eq(self.word), update.rule.eq(self.rule), update.seeded.eq(self.seeded),
@@ -208,8 +209,8 @@ class Windows(wiring.Component):
         used = {"state_high": ~self.rule.sgd, "state_low": ~self.rule.sgd & self.rule.wide_state,
                 "weight_high": 1, "weight_low": self.rule.wide_weights}
         now = [write.now & used[name] for name, write in writes.items()]
+        m.d.sync += [put.en.eq(Cat(now).any()), put.addr.eq(one_of(now, (write.place for write in writes.values())))]
         m.d.comb += [
-            put.en.eq(Cat(now).any()), put.addr.eq(one_of(now, (write.place for write in writes.values()))),
-            put.data.eq(one_of(now, beats)),
+            put.data.eq(one_registered(m, "new_beat", now, beats)),
             get.addr.eq(self.place), get.en.eq(self.read), self.new_beat.eq(get.data),
         ]
