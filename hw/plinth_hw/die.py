@@ -159,7 +159,7 @@ class Die(wiring.Component):
             beats = matrix.store_memory.data
             m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
                          ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
-        m.d.comb += control.narrowed_to_ends.eq(sum(narrowed))
+        m.d.comb += control.results_beyond.eq(sum(narrowed))
 
     def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:

@@ -268,7 +268,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
                 array = replace(array, preset=_preset(machine or array.preset, number_format))
     given, batch = given or load_network("digits-mlp"), batch or BATCH
     network = network or given.name
-    array = array or _array(array_name, dies or len(ports) or None, machine, number_format)
+    array = array or _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
     if ports and len(ports) != array.dies:
         raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))

@@ -90,7 +90,7 @@ class Control(wiring.Component):
         As of :class:`~plinth_hw.control.recovery.Recovery`.
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle.
-    sums_at_ends, narrowed_to_ends : In
+    sums_at_ends, results_beyond : In
         Of fixed-point dies only: sums that were stored at an end of the format, and results of the vector engine that
         were beyond it, in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
@@ -137,7 +137,7 @@ class Control(wiring.Component):
             "receive_fault": In(ReceiveFault),
             "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
-            **({"sums_at_ends": In(words), "narrowed_to_ends": In(words)}
+            **({"sums_at_ends": In(words), "results_beyond": In(words)}
                if isinstance(parameters.multiply_format, Fixed) else {}),
             "injected_words": In(all_links), "transit_words": In(all_links),
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
@@ -337,7 +337,7 @@ class Control(wiring.Component):
             ]
         increments += [self.injected_words, self.transit_words, self.words_read, self.words_written]
         if isinstance(parameters.multiply_format, Fixed):
-            increments += [self.sums_at_ends, self.narrowed_to_ends]
+            increments += [self.sums_at_ends, self.results_beyond]
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
         if parameters.link_phits:
             increments += [*self.bad_frames, *self.replays]

@@ -46,7 +46,7 @@ ENGINE_COUNTERS = 8
 GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ,
                    Register.WORDS_WRITTEN)
 #: Further ones of fixed-point dies.
-FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)
+FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND)
 
 
 _PAGE_LOG2 = exact_log2(regs.PAGE_BYTES)

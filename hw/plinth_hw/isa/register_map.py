@@ -65,7 +65,7 @@ def _windowed(die: DieParameters) -> bool:
 
 #: Registers and arrays that some dies have.
 _SOME: dict[str, Callable[[DieParameters], bool]] = {
-    "SUMS_AT_ENDS": _fixed, "NARROWED_TO_ENDS": _fixed,
+    "SUMS_AT_ENDS": _fixed, "RESULTS_BEYOND": _fixed,
     "LINKS_UP": _linked, "LINK_BAD_FRAMES": _linked, "LINK_REPLAYS": _linked, "LINK_RATES": _linked,
     "WINDOW_ADDRESS": _windowed, "WINDOW_DATA": _windowed,
 }

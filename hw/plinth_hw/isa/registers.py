@@ -154,7 +154,7 @@ class Register(_Register):
     #: least and largest numbers that matrix tasks stored as sums; fixed-point dies only (64 bits)
     SUMS_AT_ENDS = 0x068, Access.RO, 64
     #: results of the vector and the optimiser engine that were beyond the format; fixed-point dies only (64 bits)
-    NARROWED_TO_ENDS = 0x070, Access.RO, 64
+    RESULTS_BEYOND = 0x070, Access.RO, 64
     #: bit p: the link of port p is up; dies with a link layer only
     LINKS_UP = 0x078
     #: word address of the next access of WINDOW_DATA; a multiple of 32 bits (bit 0 is 0 where words have 16); dies

@@ -122,7 +122,7 @@ class GoldenDevice:
     broken: bool = False
     #: As the registers of the same names.
     sums_at_ends: int = 0
-    narrowed_to_ends: int = 0
+    results_beyond: int = 0
 
     def __post_init__(self) -> None:
         self._identity: dict[int, int] = {int(register): value for register, value in identity(self.parameters).items()}
@@ -154,7 +154,7 @@ class GoldenDevice:
         if regs.COUNTERS <= address < regs.COUNTERS + 4 * len(self.counters):
             return self.counters[(address - regs.COUNTERS) // 4]
         for register, counter in ((Register.SUMS_AT_ENDS, self.sums_at_ends),
-                                  (Register.NARROWED_TO_ENDS, self.narrowed_to_ends)):
+                                  (Register.RESULTS_BEYOND, self.results_beyond)):
             if register <= address < register + 8:
                 return counter >> 8 * (address - register) & 0xFFFFFFFF
         return self.registers.get(address, limits.reset_value(address, self.parameters))
@@ -180,7 +180,7 @@ class GoldenDevice:
             return
         if address == Register.CONTROL:
             if value & ControlBits.CLEAR_COUNTERS:
-                self.sums_at_ends = self.narrowed_to_ends = 0
+                self.sums_at_ends = self.results_beyond = 0
             busy, stopped = self.running or self.broken, self.stopped
             if value & ControlBits.START and not (busy or self.failed or stopped):
                 self.running, self.done = True, False
@@ -429,11 +429,11 @@ class GoldenDevice:
                 self.sums_at_ends += matrix.at_ends(
                     self.parameters.multiply_format, self._multiply(task.operation, task.body))
             elif task.engine is Engine.VECTOR:
-                self.narrowed_to_ends += vector.execute(
+                self.results_beyond += vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
                     buffer_words=self.parameters.vector_buffer_words, fmt=self.parameters.memory_format)
             elif task.engine is Engine.OPTIMISER:
-                self.narrowed_to_ends += optimiser.execute(self.memory, task.operation, task.body, self.bases,
+                self.results_beyond += optimiser.execute(self.memory, task.operation, task.body, self.bases,
                                                            self.parameters.beat_words)
             else:
                 self._set_group(task.body)

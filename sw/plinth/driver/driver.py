@@ -426,7 +426,7 @@ class Driver:
             return None
         device = self.device(die)
         return {name: device.read_register(register) | device.read_register(register + 4) << 32 for name, register in (
-            ("sums", Register.SUMS_AT_ENDS), ("conversions", Register.NARROWED_TO_ENDS))}
+            ("sums", Register.SUMS_AT_ENDS), ("results", Register.RESULTS_BEYOND))}
 
     def clear_counters(self) -> None:
         """Clear performance counters on every die of this process."""

@@ -53,8 +53,8 @@ def _saturated(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Of fixed-point dies, numbers at an end of the format."""
     if report["saturations"] is None:
         return []
-    sums, conversions = (sum(die[name] for die in report["saturations"]) for name in ("sums", "conversions"))
-    return [("at the ends", f"{conversions:,} results of vector tasks, {sums:,} sums")]
+    sums, results = (sum(die[name] for die in report["saturations"]) for name in ("sums", "results"))
+    return [("at the ends", f"{results:,} results of vector and optimiser tasks, {sums:,} sums")]
 
 
 def _layers(console: Console, report: dict[str, Any]) -> None:

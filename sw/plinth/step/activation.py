@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from plinth.step.vector import VectorProgram
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import VectorFunction, VectorOp
 
 
@@ -37,6 +38,9 @@ def _tanh_back(program: VectorProgram, error: str, output: str) -> None:
 
 
 def _sigmoid(program: VectorProgram, target: str, source: str) -> None:
+    if isinstance(program.parameters.memory_format, Fixed):
+        program.run(VectorOp.FUNCTION, target, source, VectorFunction.SIGMOID)
+        return
     program.run(VectorOp.SCALE, target, source, immediate=-1)
     program.run(VectorOp.FUNCTION, target, target, VectorFunction.EXPONENTIAL)
     program.run(VectorOp.ADD_IMMEDIATE, target, target, immediate=1)

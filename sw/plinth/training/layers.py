@@ -7,6 +7,7 @@ from plinth.driver.driver import Driver
 from plinth.partition.graph import LOSS
 from plinth.plan.plan import Plan
 from plinth.step.step import transfer_name
+from plinth.step.tasks import Phase
 from plinth_hw.isa.tasks import Engine
 
 
@@ -41,6 +42,6 @@ def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:
             "layer": node.name, "kind": node.kind, "splits": list(splits), "transfers": transfers,
             "reduction": None if reduction is None else {
                 "words_predicted": reduction.words,
-                "words_counted": words[f"{node.name}.all_reduce"] if driver else None},
+                "words_counted": sum(words[f"{node.name}.{phase.value}"] for phase in Phase) if driver else None},
             "matrix_cycles": cycles[node.name] if driver and node.weighted else None})
     return found

@@ -136,7 +136,7 @@ class Map:
                           for index in range(ENGINE_COUNTERS)}
         rest: list[int] = [
             Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ, Register.WORDS_WRITTEN,
-            *((Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS) if parameters.number_format == "fixed" else ()),
+            *((Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND) if parameters.number_format == "fixed" else ()),
             *(regs.LINK_WORDS + 8 * port for port in range(parameters.ports))]
         self.long |= dict(zip(rest, around.performance[ENGINE_COUNTERS * len(engines):], strict=True))
         self.update = {start + 4 * index: (is_base, index)

@@ -141,9 +141,9 @@ def test_numbers_at_the_ends_of_a_fixed_format_are_counted() -> None:
     run(array)
     assert (status(array), *error(array)) == (2, 0, 0, 0)
     assert die.read_memory(200, 4).view(np.int16).tolist() == [7 << 12, -8 << 12, (8 << 12) - 1, -8 << 12]
-    counts = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
+    counts = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND)]
     die.write_register(Register.CONTROL, 4)
-    cleared = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.NARROWED_TO_ENDS)]
+    cleared = [die.read_register(register) for register in (Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND)]
     assert (counts, cleared) == ([6, 3], [0, 0])
 
 
