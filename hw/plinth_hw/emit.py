@@ -136,7 +136,7 @@ def text_digest(m: Module, platform: object) -> Value:
     if not isinstance(platform, Emission):
         return Const(0, 32)
     digest = Signal(32, name="text_digest")
-    m.submodules.digest = Instance(platform.digest_module, o_digest=digest)
+    m.submodules.digest = Instance(platform.digest_module, o_first_bits=digest)
     platform.digested = True
     return digest
 
@@ -171,6 +171,6 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
     text = "\n".join([top, *platform.texts()])
     if platform.digested:
         digest = hashlib.sha256(text.encode()).hexdigest()[:8]
-        text += (f"\nmodule {platform.digest_module}(digest);\n  output [31:0] digest;\n"
-                 f"  assign digest = 32'h{digest};\nendmodule\n")
+        text += (f"\nmodule {platform.digest_module}(first_bits);\n  output [31:0] first_bits;\n"
+                 f"  assign first_bits = 32'h{digest};\nendmodule\n")
     return text
