@@ -57,7 +57,8 @@ def test_the_verilog_holds_its_digest() -> None:
     """Of all of it but the module with the digest; a die of another parameter has another one."""
     found = []
     for words in (256, 512):
-        text = emit.verilog(Die(preset("ndp-tiny", engines=frozenset({TRANSFER}), block_ram_words=words, axi_ports=0)), "top")
+        die = preset("ndp-tiny", engines=frozenset({TRANSFER}), block_ram_words=words, axi_ports=0)
+        text = emit.verilog(Die(die), "top")
         rest, module, end = text.partition("\nmodule top_digest(")
         (digest,) = re.findall(r"32'h([0-9a-f]{8});", end)
         assert module and "top_digest" in rest

@@ -345,7 +345,7 @@ class Registers(wiring.Component):
         if self.parameters.has_window:
             self._accept_window(m, may_write, whole)
         m.d.comb += [
-            take_write.eq(axil.awvalid & axil.wvalid & may_write & ~(axil.arvalid & written_last)),
+            take_write.eq(axil.awvalid & axil.wvalid & ~(axil.arvalid & written_last) & may_write),
             take_read.eq(axil.arvalid & ~take_write),
             axil.awready.eq(take_write), axil.wready.eq(take_write), axil.arready.eq(take_read),
         ]

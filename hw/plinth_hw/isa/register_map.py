@@ -90,8 +90,8 @@ def _struct_fields(layout: type[Struct], first: int = 0, prefix: str = "") -> It
             yield RegisterField(prefix + name, low, width(shape), codes, texts.get(name, ""))
 
 
-def _fields(name: str, holds: Any, bits: int) -> tuple[RegisterField, ...]:
-    """Of what a register holds; ``bits``: the width of a plain number."""
+def _fields(holds: Any, low: int, bits: int) -> tuple[RegisterField, ...]:
+    """Of what a register holds; ``low``, ``bits``: the place and width of a plain number."""
     if holds is Engine:
         return tuple(RegisterField(engine.name.lower(), engine.value, 1) for engine in Engine)
     if isinstance(holds, type) and issubclass(holds, Struct):
@@ -100,7 +100,7 @@ def _fields(name: str, holds: Any, bits: int) -> tuple[RegisterField, ...]:
         return tuple(RegisterField(str(flag.name).lower(), flag.bit_length() - 1, 1) for flag in holds)
     if isinstance(holds, type) and issubclass(holds, Code):
         return (RegisterField("code", 0, holds.bits, holds),)
-    return (RegisterField("value", 0, bits),)
+    return (RegisterField("value", low, bits - low),)
 
 
 def _entry(name: str, where: int, access: Access, holds: Any, comment: str, die: DieParameters, **more: Any) -> Entry:
@@ -108,7 +108,9 @@ def _entry(name: str, where: int, access: Access, holds: Any, comment: str, die:
     plain = die.ports if where == Register.LINKS_UP else bits
     if access is Access.RW:
         plain = max(1, register_most(where, die).bit_length())
-    return Entry(name, where, access, bits, _fields(name, holds, plain), comment, **more)
+    # Units of 32 bits.
+    low = die.words_of(1).bit_length() - 1 if where == Register.WINDOW_ADDRESS else 0
+    return Entry(name, where, access, bits, _fields(holds, low, plain), comment, **more)
 
 
 def register_map(die: DieParameters) -> list[Entry]:

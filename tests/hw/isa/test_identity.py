@@ -41,7 +41,7 @@ def test_presets_are_told_apart() -> None:
 
 @pytest.mark.parametrize(("name", "changes", "text"), [
     ("ndp-demo", {}, "systolic FP32 die of 8 x 8"),
-    ("hypar-tiny", {"multiply_format": FP16}, "row-stationary FP16 and FP32 die of 3 x 4"),
+    ("hypar-demo-mixed", {}, "row-stationary FP16 and FP32 die of 6 x 8"),
     ("ndp-tiny", {"multiply_format": Q3_12}, "systolic q3.12 die of 4 x 4")])
 def test_a_die_in_words(name: str, changes: dict[str, Any], text: str) -> None:
     die = preset(name, **changes)
