@@ -14,6 +14,7 @@ from tests.support.graphs import random_program
 from tests.support.serial_bench import ACCESSES, MEMORY_WORDS, Noise, NoisyPort, window_array
 
 from plinth.cli import main
+from plinth.driver import line
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.line import LineError, Request, SerialLine
 from plinth.driver.serial import SerialArray, SerialDevice, SystemPort
@@ -99,10 +100,10 @@ def test_a_line_of_nothing_but_noise_ends() -> None:
         with pytest.raises(LineError, match="die 0: nothing answers at"):
             SerialLine(port)
         port = NoisyPort(array, cycles_per_second=4000)
-        line = SerialLine(port)
+        open_line = SerialLine(port)
         port.there = Noise(1, flip=1.0)
         with pytest.raises(LineError, match=r"no answer to the read of register 0x0 after \d tries; the line was cut"):
-            line.exchange([Request(Operation.READ, 0, count=1)])
+            open_line.exchange([Request(Operation.READ, 0, count=1)])
 
 
 def test_an_access_that_fails_is_told() -> None:
@@ -210,12 +211,14 @@ class Registers:
         return np.array([*found, *trailer], "<u4").tobytes()
 
 
-def test_a_silent_port() -> None:
+def test_a_silent_port(monkeypatch) -> None:
+    monkeypatch.setattr(line, "SILENCE", 0.03)
     with _answering(lambda came: b"") as port, pytest.raises(LineError, match="nothing answers at 3,000,000 baud"):
         SerialLine(port)
 
 
-def test_a_port_that_talks_of_other_things() -> None:
+def test_a_port_that_talks_of_other_things(monkeypatch) -> None:
+    monkeypatch.setattr(line, "SILENCE", 0.03)
     with _answering(lambda came: b"login: \0" * 300) as port, \
             pytest.raises(LineError, match="what answers is no Plinth host bridge"):
         SerialLine(port)

@@ -32,6 +32,8 @@ BAUD = 3_000_000
 SILENCE, FIRST_TRIES, TRIES = 0.2, 4, 7
 #: Times as long as a line has been silent before bytes came that it may be.
 PATIENCE = 4
+#: Seconds of silence, at most, before requests are sent again; what is kept of a silence each time bytes come.
+MOST_SILENCE, DECAY = 30.0, 0.9
 #: Bytes that may come without an answer among them before they count as silence.
 MOST_USELESS = 1 << 14
 _DELIMITER = bytes([DELIMITER])
@@ -145,24 +147,26 @@ class SerialLine:
         under_way: list[_UnderWay] = []
         answers: list[bytes] = []
         left = list(reversed(requests))
-        tries, useless, failure = 0, 0, ""
+        tries, doubled, useless, failure = 0, 0, 0, ""
         while left or under_way:
             while left and len(under_way) < self._slots and not failure:
                 under_way.append(self._numbered(left.pop()))
                 self.port.write(under_way[-1].line)
-            wait = max(SILENCE, PATIENCE * self._silence) * 2 ** tries
+            wait = min(max(SILENCE, PATIENCE * self._silence) * 2 ** doubled, MOST_SILENCE)
             wait += 2 * self.port.byte_seconds * sum(len(one.line) + 4 * one.request.count for one in under_way)
             start = time.monotonic()
             came = self.port.read(wait)
             useless += len(came)
+            self._heard |= bool(came)
             if not came or useless > MOST_USELESS:
-                tries, useless = tries + 1, 0
+                tries, doubled, useless = tries + 1, doubled + 1, 0
                 if tries == most_tries:
                     raise self._silent(under_way[0].request)
                 self._send_again(under_way)
                 continue
-            if not tries:
-                self._silence = max(time.monotonic() - start, 0.9 * self._silence)
+            # After a silence that was too long for a try, the patience that was long enough is kept.
+            waited = wait / PATIENCE if doubled else time.monotonic() - start
+            self._silence, doubled = max(waited, DECAY * self._silence), 0
             for words in self._whole_frames(came):
                 trailer = layout.unpack(AnswerTrailer, [int.from_bytes(words[-4:], "little")])
                 place = next((place for place, one in enumerate(under_way) if one.sequence == trailer.sequence), None)
@@ -197,7 +201,6 @@ class SerialLine:
 
     def _whole_frames(self, came: bytes) -> list[bytes]:
         """Words of frames that have come."""
-        self._heard = True
         self._came += came
         *lines, rest = self._came.split(_DELIMITER)
         self._came = rest[-MOST_USELESS:]
