@@ -14,7 +14,6 @@ from tests.support.back_ends import check_equal, images
 from tests.support.graphs import random_program
 
 from plinth.driver.serial import SerialArray
-from plinth_hw.isa.formats import Q3_12
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.array import GoldenArray
@@ -23,7 +22,7 @@ from plinth_sim.rtl.simulated_port import SimulatedPort
 
 WORDS = 1 << 13
 #: As boards have them: 16-bit fixed point, all memory on the chip.
-DIE = preset("ndp-tiny", multiply_format=Q3_12, block_ram_words=WORDS, axi_ports=0)
+DIE = preset("fpga-tiny", block_ram_words=WORDS, axi_ports=0)
 BRIDGE = BridgeParameters(cycles_per_bit=4)
 
 
