@@ -94,6 +94,13 @@ def test_long_campaign(seed: int) -> None:
         campaign(100 + seed, wrong, 100)
 
 
+def test_numbers_of_requests_come_again() -> None:
+    with window_array(BRIDGE) as array:
+        bridge = SerialLine(NoisyPort(array))
+        answers = bridge.exchange([Request(Operation.READ, Register.ID, count=1)] * 600)
+        assert answers == [IDENTITY.to_bytes(4, "little")] * 600
+
+
 def test_a_line_of_nothing_but_noise_ends() -> None:
     with window_array(BRIDGE) as array:
         port = NoisyPort(array, there=Noise(1, flip=1.0), cycles_per_second=4000)
