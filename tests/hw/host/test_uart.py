@@ -99,9 +99,9 @@ def test_a_short_low_is_no_start() -> None:
 
     async def bench(ctx: Any) -> None:
         spikes = [(level, cycles) for width in (1, 2, 4) for level, cycles in ((0, width), (1, 40))]
-        noisy = [piece for place in range(2, 8) for level, _ in _byte(0x6C, rate)
-                 for piece in ((level, place), (1 - level, 1), (level, 9 - place))]
-        assert await _levels(ctx, dut, [(1, 20), *spikes, *noisy, (1, 20)]) == [("byte", 0x6C)] * 6
+        noisy = [piece for place in range(1, 9) for number, (level, _) in enumerate(_byte(0x6C, rate))
+                 for piece in ([(level, place), (1 - level, 1), (level, 9 - place)] if number else [(level, rate)])]
+        assert await _levels(ctx, dut, [(1, 20), *spikes, *noisy, (1, 20)]) == [("byte", 0x6C)] * 8
 
     simulate(dut, bench)
 
