@@ -5,7 +5,7 @@
     engine.body --> BodyStore --fields--> BlockWalk --requests--> read.request
                         |                  |     +---blocks--+
                         v                  v                 v
-                      checks            writes    read.data -> Windows (old beats, UpdatePipeline, new beats)
+                      checks            writes    read.data -> BeatUpdate (old beats, UpdatePipeline, new beats)
                                            v                 |
                                          BlockWrites <-------+ --> write
 
@@ -31,9 +31,9 @@ from plinth_hw.isa.tasks import ErrorCode, OptimiserOperation
 from plinth_hw.lib.count import population
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
+from plinth_hw.optimiser.beats import BeatUpdate
 from plinth_hw.optimiser.body import BodyStore, index_of_field
 from plinth_hw.optimiser.walk import BlockWalk, beat_address_bits, write_layout
-from plinth_hw.optimiser.windows import Windows
 from plinth_hw.optimiser.write_back import WRITES, BlockWrites
 from plinth_hw.shapes import either
 
@@ -74,22 +74,22 @@ class OptimiserEngine(wiring.Component):
         engine = self.engine
         m.submodules.body = body = BodyStore(self.parameters)
         m.submodules.walk = walk = BlockWalk(self.parameters)
-        m.submodules.windows = windows = Windows(self.parameters)
+        m.submodules.update = update = BeatUpdate(self.parameters)
         m.submodules.writes = writes = BlockWrites(self.parameters)
         m.submodules.due = due = FIFO(write_layout(self.parameters), WRITES)
         wiring.connect(m, wiring.flipped(engine.body), body.body)
-        wiring.connect(m, walk.block, windows.block)
+        wiring.connect(m, walk.block, update.block)
         wiring.connect(m, walk.write, due.i)
         wiring.connect(m, due.o, writes.i)
         number, operation = Signal.like(engine.start.payload), Signal.like(engine.operation)
-        end_lane, generator = Signal.like(windows.end_lane), Signal(beat_address_bits(self.parameters))
+        end_lane, generator = Signal.like(update.end_lane), Signal(beat_address_bits(self.parameters))
         m.d.comb += [
             body.bases.eq(engine.bases), body.operation.eq(operation),
             walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
             walk.task.eq(number), walk.free.eq(writes.place),
-            windows.rule.eq(body.rule), windows.end_lane.eq(end_lane), windows.place.eq(writes.place),
-            windows.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(end_lane),
-            writes.updated.eq(windows.updated), writes.beat.eq(windows.new_beat), self.ends.eq(windows.ends),
+            update.rule.eq(body.rule), update.end_lane.eq(end_lane), update.place.eq(writes.place),
+            update.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(end_lane),
+            writes.updated.eq(update.updated), writes.beat.eq(update.new_beat), self.ends.eq(update.ends),
         ]
         with m.If(engine.start.valid & engine.start.ready):
             m.d.sync += [number.eq(engine.start.payload), operation.eq(engine.operation)]
@@ -106,8 +106,8 @@ class OptimiserEngine(wiring.Component):
         wiring.connect(m, writes.port, wiring.flipped(write))
         m.d.comb += [
             known.eq(operation <= max(code.value for code in OptimiserOperation)),
-            read.data.ready.eq(1), windows.beat_valid.eq(read.data.valid), windows.beat.eq(read.data.payload),
-            windows.seed.eq(read.data.payload.as_value()[:len(windows.seed)]),
+            read.data.ready.eq(1), update.beat_valid.eq(read.data.valid), update.beat.eq(read.data.payload),
+            update.seed.eq(read.data.payload.as_value()[:len(update.seed)]),
             read.request.payload.eq(walk.request.payload), read.request.valid.eq(walk.request.valid),
             walk.request.ready.eq(read.request.ready),
         ]
@@ -131,7 +131,7 @@ class OptimiserEngine(wiring.Component):
                 with m.If(read.request.ready):
                     m.next = "SEED"
             with m.State("SEED"):
-                m.d.comb += [windows.seeded.eq(1), windows.beat_valid.eq(0), walk.start.eq(read.data.valid)]
+                m.d.comb += [update.seeded.eq(1), update.beat_valid.eq(0), walk.start.eq(read.data.valid)]
                 with m.If(read.data.valid):
                     m.next = "BLOCKS"
             with m.State("BLOCKS"), m.If(walk.done & writes.idle):
@@ -142,8 +142,8 @@ class OptimiserEngine(wiring.Component):
                 m.d.comb += [
                     writes.port.response.eq(0), write.request.valid.eq(~requested), write.data.valid.eq(~sent),
                     write.request.payload.address.eq(generator), write.request.payload.beats.eq(1),
-                    write.data.payload.data.eq(windows.generator),
-                    write.data.payload.strobe.eq((1 << len(windows.generator) // self.parameters.word_bits) - 1),
+                    write.data.payload.data.eq(update.generator),
+                    write.data.payload.strobe.eq((1 << len(update.generator) // self.parameters.word_bits) - 1),
                 ]
                 m.d.sync += [requested.eq(requested | write.request.ready), sent.eq(sent | write.data.ready)]
                 with m.If(write.response):
@@ -153,22 +153,22 @@ class OptimiserEngine(wiring.Component):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):
                     m.next = "START"
-        self._count(m, body, walk, windows, ~(run.ongoing("START") | run.ongoing("REPORT")))
+        self._count(m, body, walk, update, ~(run.ongoing("START") | run.ongoing("REPORT")))
         return m
 
-    def _count(self, m: Module, body: BodyStore, walk: BlockWalk, windows: Windows, running: Value) -> None:
+    def _count(self, m: Module, body: BodyStore, walk: BlockWalk, update: BeatUpdate, running: Value) -> None:
         """Strobes, and what of them a task adds up."""
         engine, strobes, done = self.engine, self.engine.strobes, self.engine.done.payload
         words, stalled = Signal(range(2 * len(body.used))), Signal()
         stall_cycles, payload_words = Signal(32), Signal(32)
         m.d.sync += words.eq(population(body.used) + population(body.used[1:]))
         m.d.comb += [
-            stalled.eq(running & ~windows.word), done.stall_cycles.eq(stall_cycles),
+            stalled.eq(running & ~update.word), done.stall_cycles.eq(stall_cycles),
             done.payload_words.eq(payload_words),
-            strobes.busy.eq(windows.word), strobes.words.eq(Mux(windows.word, words, 0)),
+            strobes.busy.eq(update.word), strobes.words.eq(Mux(update.word, words, 0)),
             strobes.stall_output.eq(stalled & walk.full),
-            strobes.stall_memory.eq(stalled & ~walk.full & walk.done & ~windows.waiting),
-            strobes.stall_input.eq(stalled & ~walk.full & ~(walk.done & ~windows.waiting)),
+            strobes.stall_memory.eq(stalled & ~walk.full & walk.done & ~update.waiting),
+            strobes.stall_input.eq(stalled & ~walk.full & ~(walk.done & ~update.waiting)),
         ]
         m.d.sync += [stall_cycles.eq(stall_cycles + stalled), payload_words.eq(payload_words + strobes.words)]
         with m.If(engine.start.valid & engine.start.ready):

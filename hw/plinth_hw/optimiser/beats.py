@@ -5,12 +5,12 @@
     beats read --> old beats --> register a vector --> lane by lane --> UpdatePipeline --> shift register a vector --+
                    (places)                                                               (places) new beats <------+
 
-Time is cut into *windows* of ``max(beat_words, 8)`` cycles. In each window a beat of every vector may begin, and from
+Time is cut into *periods* of ``max(beat_words, 8)`` cycles. In each period a beat of every vector may begin, and from
 there on all that happens to it happens after a fixed number of cycles, so that memories are read and written by one
-vector at a time and nothing ever waits: a *token* a window, which goes from window to window, says where the beats lie.
+vector at a time and nothing ever waits. An entry a period, handed on from period to period, says where the beats lie.
 A beat begins once all its vectors have been read.
 
-Throughput: a word a cycle, for beats of 8 words or more. Latency: from the window's begin to its first new weight
+Throughput: a word a cycle, for beats of 8 words or more. Latency: from the period's begin to its first new weight
 ``WEIGHT_OUT`` cycles, plus ``beat_words`` until the beat is in its place.
 """
 
@@ -35,11 +35,11 @@ from plinth_hw.optimiser.walk import BEATS_BITS, BLOCK, PLACE_BITS, PLACES
 
 #: Blocks that wait for their beats, at most.
 _BLOCKS = 16
-#: Cycles of a window, at least.
-_LEAST_SLOTS = 8
+#: Cycles of a period, at least.
+_LEAST_PHASES = 8
 #: Cycles from the place of a beat to its first word: memory's address, memory, register, lane.
 _LANE = 4
-#: Cycles from a window's begin to the first word's gradient and state in the pipeline, and to its new values.
+#: Cycles from a period's begin to the first word's gradient and state in the pipeline, and to its new values.
 _WORD = 2 + _LANE
 _STATE_OUT, WEIGHT_OUT = _WORD + STATE_LATENCY, _WORD + LATENCY
 #: The same to the place of each vector's beat; that of a low half follows its high half's.
@@ -49,7 +49,7 @@ _READS = {"gradient": 0, "state_high": 1, "state_low": 2,
 _PLACE = PLACE_BITS - 1
 #: A beat under way: ``last`` of its block, and of its row; places of gradient, state and weights, of which a low half
 #: lies ``beats`` further.
-_TOKEN = data.StructLayout({"valid": 1, "last": 1, "row_last": 1, "beats": BEATS_BITS, "gradient": _PLACE,
+_ENTRY = data.StructLayout({"valid": 1, "last": 1, "row_last": 1, "beats": BEATS_BITS, "gradient": _PLACE,
                             "state": _PLACE, "weight": _PLACE})
 
 
@@ -62,7 +62,7 @@ class _Event(NamedTuple):
     place: Value
 
 
-class Windows(wiring.Component):
+class BeatUpdate(wiring.Component):
     """Updates blocks of beats.
 
     Parameters
@@ -93,13 +93,13 @@ class Windows(wiring.Component):
 
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
-        self.slots = max(parameters.beat_words, _LEAST_SLOTS)
-        #: Cycles from a window's begin to the cycle in which a new beat is whole.
+        self.phases = max(parameters.beat_words, _LEAST_PHASES)
+        #: Cycles from a period's begin to the cycle in which a new beat is whole.
         self.writes = {name: at + parameters.beat_words for name, at in (
             ("state_high", _STATE_OUT), ("state_low", _STATE_OUT + 1),
             ("weight_high", WEIGHT_OUT), ("weight_low", WEIGHT_OUT + 1))}
         for times in (_READS, self.writes):
-            assert len({at % self.slots for at in times.values()}) == len(times), "two vectors in a cycle"
+            assert len({at % self.phases for at in times.values()}) == len(times), "two vectors in a cycle"
         super().__init__({
             "rule": In(Rule), "end_lane": In(exact_log2(parameters.beat_words)),
             "block": In(stream.Signature(BLOCK)), "beat_valid": In(1), "beat": In(beat_layout(parameters)),
@@ -121,35 +121,35 @@ class Windows(wiring.Component):
         with m.If(self.beat_valid):
             m.d.sync += arrived.eq(arrived + 1)
 
-        slot = Signal(exact_log2(self.slots))
-        tokens = [Signal(_TOKEN, name=f"token_{age}")
-                  for age in range(max(self.writes["weight_low"], _READS["weight_low"]) // self.slots + 1)]
+        phase = Signal(exact_log2(self.phases))
+        entries = [Signal(_ENTRY, name=f"entry_{age}")
+                  for age in range(max(self.writes["weight_low"], _READS["weight_low"]) // self.phases + 1)]
         turns = Signal()
-        m.d.sync += slot.eq(slot + 1)
-        m.d.comb += turns.eq(slot.all())
+        m.d.sync += phase.eq(phase + 1)
+        m.d.comb += turns.eq(phase.all())
         with m.If(turns):
-            m.d.sync += [after.eq(before) for before, after in pairwise(tokens)]
-        self._begin(m, blocks, arrived, turns, tokens[0])
+            m.d.sync += [after.eq(before) for before, after in pairwise(entries)]
+        self._begin(m, blocks, arrived, turns, entries[0])
 
         def events(times: Mapping[str, int]) -> dict[str, _Event]:
-            """When, that many cycles after a window's begin, a beat of each vector is read or written, and its place"""
+            """When, that many cycles after a period's begin, a beat of each vector is read or written, and its place"""
             found = {}
             for name, cycles in times.items():
                 what, _, half = name.partition("_")
-                token = tokens[cycles // self.slots]
-                found[name] = _Event(token.valid & (slot == cycles % self.slots), token.last,
-                                     token[what] + (token.beats if half == "low" else 0))
+                entry = entries[cycles // self.phases]
+                found[name] = _Event(entry.valid & (phase == cycles % self.phases), entry.last,
+                                     entry[what] + (entry.beats if half == "low" else 0))
             return found
 
         writes = events(self.writes)
-        self._read(m, old_beats, events(_READS), update, slot)
+        self._read(m, old_beats, events(_READS), update, phase)
         self._write(m, writes, update)
-        inside = (slot < self.parameters.beat_words) if self.slots > self.parameters.beat_words else 1
+        inside = (phase < self.parameters.beat_words) if self.phases > self.parameters.beat_words else 1
         done = writes["weight_low"].now & writes["weight_low"].last
         m.d.comb += [
             self.updated.eq(delayed(m, "done", done, 2)),
-            self.word.eq(delayed(m, "word", tokens[0].valid & inside
-                                 & (~tokens[0].row_last | (slot <= self.end_lane)), _WORD)),
+            self.word.eq(delayed(m, "word", entries[0].valid & inside
+                                 & (~entries[0].row_last | (phase <= self.end_lane)), _WORD)),
             update.word.eq(self.word), update.rule.eq(self.rule), update.seeded.eq(self.seeded),
             update.seed.eq(self.seed), self.generator.eq(update.generator), self.ends.eq(update.ends),
         ]
@@ -158,27 +158,27 @@ class Windows(wiring.Component):
     def _memory(self) -> Memory:
         return Memory(shape=self.parameters.beat_bits, depth=PLACES, init=[], attrs=UNCHECKED)
 
-    def _begin(self, m: Module, blocks: FIFO, arrived: Signal, turns: Signal, token: data.View) -> None:
-        """The next beat begins with a window, if the last of its vectors is there."""
+    def _begin(self, m: Module, blocks: FIFO, arrived: Signal, turns: Signal, entry: data.View) -> None:
+        """The next beat begins with a period, if the last of its vectors is there."""
         block = blocks.o.payload
         number, left = Signal(BEATS_BITS, name="number"), Signal(BEATS_BITS, name="left")
         gradient, ready, takes = Signal(PLACE_BITS, name="gradient"), Signal(name="ready"), Signal(name="takes")
         missing = Signal(PLACE_BITS)
         m.d.comb += [left.eq(block.beats - number), missing.eq(block.end - arrived), takes.eq(turns & ready),
                      blocks.o.ready.eq(takes & (left == 1))]
-        # A window before it is needed, so that it may be a cycle late.
+        # A period before it is needed, so that it may be a cycle late.
         m.d.sync += ready.eq(blocks.o.valid & (missing.as_signed() < left))
         with m.If(turns):
             m.d.sync += [
-                token.valid.eq(ready), token.last.eq(left == 1), token.row_last.eq((left == 1) & block.row_last),
-                token.beats.eq(block.beats), token.gradient.eq(gradient), token.state.eq(gradient + block.beats),
-                token.weight.eq(block.weights + number),
+                entry.valid.eq(ready), entry.last.eq(left == 1), entry.row_last.eq((left == 1) & block.row_last),
+                entry.beats.eq(block.beats), entry.gradient.eq(gradient), entry.state.eq(gradient + block.beats),
+                entry.weight.eq(block.weights + number),
             ]
         with m.If(takes):
             m.d.sync += [number.eq(Mux(left == 1, 0, number + 1)), gradient.eq(Mux(left == 1, block.end, gradient + 1))]
 
     def _read(self, m: Module, old_beats: Memory, reads: dict[str, _Event], update: UpdatePipeline,
-              slot: Signal) -> None:
+              phase: Signal) -> None:
         """Old beats, each into its vector's register, and from there word by word to the pipeline."""
         get = old_beats.read_port()
         address = Signal(_PLACE)
@@ -191,7 +191,7 @@ class Windows(wiring.Component):
                 m.d.sync += held.eq(found)
             lane = Signal(exact_log2(self.parameters.beat_words), name=f"lane_{name}")
             word = Signal(self.parameters.word_bits, name=f"word_{name}", reset_less=True)
-            m.d.sync += [lane.eq(slot - (_READS[name] + _LANE - 2)), word.eq(held[lane])]
+            m.d.sync += [lane.eq(phase - (_READS[name] + _LANE - 2)), word.eq(held[lane])]
             # Words of a vector that is read later come later.
             aligned = {"gradient": 2, "state_high": 1, "weight_high": 1}.get(name, 0)
             m.d.comb += getattr(update, name).eq(delayed(m, f"aligned_{name}", word, aligned))
