@@ -28,10 +28,12 @@ PORTS = {
     "vector": (["load_memory"], ["store_memory"]),
     "collective": ([f"read_{block}" for block in BLOCKS], [f"write_{block}" for block in BLOCKS]),
     "transfer": (["read", "add_read"], ["write"]),
+    "optimiser": (["read"], ["write"]),
 }
 ROW_PORTS = (["x_memory", "w_memory", "c_memory"], ["store_memory"])
 #: Random tasks of a run, and rows and columns of their buffers (which must fit the vector scratchpad).
-TASKS = {"matrix": (16, 19), "vector": (20, 12), "collective": (10, 19), "transfer": (60, 19)}
+TASKS = {"matrix": (16, 19), "vector": (20, 12), "collective": (10, 19), "transfer": (60, 19),
+         "optimiser": (30, 19)}
 
 
 @cocotb.test(timeout_time=2, timeout_unit="ms")

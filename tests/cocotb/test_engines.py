@@ -5,6 +5,7 @@ from tests.support import cocotb_runner
 from tests.support.die_tops import TINY_DIES
 
 from plinth_hw import emit
+from plinth_hw.control.dispatch import engine_order
 from plinth_hw.die import make_engine
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.rtl.cocotb_device import array_wrapper
@@ -13,8 +14,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(("kind", "die"), [
-    *((kind, "ndp") for kind in Engine), (Engine.MATRIX, "hypar"),
-    *(pytest.param(Engine.MATRIX, die, marks=pytest.mark.long) for die in ("ndp-fixed", "hypar-fixed"))])
+    *((kind, "ndp") for kind in engine_order(TINY_DIES["ndp"])), (Engine.MATRIX, "hypar"),
+    *(pytest.param(kind, die, marks=pytest.mark.long) for kind, die in (
+        (Engine.MATRIX, "ndp-fixed"), (Engine.MATRIX, "hypar-fixed"), (Engine.OPTIMISER, "ndp-fixed")))])
 def test_random_tasks(kind: Engine, die: str) -> None:
     name = kind.name.lower()
     top, dies = f"{name}_top", 1

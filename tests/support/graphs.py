@@ -35,7 +35,7 @@ ELEMENTWISE = (VectorOp.ADD, VectorOp.SUB, VectorOp.MUL, VectorOp.MAX, VectorOp.
 
 #: Kinds of tasks, and the engine that each needs.
 KINDS = {"gemm": Engine.MATRIX, "convolution": Engine.MATRIX, "vector": Engine.VECTOR, "transfer": Engine.TRANSFER,
-         "collective": Engine.COLLECTIVE, "half": Engine.VECTOR, "update": Engine.OPTIMISER}
+         "collective": Engine.COLLECTIVE, "half": Engine.VECTOR, "optimiser": Engine.OPTIMISER}
 
 
 def part(buffer: Buffer, rows: int, columns: int) -> Buffer:
@@ -192,7 +192,7 @@ class RandomGraph:
             "rate": factor_word(self.parameters.memory_format, abs(self.rng.standard_normal()))},
             reads=[a, b], writes=[b])
 
-    def update(self, name: str) -> None:
+    def optimiser(self, name: str) -> None:
         """An update of any rule; vectors beside the weights and the gradient are other buffers, and so is the state of
         the generator."""
         gradient, state, state_low, weights, weights_low = self.pick(5)

@@ -7,6 +7,7 @@ import pytest
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, as_words
 from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.isa.tasks import Engine
 
 #: Change for a die of words of 16 bits.
 HALF_WORDS = {"multiply_format": Q3_12}
@@ -26,6 +27,7 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),
     ({"chunk_words": 1, "flit_words": 2}, "multiple of"),
     ({"axi_ports": 32}, "axi_ports"),
+    ({"engines": frozenset(Engine)}, "engines may have OPTIMISER only if multiply_format is fixed-point, not float32"),
     ({"axi_ports": 3}, "axi_ports must be a power of two, or 0, not 3"),
     ({"axi_ports": -1}, "axi_ports must not be negative, not -1"),
     ({"axi_ports": 0}, "a die needs memory: axi_ports or block_ram_words must be positive, not both 0"),
