@@ -48,6 +48,9 @@ MATRIX_ENGINES = {SYSTOLIC: MatrixEngine, ROW_STATIONARY: RowStationaryEngine}
 ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine,
            Engine.OPTIMISER: OptimiserEngine}
 
+#: Pins that tell how the die is.
+STATUS_PINS = ("irq", "busy", "done", "error")
+
 
 def make_engine(kind: Engine, parameters: DieParameters) -> Any:
     """What runs the tasks of a kind."""
@@ -71,6 +74,8 @@ class Die(wiring.Component):
         Links to other dies.
     irq : Out(1)
         Done or error.
+    busy, done, error : Out(1)
+        As in STATUS.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -81,7 +86,7 @@ class Die(wiring.Component):
             **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
             **{f"link_out_{port}": Out(link) for port in range(parameters.ports)},
             **{f"link_in_{port}": In(link) for port in range(parameters.ports)},
-            "irq": Out(1),
+            **{name: Out(1) for name in STATUS_PINS},
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -115,7 +120,7 @@ class Die(wiring.Component):
         connect(m, flipped(self.axil), control.axil)
         self._memory(m, crossbar)
         m.d.comb += [
-            self.irq.eq(control.irq),
+            *(getattr(self, name).eq(getattr(control, name)) for name in STATUS_PINS),
             crossbar.limit.eq(control.limit), crossbar.drain.eq(control.drain), control.drained.eq(crossbar.drained),
             control.read_fault.eq(crossbar.read_fault), control.write_fault.eq(crossbar.write_fault),
             control.read_failed.eq(crossbar.read_failed), control.write_failed.eq(crossbar.write_failed),

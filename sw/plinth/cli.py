@@ -130,10 +130,12 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 
     from plinth.model.array import ring
     from plinth.model.array_file import load_array
+    from plinth_hw.isa.parameters import LONE_ENGINES, PRESETS
 
     if name is None:
-        dies = 4 if dies is None else dies
         wanted = _preset(machine, number_format)
+        if dies is None:
+            dies = 1 if PRESETS[wanted].engines <= LONE_ENGINES else 4
         try:
             return ring(dies, preset=wanted)
         except ValueError as error:
@@ -197,7 +199,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 
 @cli.command()
 @click.argument("network", required=False)
-@click.option("--dies", type=int, help="dies of a ring, any number; default: 4")
+@click.option("--dies", type=int, help="dies of a ring, any number; default: 4, or 1 of a preset for one")
 @click.option("--array", "array_name", help="array by name, or a .yaml file, instead of a ring of --dies")
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: data")
 @click.option("--plan", "plan_file", type=click.Path(path_type=Path, dir_okay=False),

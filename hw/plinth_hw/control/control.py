@@ -70,6 +70,8 @@ class Control(wiring.Component):
         The host.
     irq : Out(1)
         Level: done or error.
+    busy, done, error : Out(1)
+        As in STATUS.
     engine_0 ... : In(EngineSignature)
         Engines in the order of :func:`engine_order`.
     fetch_memory : Out(ReadPort)
@@ -125,7 +127,7 @@ class Control(wiring.Component):
         all_links = range(parameters.flit_words * parameters.ports + 1)
         super().__init__({
             "axil": In(AXI4LiteSignature()),
-            "irq": Out(1),
+            "irq": Out(1), "busy": Out(1), "done": Out(1), "error": Out(1),
             **{f"engine_{e}": In(EngineSignature(parameters)) for e in range(len(self.engines))},
             "fetch_memory": Out(ReadPort(parameters)),
             "record_memory": Out(WritePort(parameters)),
@@ -199,6 +201,7 @@ class Control(wiring.Component):
             self.limit.eq(registers.memory_words >> exact_log2(parameters.beat_words)),
             self.error_out.eq(errors.raised & ~recovery.apart), self.halted.eq(errors.halted),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
+            self.busy.eq(registers.running), self.done.eq(registers.done), self.error.eq(errors.error),
             self.irq.eq(registers.done | errors.error),
 
             watchdog.limit.eq(registers.watchdog),

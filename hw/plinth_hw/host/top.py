@@ -2,8 +2,11 @@
 
 ::
 
-    rx, tx <-> Bridge -> axil of the die; all else of the die goes through
+    rx, tx <-> Bridge -> axil of the die; all else of the die goes through                 SerialDie
+    rx, tx <-> SerialDie -> busy, done, error; its links lead nowhere                      LoneDie
 """
+
+from fractions import Fraction
 
 from amaranth.hdl import Module
 from amaranth.lib import wiring
@@ -27,7 +30,7 @@ class SerialDie(wiring.Component):
     -------
     rx, tx : In(1), Out(1)
         The line.
-    irq, memory, links
+    irq, busy, done, error, memory, links
         As those of :class:`~plinth_hw.die.Die`.
     """
 
@@ -49,3 +52,56 @@ class SerialDie(wiring.Component):
             elif member.is_port:
                 m.d.comb += getattr(self, name).eq(getattr(die, name))
         return m
+
+
+class LoneDie(wiring.Component):
+    """A die with memory on the chip and a host bridge in front, and with no others beside it.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    bridge : BridgeParameters
+
+    Members
+    -------
+    rx, tx : In(1), Out(1)
+        The line.
+    busy, done, error : Out(1)
+        As in STATUS.
+
+    Raises
+    ------
+    ValueError
+        If memory is not on the chip alone.
+    """
+
+    rx: In(1)
+    tx: Out(1, init=1)
+    busy: Out(1)
+    done: Out(1)
+    error: Out(1)
+
+    def __init__(self, parameters: DieParameters, bridge: BridgeParameters) -> None:
+        if parameters.axi_ports:
+            raise ValueError(f"a die with nothing beside it needs its memory on the chip: {parameters.name} has "
+                             f"axi_ports = {parameters.axi_ports}, not 0; choose fpga-ulx3s")
+        self._die = SerialDie(parameters, bridge)
+        super().__init__()
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.die = die = self._die
+        m.d.comb += [die.rx.eq(self.rx),
+                     *(getattr(self, name).eq(getattr(die, name)) for name in ("tx", "busy", "done", "error"))]
+        return m
+
+
+def serial_die(parameters: DieParameters, clock_hz: Fraction, baud: int) -> LoneDie:
+    """The die of a board, for its clock and the line's rate in bits a second.
+
+    Raises
+    ------
+    ValueError
+        If memory is not on the chip alone, or the line is too fast for the clock.
+    """
+    return LoneDie(parameters, BridgeParameters(cycles_per_bit=Fraction(clock_hz) / baud))

@@ -95,6 +95,8 @@ class TrainingProgram(Program):
     #: What is kept beside the weights, by layer and name; each die's generator of random bits, if there is one.
     kept: Mapping[str, Mapping[str, KeptWeights]]
     generators: Sequence[Buffer]
+    #: Batches that lie in memory at once.
+    batches: int
     #: What the host should know of the program.
     notes: Sequence[str] = ()
 
@@ -108,8 +110,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     rule : UpdateRule
         How weights are updated; its numbers are rounded to what dies hold.
     steps : int
-        Steps of an epoch: inputs and targets of that many batches lie in memory, and base registers step through
-        them.
+        Inputs and targets of so many batches lie in memory at once, and base registers step through them.
     memory_words : int
         Memory of a die.
 
@@ -121,7 +122,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
-    _check_rule(rule, parameters)
+    _check_engines(plan, rule, parameters)
     step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
                    plan.hardware or ring(plan.dies), rule)
     return _Lowering(step, steps).program(memory_words)
@@ -163,8 +164,11 @@ def _check(plan: Plan, narrow: bool) -> None:
                         "all layers and the loss the same list of samples and the same owners")
 
 
-def _check_rule(rule: UpdateRule, parameters: DieParameters) -> None:
-    """Refuse what dies cannot update by."""
+def _check_engines(plan: Plan, rule: UpdateRule, parameters: DieParameters) -> None:
+    """Refuse what dies have no engine for."""
+    if plan.dies > 1 and Engine.COLLECTIVE not in parameters.engines:
+        raise UserError(f"dies of preset {parameters.name!r} have no collective engine, so that each trains alone; "
+                        "choose --dies 1, or a preset that has one, such as fpga-demo")
     if parameters.number_format == "fixed":
         if not rule.plain and Engine.OPTIMISER not in parameters.engines:
             raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
@@ -179,7 +183,7 @@ class _Lowering:
     """One step on its way to descriptors."""
 
     def __init__(self, step: Step, steps: int):
-        self.step, self.parameters = step, step.parameters
+        self.step, self.steps, self.parameters = step, steps, step.parameters
         if len(step.groups) > GROUPS:
             raise UserError(f"the plan reduces weights over {len(step.groups)} different groups of dies, more than the "
                             f"{GROUPS} of a die's table; choose a plan with fewer kinds of splits")
@@ -235,7 +239,7 @@ class _Lowering:
     def program(self, memory_words: int) -> TrainingProgram:
         """The whole."""
         step = self.step
-        for group, rings in enumerate(step.groups):
+        for group, rings in enumerate(step.groups if Engine.COLLECTIVE in self.parameters.engines else ()):
             for members in rings.members:
                 for die in members:
                     ring_setup(self.parameters, members, die, group, self.setup[die])
@@ -259,7 +263,7 @@ class _Lowering:
                   for layer, vectors in step.kept.items()},
             generators=[] if step.generator is None else [
                 self.at(step.generator.buffer(die)) for die in range(step.dies)],
-            notes=tuple(self.notes))
+            batches=self.steps, notes=tuple(self.notes))
 
     # What the host reads and writes.
 

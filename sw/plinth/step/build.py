@@ -19,6 +19,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.step import Step
 from plinth.step.tensors import Weights
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine
 
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
@@ -45,7 +46,7 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         if rings not in step.groups:
             step.groups.append(rings)
     reductions = Reductions(step)
-    if not step.rule.plain:
+    if not (step.rule.plain and Engine.COLLECTIVE in parameters.engines):
         _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)

@@ -92,8 +92,9 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         raise UserError(f"a batch of {options.batch} is larger than the {len(dataset.train_x)} training "
                         "samples; give a smaller --batch")
     plan = _plan(options)
-    program = lower_training(network, plan, parameters, rule=options.rule, steps=steps_per_epoch,
-                             memory_words=memory_words)
+    # Memory on the chip is small: each batch is written before its step.
+    program = lower_training(network, plan, parameters, rule=options.rule,
+                             steps=steps_per_epoch if parameters.axi_ports else 1, memory_words=memory_words)
     for note in program.notes:
         say(f"note: {note}")
     start = _start(options)

@@ -154,9 +154,9 @@ class Session:
         return [layer.join([driver.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
                 for layer in self._layers(self.program.weights)]
 
-    def _load_epoch(self, order: NDArray[np.int64]) -> None:
-        """All batches of an epoch into die memory."""
-        for place, batch in enumerate(order):
+    def _load(self, batches: NDArray[np.int64]) -> None:
+        """Batches into die memory."""
+        for place, batch in enumerate(batches):
             for driver in self.drivers:
                 floats, words = partial(driver.write_floats, place=place), partial(driver.write, place=place)
                 for tensor in self.program.inputs:
@@ -174,9 +174,11 @@ class Session:
     def epoch(self, epoch: int) -> Iterator[StepResult]:
         """Run one epoch step by step."""
         order = epoch_order(len(self.dataset.train_x), self.batch, self.seed, epoch)
-        self._load_epoch(order)
         self._seed_generators(epoch)
-        for place, batch in enumerate(order):
+        for step, batch in enumerate(order):
+            place = step % self.program.batches
+            if not place:
+                self._load(order[step:step + self.program.batches])
             before, states = self.parameters(self.drivers[-1]), self._states(self.drivers[-1])
             cycles = self.driver.step(place)
             if self.golden is not None:
@@ -187,7 +189,7 @@ class Session:
                 self._check(self.checks, before, states, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
-            yield StepResult(epoch, place, loss, right, cycles)
+            yield StepResult(epoch, step, loss, right, cycles)
 
     def _predictions(self, batch: NDArray[np.int64]) -> Floats:
         return self.program.predictions.gather(self.driver.read_floats).reshape(len(batch), -1)
