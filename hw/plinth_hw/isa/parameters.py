@@ -376,7 +376,7 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("fpga-ulx3s", 12, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
              memory_words_per_cycle=Fraction(32), operand_buffer_words=4096, output_buffer_words=2 * 288,
              vector_buffer_words=8192, flit_words=4, chunk_words=16, reduce_blocks=1, ports=1, counters=16, die_bits=1,
-             link_buffer_packets=2, address_bits=20, axi_ports=0, block_ram_words=96 * 1024),
+             link_buffer_packets=2, address_bits=20, axi_ports=0, block_ram_words=128 * 1024),
     )
 }
 

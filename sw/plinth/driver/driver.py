@@ -150,9 +150,10 @@ class Driver:
             for other, port in enumerate(self._ports[number]):
                 if port is not None:
                     self._write(number, regs.ROUTES + 4 * other, port)
-            for graph in (program.setup[number], program.step[number]):
-                die.write_memory(graph.address, descriptor_words(graph.tasks))
-        self.run(program.setup, {})
+            for graphs in filter(None, (program.setup, program.step)):
+                die.write_memory(graphs[number].address, descriptor_words(graphs[number].tasks))
+        if program.setup:
+            self.run(program.setup, {})
 
     def _identify(self, number: int, die: Device) -> None:
         """Refuse a die that is not what the program is for."""

@@ -42,7 +42,7 @@ class Program:
     """A lowered plan: for each die its graphs and memory map."""
 
     parameters: DieParameters
-    #: Run once before the first step, one a die.
+    #: Run once before the first step, one a die; empty if nothing is to be set up.
     setup: Sequence[Graph]
     #: Run once a training step, one a die.
     step: Sequence[Graph]

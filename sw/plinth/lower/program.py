@@ -21,7 +21,7 @@ def ring_setup(parameters: DieParameters, members: Sequence[int], die: int, grou
 
 def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, memory_words: int,
              gradient_scale: float = 1.0) -> Program:
-    """Put the graphs of every die behind its buffers: records, set-up graph, step graph.
+    """Put the graphs of every die behind its buffers: records, set-up graph (unless there is none), step graph.
 
     Places have the same addresses on all dies; every task of the step leaves a completion record.
 
@@ -42,7 +42,7 @@ def assemble(setup: Sequence[GraphBuilder], step: Sequence[GraphBuilder], *, mem
     require_memory(parameters, max(one.end for one in step), memory_words)
     setup_tasks = [one.finish(record=False) for one in setup]
     step_tasks = [one.finish(record=True) for one in step]
-    most_setup, most_step = (max(map(len, tasks)) for tasks in (setup_tasks, step_tasks))
+    most_setup, most_step = (max(map(len, tasks), default=0) for tasks in (setup_tasks, step_tasks))
     records = aligned(max(one.end for one in step))
     first = aligned(records + record * most_step)
     second = aligned(first + descriptor * most_setup)

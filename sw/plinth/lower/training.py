@@ -251,7 +251,8 @@ class _Lowering:
                 self._add(self.builders[die], item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
-        base = assemble(self.setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
+        setup = self.setup if any(one.advances for one in self.setup) else ()
+        base = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
         return TrainingProgram(
             **{field.name: getattr(base, field.name) for field in fields(base)},
             weights={name: self._weights(one) for name, one in step.weights.items()},

@@ -24,11 +24,11 @@ from plinth_hw.isa.tasks import Engine
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
             factors: Factors = (), lists: Partition = (), array: Array | None = None,
-            rule: UpdateRule = PLAIN) -> Step:
+            rule: UpdateRule | None = None) -> Step:
     """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
     without factors of the array every level halves, without an array no two rings meet on a link, without a rule
-    weights are updated by plain gradient descent."""
-    step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
+    weights are updated by plain gradient descent on their way through a reduction."""
+    step = Step(graph, splits, batch, parameters, factors, lists, array, rule or PLAIN)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -46,7 +46,7 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         if rings not in step.groups:
             step.groups.append(rings)
     reductions = Reductions(step)
-    if not (step.rule.plain and Engine.COLLECTIVE in parameters.engines):
+    if rule is not None and not (rule.plain and Engine.COLLECTIVE in parameters.engines):
         _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)

@@ -106,7 +106,7 @@ class Step:
     inputs: list[Tensor] = field(default_factory=list)
     tables: dict[int, Weights] = field(default_factory=dict)
     weights: dict[str, Weights] = field(default_factory=dict)
-    #: Unless the rule is plain, by layer: which weights are whose; what is kept beside them, by name; sums of
+    #: Unless reductions update, by layer: which weights are whose; what is kept beside them, by name; sums of
     #: gradients, where rings reduce them. And each die's generator of random bits, if there is one.
     owned: dict[str, Owned] = field(default_factory=dict)
     kept: dict[str, dict[str, Kept]] = field(default_factory=dict)
