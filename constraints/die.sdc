@@ -86,3 +86,15 @@ set_output_delay -clock clk -min 0.000 [get_ports {link_in_1__credit[*]}]
 # irq: outputs
 set_output_delay -clock clk -max 3.000 [get_ports {irq}]
 set_output_delay -clock clk -min 0.000 [get_ports {irq}]
+
+# busy: outputs
+set_output_delay -clock clk -max 3.000 [get_ports {busy}]
+set_output_delay -clock clk -min 0.000 [get_ports {busy}]
+
+# done: outputs
+set_output_delay -clock clk -max 3.000 [get_ports {done}]
+set_output_delay -clock clk -min 0.000 [get_ports {done}]
+
+# error: outputs
+set_output_delay -clock clk -max 3.000 [get_ports {error}]
+set_output_delay -clock clk -min 0.000 [get_ports {error}]

@@ -84,6 +84,7 @@ def test_ports(name: str) -> None:
         *(f"axil__{signal}" for signal in lite),
         *(f"axi_{port}__{signal}" for port in range(parameters.axi_ports) for signal in full),
         *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
-          for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))), "irq"}
+          for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))),
+        "irq", "busy", "done", "error"}
     if parameters.axi_ports:
         assert len(die.axi_0.rdata) == parameters.beat_bits // parameters.axi_ports

@@ -32,7 +32,7 @@ from migen import ClockSignal, Instance, ResetSignal, Signal
 
 from plinth_hw import emit
 from plinth_hw.control.registers import ADDRESS_BITS
-from plinth_hw.die import Die
+from plinth_hw.die import STATUS_PINS, Die
 from plinth_hw.isa.parameters import DieParameters
 
 #: Channel and field of a pin of AXI.
@@ -98,7 +98,8 @@ class LiteXDie(LiteXModule):
             elif name == "irq":
                 other = self.ev.die.trigger
             else:
-                self.links[name] = signal
+                if name not in STATUS_PINS:
+                    self.links[name] = signal
                 continue
             self.comb += other.eq(signal) if out else signal.eq(other)
         self.die = Instance(top, **connections)
