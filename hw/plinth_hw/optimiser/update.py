@@ -47,7 +47,7 @@ _SCALE = 1 + 6
 #: Cycles from a word's gradient and state to its state's sum, state, R, product p, quotient, step, and weight's sum.
 _STATE_SUM = 1 + _SCALE + 1
 _STATE = _STATE_SUM + Rounder.latency
-_ROOT = _STATE + InverseRoot.latency + 1
+_ROOT = _STATE + InverseRoot.latency
 _QUOTIENT = _ROOT + 1 + _SCALE + 1
 _STEP = _QUOTIENT + 6
 _WEIGHT_SUM = _STEP + 1
@@ -80,10 +80,10 @@ def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Signal:
 
 
 def line(m: Module, name: str, value: Any, cycles: int) -> Any:
-    """``value`` of so many cycles ago, from a register."""
-    m.submodules[name] = store = DelayLine(value.shape(), cycles - 1)
+    """``value`` of so many cycles ago."""
+    m.submodules[name] = store = DelayLine(value.shape(), cycles)
     m.d.comb += store.i.eq(value)
-    return delayed(m, name, store.o, 1)
+    return store.o
 
 
 class UpdatePipeline(wiring.Component):
@@ -192,7 +192,8 @@ class UpdatePipeline(wiring.Component):
         m.d.comb += [one.eq(bits ^ (bits << 13)[:32]), two.eq(one ^ one >> 17), stepped.eq(two ^ (two << 5)[:32])]
         steps = delayed(m, "word", self.word, _STATE_SUM)
         summed = delayed(m, "summed", steps, 1)
-        weighed = line(m, "word_line", summed, _WEIGHT_SUM - _STATE_SUM)
+        # In registers, which a reset clears.
+        weighed = delayed(m, "weighed", summed, _WEIGHT_SUM - _STATE_SUM)
         with m.If(self.seeded):
             m.d.sync += bits.eq(self.seed)
         with m.Elif(steps):
