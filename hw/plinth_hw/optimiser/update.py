@@ -47,7 +47,7 @@ _SCALE = 1 + 6
 #: Cycles from a word's gradient and state to its state's sum, state, R, product p, quotient, step, and weight's sum.
 _STATE_SUM = 1 + _SCALE + 1
 _STATE = _STATE_SUM + Rounder.latency
-_ROOT = _STATE + InverseRoot.latency
+_ROOT = _STATE + InverseRoot.latency + 1
 _QUOTIENT = _ROOT + 1 + _SCALE + 1
 _STEP = _QUOTIENT + 6
 _WEIGHT_SUM = _STEP + 1
@@ -80,10 +80,10 @@ def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Signal:
 
 
 def line(m: Module, name: str, value: Any, cycles: int) -> Any:
-    """``value`` of so many cycles ago."""
-    m.submodules[name] = store = DelayLine(value.shape(), cycles)
+    """``value`` of so many cycles ago, from a register."""
+    m.submodules[name] = store = DelayLine(value.shape(), cycles - 1)
     m.d.comb += store.i.eq(value)
-    return store.o
+    return delayed(m, name, store.o, 1)
 
 
 class UpdatePipeline(wiring.Component):
