@@ -18,7 +18,7 @@ from plinth_sim.rtl import verilator
 from plinth_sim.rtl.lint import WAIVERS
 
 SLOW = pytest.mark.slow
-MATRIX, VECTOR, COLLECTIVE, TRANSFER = Engine
+MATRIX, VECTOR, COLLECTIVE, TRANSFER, OPTIMISER = Engine
 
 
 @SLOW
@@ -38,6 +38,7 @@ def test_verilog_is_byte_identical() -> None:
     pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER})), id="transfer engine", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR})), id="no network", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),
+    pytest.param(preset("fpga-tiny", engines=frozenset({OPTIMISER})), id="optimiser", marks=SLOW),
     pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,
                         reduce_blocks=4, counters=16, die_bits=4, operand_buffer_words=512, output_buffer_words=240),
                  id="other sizes", marks=SLOW),

@@ -30,7 +30,9 @@ def test_a_large_product_takes_its_multiplications(name: str) -> None:
     pes = parameters.rows * parameters.columns
     size = 32 * parameters.rows
     alone, row = matrix_formula(parameters, size, size, size)
-    assert size ** 3 / pes <= row < alone < 1.2 * size ** 3 / pes
+    # With few slots memory cannot keep up.
+    most = 1.2 if parameters.interleave >= 8 else 1.4
+    assert size ** 3 / pes <= row < alone < most * size ** 3 / pes
     assert matrix_formula(parameters, 1, 1, 1)[1] >= parameters.interleave
 
 
