@@ -18,7 +18,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.formats import Factor, Fixed, Float
+from plinth_hw.isa.formats import Factor, Fixed
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
@@ -27,10 +27,10 @@ from plinth_hw.shapes import shape_of
 _PART_BITS = 17
 
 
-def _formats(kind: type[Fixed] | type[Float], **formats: object) -> None:
+def _formats(**formats: object) -> None:
     for name, fmt in formats.items():
-        if not isinstance(fmt, kind):
-            raise TypeError(f"{name.capitalize()} format must be a {kind.__name__}, not {fmt!r}")
+        if not isinstance(fmt, Fixed):
+            raise TypeError(f"{name.capitalize()} format must be a Fixed, not {fmt!r}")
 
 
 def beyond(value: Value, fmt: Fixed) -> Value:
@@ -78,7 +78,7 @@ class FixedMultiplier(wiring.Component):
     latency = 2
 
     def __init__(self, a_format: Fixed, result_format: Fixed):
-        _formats(Fixed, operand=a_format, result=result_format)
+        _formats(operand=a_format, result=result_format)
         if (result_format.fraction_bits != 2 * a_format.fraction_bits
                 or result_format.integer_bits <= 2 * a_format.integer_bits):
             raise ValueError(f"Result format must have {2 * a_format.fraction_bits} fraction bits and more than "
@@ -127,7 +127,7 @@ class FixedAdder(wiring.Component):
     latency = 1
 
     def __init__(self, format: Fixed, subtracts: bool = False):
-        _formats(Fixed, adder=format)
+        _formats(adder=format)
         self._format = format
         self._subtracts = subtracts
         super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
@@ -182,7 +182,7 @@ class FixedScaler(wiring.Component):
 
     def __init__(self, format: Fixed, tells: bool = False, result_format: Fixed | None = None):
         result = format if result_format is None else result_format
-        _formats(Fixed, scaler=format, result=result)
+        _formats(scaler=format, result=result)
         if format.bits > 2 * _PART_BITS:
             raise ValueError(f"Scaled numbers must have at most {2 * _PART_BITS} bits, not {format.bits} as {format} "
                              "has")
@@ -279,7 +279,7 @@ class FixedRounder(wiring.Component):
     latency = 2
 
     def __init__(self, a_format: Fixed, result_format: Fixed):
-        _formats(Fixed, operand=a_format, result=result_format)
+        _formats(operand=a_format, result=result_format)
         if result_format.fraction_bits >= a_format.fraction_bits:
             raise ValueError(f"Result format must have less than {a_format.fraction_bits} fraction bits, not "
                              f"{result_format.fraction_bits}")
