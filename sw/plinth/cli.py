@@ -155,8 +155,7 @@ def _rule(array: Array, update: str | None, wide: bool | None, usual_rate: float
     from plinth.model.update import UpdateRule
     from plinth_hw.isa.tasks import Engine
 
-    parameters = array.die_parameters()
-    optimises = Engine.OPTIMISER in parameters.engines and parameters.number_format == "fixed"
+    optimises = Engine.OPTIMISER in array.die_parameters().engines
     kind = update or ("adagrad" if optimises else "sgd")
     if options["rate"] is None:
         options["rate"] = ADAGRAD_RATE if kind.startswith("adagrad") else usual_rate

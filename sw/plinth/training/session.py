@@ -138,13 +138,17 @@ class Session:
 
     def _states(self, driver: Driver) -> list[NDArray[np.float64] | None]:
         """States of each layer as of the loss's own gradients."""
-        if self.checks is None or self.checks.rule.kind == SGD:
+        assert self.checks is not None
+        if self.checks.rule.kind == SGD:
             return [None] * len(self.network.weighted)
         scale = self.checks.rule.state_scale(self.program.gradient_scale)
-        return [(found[STATE] + 2.0**-HALF_BITS * found.get(STATE_LOW, 0.0)).astype(np.float64) / scale
-                for layer in self.network.weighted for found in [
-                    {vector: place.join(driver.read_floats) for vector, place in self.program.kept[layer.name].items()
-                     if vector in (STATE, STATE_LOW)}]]
+        found: list[NDArray[np.float64] | None] = []
+        for layer in self.network.weighted:
+            vectors = self.program.kept[layer.name]
+            halves = [vectors[half].join(driver.read_floats) * weight
+                      for half, weight in ((STATE, 1.0), (STATE_LOW, 2.0**-HALF_BITS)) if half in vectors]
+            found.append(np.asarray(sum(halves), np.float64) / scale)
+        return found
 
     def _layers(self, places: Mapping[str, LayerWeights]) -> list[LayerWeights]:
         return [places[layer.name] for layer in self.network.weighted]
@@ -167,8 +171,8 @@ class Session:
         """Random bits of an epoch follow from seed and epoch alone."""
         for die, buffer in enumerate(self.program.generators):
             (seed,) = np.random.default_rng([self.seed, 2, epoch, die]).integers(1, 1 << 32, 1, dtype=np.uint64)
+            words = np.array([seed], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
             for driver in self.drivers:
-                words = np.array([seed], dtype=np.uint32).view(word_type(self.program.parameters.memory_format))
                 driver.write(die, buffer, words[None])
 
     def epoch(self, epoch: int) -> Iterator[StepResult]:
@@ -179,14 +183,15 @@ class Session:
             place = step % self.program.batches
             if not place:
                 self._load(order[step:step + self.program.batches])
-            before, states = self.parameters(self.drivers[-1]), self._states(self.drivers[-1])
+            last = self.drivers[-1]
+            before = None if self.checks is None else (self.parameters(last), self._states(last))
             cycles = self.driver.step(place)
             if self.golden is not None:
                 self.golden.step(place)
                 self._compare()
             loss, right = self._result(batch)
-            if self.checks is not None:
-                self._check(self.checks, before, states, batch, loss)
+            if self.checks is not None and before is not None:
+                self._check(self.checks, *before, batch, loss)
             self.losses.append(loss)
             self.step_cycles.append(cycles)
             yield StepResult(epoch, step, loss, right, cycles)
