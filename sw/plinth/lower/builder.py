@@ -78,6 +78,7 @@ class GraphBuilder:
                   remote: tuple[int, int] | None = None) -> None:
         """Append tasks that together do what :meth:`add` says of one, writing different words: they do not wait for
         each other."""
+        self._check_engine(engine, names := list(names))
         reads, writes = list(reads), list(writes)
         needed: dict[int, int] = dict(after)
         for counter, value in self._accesses.needed(reads, writes):
@@ -96,6 +97,11 @@ class GraphBuilder:
         self._finished[engine] = number
         self._accesses.touch(reads, writes, (engine.value, number))
         self._pending += tasks
+
+    def _check_engine(self, engine: Engine, names: list[str]) -> None:
+        if engine not in self.parameters.engines:
+            raise UserError(f"dies of preset {self.parameters.name!r} have no {engine.name.lower()} engine for task "
+                            f"{names[0]!r}; choose another network, or a preset that has one, such as fpga-demo")
 
     def done(self, engine: Engine) -> tuple[int, int]:
         """Counter and value that say that all tasks of an engine so far are done."""
