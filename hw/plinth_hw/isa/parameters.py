@@ -20,8 +20,8 @@ from plinth_hw.isa.tasks import (
 #: Engines that every die may have, and those of dies of fixed-point numbers.
 COMMON_ENGINES = frozenset(Engine) - {Engine.OPTIMISER}
 FIXED_ENGINES = frozenset(Engine)
-#: Engines of a fixed-point die that has no other beside it: its optimiser updates.
-LONE_ENGINES = FIXED_ENGINES - {Engine.COLLECTIVE}
+#: Engines of a fixed-point die that has no other beside it: its optimiser updates, and nothing is sent.
+LONE_ENGINES = FIXED_ENGINES - {Engine.COLLECTIVE, Engine.TRANSFER}
 #: Parameters that may be 0.
 _MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits")
 #: Pieces of a frame of the link layer, at most.
@@ -373,10 +373,10 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("fpga-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024, multiply_format=Q3_12,
              engines=FIXED_ENGINES),
         _ndp("fpga-demo", 8, multiply_format=Q3_12, engines=FIXED_ENGINES),
-        _ndp("fpga-ulx3s", 12, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
-             memory_words_per_cycle=Fraction(32), operand_buffer_words=4096, output_buffer_words=2 * 288,
+        _ndp("fpga-ulx3s", 12, rows=8, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
+             memory_words_per_cycle=Fraction(32), operand_buffer_words=4096, output_buffer_words=2 * 192,
              vector_buffer_words=8192, flit_words=4, chunk_words=16, reduce_blocks=1, ports=1, counters=16, die_bits=1,
-             link_buffer_packets=2, address_bits=20, axi_ports=0, block_ram_words=128 * 1024),
+             link_buffer_packets=2, address_bits=18, axi_ports=0, block_ram_words=112 * 1024),
     )
 }
 
