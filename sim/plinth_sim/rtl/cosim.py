@@ -187,11 +187,12 @@ class CosimDevice:
 
     def write_memory(self, address: int, words: Words) -> None:
         """Store words at word address ``address``; what is wider than a word as its words, low one first. Words on the
-        chip are written by registers, as :meth:`write_register` does."""
+        chip are written by registers, and the array runs until they are."""
         flat = as_words(words, self.memory.dtype)
         chip = self._on_chip(address, flat.size)
         if chip:
             self._window.write(address, flat[:chip])
+            self._array.read_registers(self._die, [])
         self.memory[address + chip:address + flat.size] = flat[chip:]
 
     def _write_registers(self, writes: Iterable[tuple[int, int]]) -> None:

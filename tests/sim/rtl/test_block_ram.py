@@ -90,3 +90,14 @@ def test_a_program_for_another_die_is_refused() -> None:
         with pytest.raises(DieError, match=text):
             Driver(rtl, program, memory_words=WORDS)
         assert rtl.dies[0].read_register(Register.VERILOG_DIGEST) != 0
+
+
+def test_a_step_counts_no_cycles_of_what_was_written_before() -> None:
+    program, _ = program_of(HALF, 1, 3)
+    with CosimArray(HALF, 1, WORDS) as rtl:
+        driver = Driver(rtl, program, memory_words=WORDS)
+        cycles = []
+        for words in (0, 1000):
+            rtl.dies[0].write_memory(program.memory_words + 1, np.zeros(words, np.uint16))
+            cycles.append(driver.step(0))
+        assert abs(cycles[1] - cycles[0]) < 100
