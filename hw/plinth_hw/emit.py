@@ -141,6 +141,12 @@ def text_digest(m: Module, platform: object) -> Value:
     return digest
 
 
+def held_digest(text: str, name: str) -> int:
+    """The digest that module ``name`` of a text of :func:`verilog` holds; 0 if it asks for none."""
+    found = re.search(rf"\nmodule {name}_digest\(.*?32'h([0-9a-f]{{8}});", text, re.DOTALL)
+    return int(found[1], 16) if found else 0
+
+
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
             flatten: bool = False, family: str | None = None) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.

@@ -20,6 +20,7 @@ from plinth.model.layers import Convolution, MaxPool, MeanPool
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
+from plinth_hw.board.manifest import Manifest, ManifestError
 from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden import reference
@@ -133,6 +134,22 @@ def serial_array(parameters: DieParameters, ports: Iterable[tuple[str, int]]) ->
     from plinth.driver.serial import SerialArray, SystemPort
 
     return SerialArray(parameters, [SystemPort(name, baud) for name, baud in ports])
+
+
+def bitstream_digest(folder: Path, parameters: DieParameters) -> int:
+    """VERILOG_DIGEST of the bitstream that ``make bitstream`` has put into a folder.
+
+    Raises
+    ------
+    UserError
+        If it is of other parameters or not what its manifest describes, or there is none.
+    """
+    try:
+        manifest = Manifest.read(folder)
+        manifest.check(folder, parameters)
+    except ManifestError as error:
+        raise UserError(str(error)) from error
+    return manifest.verilog_digest
 
 
 def _digest(verilog: Mapping[str, str]) -> str:

@@ -224,6 +224,8 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
 @click.option("--device", "devices", multiple=True, default=("cosim",), show_default=True, metavar="DEVICE",
               help="cosim, golden, or serial:PORT[@BAUD], once a die in the order of their numbers")
+@click.option("--bitstream", type=click.Path(path_type=Path, file_okay=False), metavar="FOLDER",
+              help="folder of `make bitstream` whose bitstream the dies behind serial:PORT must hold")
 @click.option("--machine", "--preset", "machine",
               help="ndp, hypar, fpga, or a die preset in full; default: the array's, or ndp")
 @click.option("--memory", "memory_mib", type=click.IntRange(1, 8192), default=16, show_default=True,
@@ -237,8 +239,8 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 def train(network: str | None, dies: int | None, array_name: str | None, planner: str | None, plan_file: Path | None,
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
           epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
-          devices: tuple[str, ...], memory_mib: int, waves: str | None, out: Path | None, as_json: bool,
-          **options: Any) -> None:
+          devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
+          as_json: bool, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
@@ -276,11 +278,15 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     rule = _rule(array, update, wide, usual_rate, rate=rate, momentum=momentum, epsilon=epsilon, stochastic=stochastic)
     if waves is not None and device != "cosim":
         raise UserError(f"--waves records simulated RTL, which --device {device} does not run; leave one of them out")
+    if bitstream is not None and not ports:
+        raise UserError(f"--bitstream is what dies behind serial:PORT hold, not those of --device {device}; leave one "
+                        "of them out")
     out = out or build_root() / "train"
     job = JobOptions(network=given, array=array, batch=batch, planner=planner or "data", plan=plan_file,
                      epochs=epochs or (max(usual_epochs, ADAGRAD_EPOCHS) if rule.squares else usual_epochs), rule=rule,
                      memory_words=(memory_mib << 20) // array.die_parameters().word_bytes,
-                     window=_window(waves, out, array.dies), out=out, device=device, ports=ports, **options)
+                     window=_window(waves, out, array.dies), out=out, device=device, ports=ports, bitstream=bitstream,
+                     **options)
     console = _console(stderr=as_json)
     with training_progress(console) as live:
         line = live.add_task("train", total=None, state="", cycles=0, start=False, visible=False)

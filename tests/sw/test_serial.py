@@ -2,10 +2,12 @@
 
 import os
 import pty
+import select
 import threading
 import tty
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,11 +20,12 @@ from plinth.driver import line
 from plinth.driver.driver import DieError, Driver
 from plinth.driver.line import LineError, Request, SerialLine
 from plinth.driver.serial import SerialArray, SerialDevice, SystemPort
+from plinth_hw.board.manifest import Manifest
 from plinth_hw.isa import layout
 from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, Operation, RequestHeader, decode, encode
 from plinth_hw.isa.identity import identity
-from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register, Status
 from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
 
 BRIDGE = BridgeParameters(cycles_per_bit=4)
@@ -165,27 +168,39 @@ def test_ports_that_cannot_be_used(name: str, message: str) -> None:
 
 
 @contextmanager
-def _answering(answer: Callable[[bytes], bytes]) -> Iterator[SystemPort]:
-    """A port at whose other end ``answer`` says what comes of bytes, until it raises EOFError: then the line is cut."""
+def _port_of(answer: Callable[[bytes], bytes]) -> Iterator[str]:
+    """Name of a port at whose other end ``answer`` says what comes of bytes, until it raises EOFError: then the line is
+    cut."""
     own, theirs = pty.openpty()
     tty.setraw(theirs)
-    port = SystemPort(os.ttyname(theirs))
-    os.close(theirs)
+    ended = threading.Event()
 
     def serve() -> None:
-        try:
-            while True:
-                os.write(own, answer(os.read(own, 4096)))
-        except (EOFError, OSError):
-            os.close(own)
+        with suppress(EOFError):
+            while not ended.is_set():
+                if select.select([own], [], [], 0.02)[0]:
+                    os.write(own, answer(os.read(own, 4096)))
+        os.close(own)
 
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        yield port
+        yield os.ttyname(theirs)
     finally:
-        port.close()
+        ended.set()
         thread.join()
+        os.close(theirs)
+
+
+@contextmanager
+def _answering(answer: Callable[[bytes], bytes]) -> Iterator[SystemPort]:
+    """The port itself."""
+    with _port_of(answer) as name:
+        port = SystemPort(name)
+        try:
+            yield port
+        finally:
+            port.close()
 
 
 class Registers:
@@ -254,6 +269,56 @@ def test_a_die_of_another_identity() -> None:
         Driver(SerialArray(DIE, [port]), program, memory_words=4096)
     with _answering(Registers({})) as port, pytest.raises(DieError, match="die 0: identity 0x0 version 0 is not a"):
         Driver(SerialArray(DIE, [port]), program, memory_words=4096)
+
+
+def _die_of(verilog_digest: int) -> Registers:
+    """What the driver sees of :data:`DIE` until it looks at results."""
+    return Registers({Register.ID: IDENTITY, Register.VERSION: ISA_VERSION, Register.STATUS: Status.DONE,
+                      **{int(register): value for register, value in identity(DIE, verilog_digest).items()}})
+
+
+def test_a_die_of_other_verilog() -> None:
+    program, _ = random_program(DIE, 1, 1, 1, 4096)
+    with _answering(_die_of(7)) as port:
+        Driver(SerialArray(DIE, [port]), program, memory_words=4096, verilog_digest=7)
+    with _answering(_die_of(7)) as port, \
+            pytest.raises(DieError, match="die 0 was made of Verilog 00000007, the bitstream of 00000008; load that"):
+        Driver(SerialArray(DIE, [port]), program, memory_words=4096, verilog_digest=8)
+
+
+def _bitstream(folder: Path, of: DieParameters, verilog_digest: int) -> Path:
+    bitstream = folder / "plinth.bit"
+    bitstream.write_bytes(b"bits")
+    Manifest.of(bitstream, "ulx3s-85f", of, verilog_digest, 80e6, 3_000_000, 1).write(folder)
+    return bitstream
+
+
+@pytest.mark.parametrize(("what", "message"), [
+    ("preset", "is of preset ndp-demo (parameters "), ("bits", "is not the bitstream that manifest.json beside it"),
+    ("none", "plinth.bit: No such file or directory"), ("manifest", "manifest.json: No such file or directory"),
+    ("verilog", "die 0 was made of Verilog 00000007, the bitstream of 00000008")])
+def test_a_bitstream_of_something_else(what: str, message: str, capsys, tmp_path) -> None:
+    """All but the last are told before the port is opened."""
+    bitstream = _bitstream(tmp_path, preset("ndp-demo", window=True) if what == "preset" else DIE, 8)
+    if what == "bits":
+        bitstream.write_bytes(b"bots")
+    elif what == "none":
+        bitstream.unlink()
+    elif what == "manifest":
+        (tmp_path / "manifest.json").unlink()
+    with _port_of(_die_of(7)) as name, pytest.raises(SystemExit) as end:
+        main(["train", "--machine", "ndp-tiny", "--dies", "1", "--bitstream", str(tmp_path), "--out", str(tmp_path),
+              "--device", f"serial:{name if what == 'verilog' else '/dev/tty-of-nobody'}"])
+    error = capsys.readouterr().err
+    assert end.value.code == 2
+    assert error.startswith("plinth: error: ") and message in error and error.count("\n") == 1
+
+
+def test_a_bitstream_is_of_dies_behind_lines(capsys, tmp_path) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--bitstream", str(tmp_path)])
+    assert end.value.code == 2
+    assert "--bitstream is what dies behind serial:PORT hold, not those of --device cosim" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("devices", "message"), [

@@ -14,10 +14,13 @@ from tests.support.back_ends import check_equal, images
 from tests.support.graphs import random_program
 
 from plinth.driver.serial import SerialArray
-from plinth_hw.isa.frames import BridgeParameters
+from plinth_hw.board.manifest import Manifest
+from plinth_hw.emit import held_digest
+from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import preset
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
+from plinth_sim.rtl.elaborate import die_verilog
 from plinth_sim.rtl.simulated_port import SimulatedPort
 
 WORDS = 1 << 13
@@ -63,12 +66,19 @@ def _served(name: str) -> Iterator[str]:
 
 @pytest.mark.long
 def test_training_over_a_pseudo_terminal(tmp_path: Path) -> None:
-    """Bit for bit as the golden model; a die of another preset is refused in one line; a line that is cut ends it."""
+    """Bit for bit as the golden model, on the Verilog of a manifest; a die of another preset is refused in one line; a line
+    that is cut ends it."""
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "few.npz", x=rng.random((64, 64), np.float32), y=rng.integers(0, 10, 64))
     job = ("train", "digits-mlp", "--batch", "16", "--data", str(tmp_path / "few.npz"), "--out", str(tmp_path))
+    die, bridge = preset("ndp-tiny", window=True), BridgeParameters(cycles_per_bit=LEAST_CYCLES)
+    ((file, verilog),) = die_verilog(die, bridge=bridge).items()
+    bitstream = tmp_path / "plinth.bit"
+    bitstream.touch()
+    Manifest.of(bitstream, "ulx3s-85f", die, held_digest(verilog, Path(file).stem), 80e6, 3_000_000, 1).write(tmp_path)
     with _served("ndp-tiny") as port:
-        ran = _command(*job, "--steps", "2", "--machine", "ndp-tiny", "--device", port, "--json")
+        ran = _command(*job, "--steps", "2", "--machine", "ndp-tiny", "--device", port, "--bitstream", str(tmp_path),
+                       "--json")
         out, error = ran.communicate()
         assert ran.returncode == 0, error
         report = json.loads(out)

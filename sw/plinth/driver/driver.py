@@ -106,17 +106,20 @@ class Driver:
         Cycles without progress after which a die reports a hang.
     links : iterable of (die, port out, die, port in) or None
         How the dies are joined; default: a ring, as :func:`plinth.model.array.ring`.
+    verilog_digest : int or None
+        VERILOG_DIGEST of the bitstream that the dies are to hold; default: of any.
 
     Raises
     ------
     DieError
-        If a device is not a Plinth die of this version, or not of the program's parameters.
+        If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog.
     UserError
         If links name dies or ports that there are not, or a register cannot hold what it is to hold.
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
-                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Sequence[Link] | None = None):
+                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Sequence[Link] | None = None,
+                 verilog_digest: int | None = None):
         self.array = array
         self.program = program
         self.cycles = 0
@@ -131,6 +134,7 @@ class Driver:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
         self._ports = _routes(ring(program.dies).directed() if links is None else links, program)
         self._memory_words, self._watchdog_cycles = memory_words, watchdog_cycles
+        self._verilog_digest = verilog_digest
         self._set_up()
 
     def _set_up(self) -> None:
@@ -168,6 +172,10 @@ class Driver:
             raise DieError(f"die {number} is a {described(found)}, the plan is for a {described(wanted)}: "
                            f"{', '.join(texts)}; take the bitstream or Verilog of {self.program.parameters.name}, or "
                            f"plan for this die")
+        verilog = found[Register.VERILOG_DIGEST]
+        if self._verilog_digest not in (None, verilog):
+            raise DieError(f"die {number} was made of Verilog {verilog:08x}, the bitstream of "
+                           f"{self._verilog_digest:08x}; load that bitstream, or name the one that is loaded")
 
     def recover(self) -> None:
         """Bring all dies back after an error, or after the reset of one, without a reset of all.

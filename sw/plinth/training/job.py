@@ -46,6 +46,8 @@ class JobOptions:
     device: str
     #: With the device "serial": name and rate in baud of each die's port.
     ports: tuple[tuple[str, int], ...]
+    #: And the folder of the bitstream that the dies must hold; None: any of the array's parameters.
+    bitstream: Path | None
     memory_words: int
     threads: int | None
     save: Path | None
@@ -84,6 +86,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     parameters = array.die_parameters()
     if options.device == "serial":
         parameters = backends.with_window(parameters)
+    verilog_digest = backends.bitstream_digest(options.bitstream, parameters) if options.bitstream else None
     memory_words = min(options.memory_words, parameters.most_memory_words)
     check_array(array)
     dataset = samples(options.data, network)
@@ -112,7 +115,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
         driver = Driver(devices, program, memory_words=memory_words, links=links)
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
-                        links=links)
+                        links=links, verilog_digest=verilog_digest)
     checks = against_float64(network, options.rule, parameters.number_format)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
     session.load_parameters(start.parameters)

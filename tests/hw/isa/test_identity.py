@@ -1,5 +1,7 @@
 """Identity registers tell dies apart, in words and by digest."""
 
+import subprocess
+import sys
 from dataclasses import fields, replace
 from fractions import Fraction
 from typing import Any
@@ -30,6 +32,14 @@ def test_digests_are_of_all_that_shapes_hardware() -> None:
     same = {name for name, digest in tried.items() if digest == parameters_digest(DEMO)}
     assert same == {"name", "memory_words_per_cycle", "link_rate"}
     assert len(set(tried.values())) == len(tried) - 2
+
+
+def test_a_digest_is_the_same_in_every_run() -> None:
+    """Sets have another order from run to run."""
+    code = ("from plinth_hw.isa.identity import parameters_digest; from plinth_hw.isa.parameters import preset; "
+            "print(parameters_digest(preset('ndp-demo')))")
+    ran = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=True)
+    assert int(ran.stdout) == parameters_digest(DEMO)
 
 
 def test_presets_are_told_apart() -> None:
