@@ -66,8 +66,8 @@ def _served(name: str) -> Iterator[str]:
 
 @pytest.mark.long
 def test_training_over_a_pseudo_terminal(tmp_path: Path) -> None:
-    """Bit for bit as the golden model, on the Verilog of a manifest; a die of another preset is refused in one line; a line
-    that is cut ends it."""
+    """Bit for bit as the golden model, on the Verilog of a manifest; a die of another preset is refused in one line; a
+    line that is cut ends it."""
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "few.npz", x=rng.random((64, 64), np.float32), y=rng.integers(0, 10, 64))
     job = ("train", "digits-mlp", "--batch", "16", "--data", str(tmp_path / "few.npz"), "--out", str(tmp_path))
