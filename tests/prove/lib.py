@@ -12,9 +12,10 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
     """A FIFO of payloads of two bits."""
 
     def build(harness: Harness, code: ModuleType) -> None:
-        m, block = harness.m, storage == "BLOCK"
+        m, register = harness.m, storage != "LUT"
         queue = code.FIFO(2, depth, code.Storage[storage])
         state = harness.block(queue, peeked=("storage",))
+        ring = depth - (storage == "HEAD")
         written, taken, peek = state["written"], state["taken"], state["storage_peek"][0]
         put, get = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
         held = Signal(range(depth + 2))
@@ -33,26 +34,29 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         places = 1 << (len(written) - 1)
         inside, at = Signal(range(2 * places)), Signal(range(2 * depth + 2))
         same_lap = written[-1] == taken[-1]
-        if depth == places:
+        if ring == places:
             m.d.comb += inside.eq((written - taken)[:len(written)])
         else:
-            m.d.comb += inside.eq(Mux(same_lap, written[:-1] - taken[:-1], depth + written[:-1] - taken[:-1]))
-            harness.invariant((written[:-1] < depth) & (taken[:-1] < depth))
+            m.d.comb += inside.eq(Mux(same_lap, written[:-1] - taken[:-1], ring + written[:-1] - taken[:-1]))
+            harness.invariant((written[:-1] < ring) & (taken[:-1] < ring))
             harness.invariant(Mux(same_lap, written[:-1] >= taken[:-1], written[:-1] <= taken[:-1]))
-        shown = queue.o.valid if block else 0
-        m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= depth, at - depth, at))]
-        harness.invariant(inside <= depth)
+        shown = queue.o.valid if register else 0
+        m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= ring, at - ring, at))]
+        harness.invariant(inside <= ring)
+        harness.invariant((state["holds"] == (inside != 0)) & (state["full"] == (inside == ring)))
         harness.invariant(held == inside + shown)
         harness.invariant(~watched | (before < held))
         harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, peek.data)
-                                                  if block else peek.data)))
+                                                  if register else peek.data)))
+        if storage == "HEAD":
+            harness.invariant(queue.o.valid | (inside == 0))
 
         harness.claim("payloads come out in their order, none lost, repeated or changed",
                       ~get | ~watched | (before != 0) | (queue.o.payload == payload))
         harness.claim("nothing comes out that did not go in", ~queue.o.valid | (held != 0))
         harness.claim("an offer stands until it is taken", harness.stable(queue.o))
-        harness.claim("it takes payloads while a place is free", queue.i.ready == (inside != depth))
-        harness.claim("what it holds is offered", queue.o.valid | (held == 0) if not block else
+        harness.claim("it takes payloads while a place is free", queue.i.ready == (inside != ring))
+        harness.claim("what it holds is offered", queue.o.valid | (held == 0) if storage != "BLOCK" else
                       ~harness.past(held != 0) | queue.o.valid | harness.past(get))
         harness.claim("empty: all that was taken has been given", queue.empty == (held == 0))
 
@@ -62,22 +66,35 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
 _ORDER = "payloads come out in their order, none lost, repeated or changed"
 _FIFO = (
     Twin(_ORDER, "write.addr.eq(written[:bits])", "write.addr.eq(0)"),
-    Twin("nothing comes out that did not go in", "holds.eq(written != taken)", "holds.eq(1)"),
-    Twin("it takes payloads while a place is free", "(written ^ taken) != 1 << bits", "(written ^ taken) == 0"),
+    Twin("nothing comes out that did not go in", "holds.eq(self._after(taken, places) != written)", "holds.eq(1)"),
+    Twin("it takes payloads while a place is free", "full.eq((self._after(written, places) ^ taken) == 1 << bits)",
+         "full.eq(0)"),
 )
 _FIFO_LUT = (
     *_FIFO,
     Twin("an offer stands until it is taken", "m.d.comb += [self.o.valid.eq(holds), ",
          "m.d.comb += [self.o.valid.eq(holds & ~self.i.valid), "),
     Twin("what it holds is offered", "self.o.valid.eq(holds), get", "self.o.valid.eq(holds & self.i.valid), get"),
-    Twin("empty: all that was taken has been given", "self.empty.eq(~holds)]", "self.empty.eq(holds)]"),
+    Twin("empty: all that was taken has been given", "self.empty.eq(~holds),", "self.empty.eq(holds),"),
 )
 _FIFO_BLOCK = (
     *_FIFO,
-    Twin("an offer stands until it is taken", "with m.If(get | self.o.ready):", "with m.If(get | self.i.valid):"),
+    Twin("an offer stands until it is taken", "with m.If(get | self.o.ready | passes):",
+         "with m.If(get | self.i.valid | passes):"),
     Twin("what it holds is offered", "get.eq(holds & (~self.o.valid | self.o.ready))",
          "get.eq(holds & self.o.ready)"),
     Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),
+)
+#: A register slice: one place and the head.
+_FIFO_SLICE = (
+    *_FIFO[1:],
+    Twin(_ORDER, "first.eq(Mux(holds, read.data, self.i.payload))", "first.eq(self.i.payload)"),
+    Twin("an offer stands until it is taken", "with m.If(~self.o.valid | self.o.ready):", "with m.If(self.i.valid):"),
+    Twin("what it holds is offered", "self.o.valid.eq(get | passes)", "self.o.valid.eq(get)"),
+    Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),
+)
+_FIFO_HEAD = (
+    *_FIFO_SLICE, _FIFO[0], Twin(_ORDER, "passes.eq(self.i.valid & ~holds & ", "passes.eq(self.i.valid & "),
 )
 
 
@@ -205,8 +222,10 @@ PROOFS = (
              "(high if up else -high) << low"),
     )),
     *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
-            _FIFO_BLOCK if storage == "BLOCK" else _FIFO_LUT)
-      for depth, storage in ((4, "LUT"), (3, "LUT"), (4, "BLOCK"), (3, "BLOCK"))),
+            twins)
+      for depth, storage, twins in (
+          (4, "LUT", _FIFO_LUT), (3, "LUT", _FIFO_LUT), (4, "BLOCK", _FIFO_BLOCK), (3, "BLOCK", _FIFO_BLOCK),
+          (4, "HEAD", _FIFO_HEAD), (2, "HEAD", _FIFO_SLICE))),
     Proof("round-robin", "plinth_hw.lib.arbiter", round_robin, 2, (
         Twin("one is granted, which asks, whenever one asks", "lowest(later), lowest(requests)",
              "lowest(later), later"),

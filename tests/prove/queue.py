@@ -10,8 +10,8 @@ from plinth_hw.lib.fifo import Storage
 
 
 class Queue(wiring.Component):
-    """A FIFO in look-up-table RAM as its proofs (``fifo-lut-...``) say it is: their claims leave it no choice but in
-    the payload of an offer that is none, which is free here too.
+    """A FIFO that offers what it takes a cycle later, as its proofs (``fifo-lut-...``, ``fifo-head-...``) say it is:
+    their claims leave it no choice but in the payload of an offer that is none, which is free here too.
 
     Attributes
     ----------
@@ -29,8 +29,8 @@ class Queue(wiring.Component):
     """
 
     def __init__(self, shape: Any, depth: int, storage: Storage = Storage.LUT) -> None:
-        if storage is not Storage.LUT:
-            raise ValueError(f"Only a FIFO in look-up-table RAM has a model, not one in {storage!r}")
+        if storage not in (Storage.LUT, Storage.HEAD):
+            raise ValueError(f"Only a FIFO of a latency of one cycle has a model, not one in {storage!r}")
         self.depth = depth
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
         width = len(Value.cast(self.i.payload))

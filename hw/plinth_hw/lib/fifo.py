@@ -4,10 +4,13 @@
 
     i --> ring of places --> o                               Storage.LUT
     i --> ring of places --> register of the RAM --> o       Storage.BLOCK
+    i --+-> ring of places -+-> register --> o               Storage.HEAD
+        +-------------------+
     i --> ring of 16 --> ring of 16 --> ... --> o            Storage.SECTIONS
 
 Throughput: one payload a cycle in and out at once, full or not. Latency: see :class:`Storage`. Neither ``i.ready``
 depends on ``o.ready`` nor ``o.valid`` on ``i.valid`` in the same cycle, so FIFOs in a loop are no combinational loop.
+``i.ready`` and ``o.valid`` come from registers.
 """
 
 import enum
@@ -20,10 +23,12 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from plinth_hw.lib.ram import LUT_RAM, SECTION, UNCHECKED
+from plinth_hw.lib.ram import FLIP_FLOPS, LUT_RAM, SECTION, UNCHECKED
 
 #: Places up to which a FIFO that may be in block RAM is in look-up-table RAM, with a register behind it.
 SHORT = 64
+#: Places up to which flip-flops take less than look-up-table RAM, which has 16.
+FEW = 2
 
 
 class Storage(enum.Enum):
@@ -33,6 +38,9 @@ class Storage(enum.Enum):
     LUT = "lut"
     #: Block RAM, or a register behind look-up-table RAM if there are at most :data:`SHORT` places: from t + 2 on.
     BLOCK = "block"
+    #: As ``LUT``, with the oldest payload in a register: from t + 1 on. Of two places: a register slice of a stream,
+    #: with no path through it in either direction.
+    HEAD = "head"
     #: Look-up-table RAMs of :data:`~plinth_hw.lib.ram.SECTION` places one behind the other: wide payloads need no
     #: choice between the parts of a large memory. From t + ``depth`` / ``SECTION`` on.
     SECTIONS = "sections"
@@ -64,18 +72,19 @@ class FIFO(wiring.Component):
     Raises
     ------
     ValueError
-        If ``depth`` is not positive, or there is no such number of sections.
+        If ``depth`` is not positive, or 1 with ``Storage.HEAD``, or there is no such number of sections.
     """
 
     def __init__(self, shape: Any, depth: int, storage: Storage = Storage.LUT):
-        if depth < 1:
-            raise ValueError(f"FIFO depth must be positive, not {depth!r}")
+        least = 2 if storage is Storage.HEAD else 1
+        if depth < least:
+            raise ValueError(f"FIFO depth must be at least {least}, not {depth!r}")
         if storage is Storage.SECTIONS and depth % SECTION:
             raise ValueError(f"Depth of a FIFO in sections must be a multiple of {SECTION}, not {depth!r}")
         self.shape = shape
         self.depth = depth
         self.storage = storage
-        self.latency = {Storage.LUT: 1, Storage.BLOCK: 2, Storage.SECTIONS: depth // SECTION}[storage]
+        self.latency = {Storage.LUT: 1, Storage.BLOCK: 2, Storage.HEAD: 1, Storage.SECTIONS: depth // SECTION}[storage]
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
@@ -88,39 +97,54 @@ class FIFO(wiring.Component):
 
     def _ring(self, m: Module) -> None:
         """Places are written and read in turn; the pointers count laps as well, so that full is not empty."""
-        block = self.storage is Storage.BLOCK
-        attributes = UNCHECKED | (LUT_RAM if self.depth <= SHORT else {}) if block else {}
-        m.submodules.storage = storage = Memory(shape=self.shape, depth=self.depth, init=[], attrs=attributes)
+        block, head = self.storage is Storage.BLOCK, self.storage is Storage.HEAD
+        places = self.depth - head
+        attributes = UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else FLIP_FLOPS if places <= FEW else {}
+        m.submodules.storage = storage = Memory(shape=self.shape, depth=places, init=[], attrs=attributes)
         write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
-        bits = ceil_log2(self.depth)
+        bits = ceil_log2(places)
         written, taken = Signal(bits + 1, name="write_pointer"), Signal(bits + 1, name="read_pointer")
-        holds = Signal()
-        put, get = Signal(name="put"), Signal(name="get")
+        # Registers that say what the pointers do: some place is full, all are.
+        holds, full = Signal(), Signal()
+        put, get, passes = Signal(name="put"), Signal(name="get"), Signal()
         m.d.comb += [
-            holds.eq(written != taken), self.i.ready.eq((written ^ taken) != 1 << bits),
-            put.eq(self.i.valid & self.i.ready),
+            self.i.ready.eq(~full), put.eq(self.i.valid & self.i.ready & ~passes),
             write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
-            read.addr.eq(taken[:bits]), self.o.payload.eq(read.data),
+            read.addr.eq(taken[:bits]),
         ]
-        if block:
-            # A place is read after the cycle in which it is written.
-            m.d.comb += [get.eq(holds & (~self.o.valid | self.o.ready)), read.en.eq(get),
-                         self.empty.eq(~holds & ~self.o.valid)]
-            with m.If(get | self.o.ready):
-                m.d.sync += self.o.valid.eq(get)
-        else:
-            m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds)]
+        with m.If(put & ~get):
+            m.d.sync += [holds.eq(1), full.eq((self._after(written, places) ^ taken) == 1 << bits)]
+        with m.Elif(get & ~put):
+            m.d.sync += [holds.eq(self._after(taken, places) != written), full.eq(0)]
         for pointer, moves in ((written, put), (taken, get)):
-            if self.depth == 1 << bits:
-                m.d.sync += pointer.eq(pointer + moves)
-            else:
-                with m.If(moves):
-                    m.d.sync += pointer.eq(self._after(pointer))
+            with m.If(moves):
+                m.d.sync += pointer.eq(self._after(pointer, places))
 
-    def _after(self, pointer: Signal) -> Value:
+        offered = Value.cast(self.o.payload)
+        if not (block or head):
+            m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds),
+                         offered.eq(read.data)]
+            return
+        # A place is read after the cycle in which it is written.
+        m.d.comb += [get.eq(holds & (~self.o.valid | self.o.ready)), self.empty.eq(~holds & ~self.o.valid)]
+        if block:
+            m.d.comb += [read.en.eq(get), offered.eq(read.data)]
+        else:
+            first = Signal(len(offered), reset_less=True)
+            m.d.comb += [passes.eq(self.i.valid & ~holds & (~self.o.valid | self.o.ready)), offered.eq(first)]
+            with m.If(~self.o.valid | self.o.ready):
+                m.d.sync += first.eq(Mux(holds, read.data, self.i.payload))
+        with m.If(get | self.o.ready | passes):
+            m.d.sync += self.o.valid.eq(get | passes)
+
+    @staticmethod
+    def _after(pointer: Signal, places: int) -> Value:
         """The next place, and the next lap after the last place."""
+        after = (pointer + 1)[:len(pointer)]
+        if places == 1 << len(pointer) - 1:
+            return after
         place, lap = pointer[:-1], pointer[-1]
-        return Mux(place == self.depth - 1, Cat(Const(0, len(place)), ~lap), (pointer + 1)[:len(pointer)])
+        return Mux(place == places - 1, Cat(Const(0, len(place)), ~lap), after)
 
     def _sections(self, m: Module) -> None:
         sections = [FIFO(self.shape, SECTION) for _ in range(self.depth // SECTION)]

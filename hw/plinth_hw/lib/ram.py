@@ -4,5 +4,7 @@
 SECTION = 16
 #: The memory lies in look-up-table RAM.
 LUT_RAM = {"ram_style": "distributed"}
+#: The memory is made of flip-flops.
+FLIP_FLOPS = {"ram_style": "registers"}
 #: No word is read in the cycle in which it is written, so synthesis need not see to it that the old one is.
 UNCHECKED = {"no_rw_check": 1}

@@ -11,7 +11,7 @@ from plinth_hw.lib.fifo import FIFO, Storage
 
 SIZES = [(1, Storage.LUT), (2, Storage.LUT), (3, Storage.LUT), (7, Storage.LUT), (16, Storage.LUT),
          (1, Storage.BLOCK), (4, Storage.BLOCK), (6, Storage.BLOCK), (128, Storage.BLOCK),
-         (16, Storage.SECTIONS), (48, Storage.SECTIONS)]
+         (2, Storage.HEAD), (3, Storage.HEAD), (8, Storage.HEAD), (16, Storage.SECTIONS), (48, Storage.SECTIONS)]
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(5, 0.5)}
 
 
@@ -95,9 +95,10 @@ def test_empty(depth, storage):
     simulate(dut, bench)
 
 
-def test_payload_of_a_layout():
+@pytest.mark.parametrize("storage", [Storage.LUT, Storage.HEAD])
+def test_payload_of_a_layout(storage):
     layout = data.StructLayout({"low": 4, "high": 12})
-    dut = FIFO(layout, 3)
+    dut = FIFO(layout, 3, storage)
 
     async def bench(ctx):
         await send(ctx, dut.i, [{"low": 3, "high": 9}])
@@ -108,7 +109,9 @@ def test_payload_of_a_layout():
 
 
 def test_bad_parameters():
-    with refused(ValueError, "positive"):
+    with refused(ValueError, "at least 1, not 0"):
         FIFO(8, 0)
+    with refused(ValueError, "at least 2, not 1"):
+        FIFO(8, 1, Storage.HEAD)
     with refused(ValueError, "multiple of 16"):
         FIFO(8, 24, Storage.SECTIONS)
