@@ -214,7 +214,7 @@ PROOFS = (
             Twin(f"{side}: a request goes to the memory as it was given, once, in its turn",
                  "queue.i.valid.eq(self.request.valid & self.request.ready)", "queue.i.valid.eq(self.request.valid)"),
             Twin(f"{side}: a request beyond the memory goes nowhere, and is a fault of who asked",
-                 "held.address + held.beats <= self.limit", "held.address <= self.limit"),
+                 "self.limit - held.address - held.beats >= 0", "held.address <= self.limit"),
             Twin(f"{side}: of who was at fault nothing goes to the memory", "blocked.eq(blocked | turn.last)",
                  "blocked.eq(turn.last)", 16),
             Twin(f"{side}: who keeps asking waits for one request of each other one",

@@ -14,9 +14,9 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
     def build(harness: Harness, code: ModuleType) -> None:
         m, register = harness.m, storage != "LUT"
         queue = code.FIFO(2, depth, code.Storage[storage])
-        state = harness.block(queue, peeked=("storage",))
         ring = depth - (storage == "HEAD")
-        written, taken, peek = state["written"], state["taken"], state["storage_peek"][0]
+        state = harness.block(queue, peeked=("storage",) if ring > 1 else ())
+        written, taken = state["written"], state["taken"]
         put, get = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
         held = Signal(range(depth + 2))
         m.d.sync += held.eq(held + put - get)
@@ -41,13 +41,18 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
             harness.invariant((written[:-1] < ring) & (taken[:-1] < ring))
             harness.invariant(Mux(same_lap, written[:-1] >= taken[:-1], written[:-1] <= taken[:-1]))
         shown = queue.o.valid if register else 0
-        m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= ring, at - ring, at))]
+        if ring > 1:
+            peek = state["storage_peek"][0]
+            m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= ring, at - ring, at))]
+            there = peek.data
+        else:
+            there = state["found"]
         harness.invariant(inside <= ring)
         harness.invariant((state["holds"] == (inside != 0)) & (state["full"] == (inside == ring)))
         harness.invariant(held == inside + shown)
         harness.invariant(~watched | (before < held))
-        harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, peek.data)
-                                                  if register else peek.data)))
+        harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, there)
+                                                  if register else there)))
         if storage == "HEAD":
             harness.invariant(queue.o.valid | (inside == 0))
 
@@ -88,7 +93,7 @@ _FIFO_BLOCK = (
 #: A register slice: one place and the head.
 _FIFO_SLICE = (
     *_FIFO[1:],
-    Twin(_ORDER, "first.eq(Mux(holds, read.data, self.i.payload))", "first.eq(self.i.payload)"),
+    Twin(_ORDER, "first.eq(Mux(holds, found, given))", "first.eq(given)"),
     Twin("an offer stands until it is taken", "with m.If(~self.o.valid | self.o.ready):", "with m.If(self.i.valid):"),
     Twin("what it holds is offered", "self.o.valid.eq(get | passes)", "self.o.valid.eq(get)"),
     Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),

@@ -99,9 +99,6 @@ class FIFO(wiring.Component):
         """Places are written and read in turn; the pointers count laps as well, so that full is not empty."""
         block, head = self.storage is Storage.BLOCK, self.storage is Storage.HEAD
         places = self.depth - head
-        attributes = UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else FLIP_FLOPS if places <= FEW else {}
-        m.submodules.storage = storage = Memory(shape=self.shape, depth=places, init=[], attrs=attributes)
-        write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
         bits = ceil_log2(places)
         written, taken = Signal(bits + 1, name="write_pointer"), Signal(bits + 1, name="read_pointer")
         # Registers that say what the pointers do: some place is full, all are.
@@ -109,9 +106,20 @@ class FIFO(wiring.Component):
         put, get, passes = Signal(name="put"), Signal(name="get"), Signal()
         m.d.comb += [
             self.i.ready.eq(~full), put.eq(self.i.valid & self.i.ready & ~passes),
-            write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
-            read.addr.eq(taken[:bits]),
         ]
+        given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
+        if places == 1 and not block:
+            found = Signal(len(given), name="place", reset_less=True)
+            with m.If(put):
+                m.d.sync += found.eq(given)
+        else:
+            attributes = (UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else
+                          FLIP_FLOPS if places <= FEW else {})
+            m.submodules.storage = storage = Memory(shape=self.shape, depth=places, init=[], attrs=attributes)
+            write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
+            found = Value.cast(read.data)
+            m.d.comb += [write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
+                         read.addr.eq(taken[:bits])]
         with m.If(put & ~get):
             m.d.sync += [holds.eq(1), full.eq((self._after(written, places) ^ taken) == 1 << bits)]
         with m.Elif(get & ~put):
@@ -120,20 +128,19 @@ class FIFO(wiring.Component):
             with m.If(moves):
                 m.d.sync += pointer.eq(self._after(pointer, places))
 
-        offered = Value.cast(self.o.payload)
         if not (block or head):
             m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds),
-                         offered.eq(read.data)]
+                         offered.eq(found)]
             return
         # A place is read after the cycle in which it is written.
         m.d.comb += [get.eq(holds & (~self.o.valid | self.o.ready)), self.empty.eq(~holds & ~self.o.valid)]
         if block:
-            m.d.comb += [read.en.eq(get), offered.eq(read.data)]
+            m.d.comb += [read.en.eq(get), offered.eq(found)]
         else:
             first = Signal(len(offered), reset_less=True)
             m.d.comb += [passes.eq(self.i.valid & ~holds & (~self.o.valid | self.o.ready)), offered.eq(first)]
             with m.If(~self.o.valid | self.o.ready):
-                m.d.sync += first.eq(Mux(holds, read.data, self.i.payload))
+                m.d.sync += first.eq(Mux(holds, found, given))
         with m.If(get | self.o.ready | passes):
             m.d.sync += self.o.valid.eq(get | passes)
 

@@ -2,7 +2,7 @@
 
 ::
 
-    read.request -> burst counter -> RAM (one cycle) -> register -> read.data
+    read.request -> burst counter -> RAM (one cycle) -> FIFO of two -> read.data
     write.request -> burst counter -\\
     write.data ---------------------+-> RAM with an enable a word -> read-visible; response
 
@@ -11,16 +11,20 @@ beat. Throughput: one beat a cycle each way, requests back to back without gaps.
 write whose beat was taken in an earlier cycle.
 
 Deep memories are cut into slices of a word that are as deep as the whole and fill block RAMs, so that nothing is chosen
-among them after reading; what is read is registered before it leaves, as a block RAM takes most of a cycle.
+among them after reading. A block RAM takes most of a cycle, so what is read is registered before it leaves; and whether
+it may step is in registers.
 """
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Signal, unsigned
-from amaranth.lib import wiring
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Bits of a block RAM whose words have a power of two of them: an ECP5's or, half of it, that of a series 7.
@@ -65,42 +69,28 @@ class BlockMemory(wiring.Component):
         m = Module()
         width = self.parameters.beat_bits
         word_bits = self.parameters.word_bits
-        address_bits = ceil_log2(self.beats)
-        slice_bits = BLOCK_BITS >> address_bits or 1
+        slice_bits = BLOCK_BITS >> ceil_log2(self.beats) or 1
         if slice_bits >= word_bits:
             slice_bits = width
 
-        # A beat is in the RAM's output register; one is in the register behind it.
-        read_step, out_step = Signal(), Signal()
-        read_left = Signal(7)
-        fetched, read_valid = Signal(), Signal()
-        read_data, beat = Signal(width), Signal(width, reset_less=True)
+        m.submodules.reads = reads = _Burst(self.read)
+        m.submodules.writes = writes = _Burst(self.write)
+        # A beat is in the RAM's output register.
+        fetched = Signal()
+        read_data = Signal(width)
+        m.submodules.head = head = FIFO(width, 2, Storage.HEAD)
         m.d.comb += [
-            out_step.eq(~read_valid | self.read.data.ready),
-            read_step.eq((read_left != 0) & (~fetched | out_step)),
-            self.read.request.ready.eq((read_left == 0) | (read_step & (read_left == 1))),
-            self.read.data.valid.eq(read_valid),
-            self.read.data.payload.eq(beat),
+            reads.step.eq(reads.busy & (~fetched | head.i.ready)),
+            head.i.valid.eq(fetched), head.i.payload.eq(read_data),
+            self.read.data.valid.eq(head.o.valid), self.read.data.payload.eq(head.o.payload),
+            head.o.ready.eq(self.read.data.ready),
+            self.write.data.ready.eq(writes.busy), writes.step.eq(writes.busy & self.write.data.valid),
         ]
-        read_address = Signal(address_bits)
-        with m.If(read_step):
-            m.d.sync += [fetched.eq(1), read_left.eq(read_left - 1), read_address.eq(read_address + 1)]
-        with m.Elif(out_step):
-            m.d.sync += fetched.eq(0)
-        with m.If(out_step):
-            m.d.sync += [read_valid.eq(fetched), beat.eq(read_data)]
-        with m.If(self.read.request.valid & self.read.request.ready):
-            m.d.sync += [read_left.eq(self.read.request.payload.beats),
-                         read_address.eq(self.read.request.payload.address)]
-
-        write_step = Signal()
-        write_left = Signal(7)
-        write_address = Signal(address_bits)
-        m.d.comb += [
-            self.write.data.ready.eq(write_left != 0),
-            write_step.eq(self.write.data.valid & self.write.data.ready),
-            self.write.request.ready.eq((write_left == 0) | (write_step & (write_left == 1))),
-        ]
+        m.d.sync += self.write.response.eq(writes.step & writes.last)
+        with m.If(~fetched | head.i.ready):
+            m.d.sync += fetched.eq(reads.busy)
+        for burst, port in ((reads, self.read), (writes, self.write)):
+            connect(m, flipped(port.request), burst.request)
         written, strobe = Cat(self.write.data.payload.data), self.write.data.payload.strobe
         for first in range(0, width, slice_bits):
             part = slice(first, first + slice_bits)
@@ -110,14 +100,42 @@ class BlockMemory(wiring.Component):
             write_port = memory.write_port(granularity=min(slice_bits, word_bits))
             words = slice(first // word_bits, first // word_bits + len(write_port.en))
             m.d.comb += [
-                read_port.en.eq(read_step), read_port.addr.eq(read_address), read_data[part].eq(read_port.data),
-                write_port.addr.eq(write_address), write_port.data.eq(written[part]),
-                write_port.en.eq(strobe[words] & write_step.replicate(len(write_port.en))),
+                read_port.en.eq(reads.step), read_port.addr.eq(reads.address), read_data[part].eq(read_port.data),
+                write_port.addr.eq(writes.address), write_port.data.eq(written[part]),
+                write_port.en.eq(strobe[words] & writes.step.replicate(len(write_port.en))),
             ]
-        m.d.sync += self.write.response.eq(write_step & (write_left == 1))
-        with m.If(write_step):
-            m.d.sync += [write_left.eq(write_left - 1), write_address.eq(write_address + 1)]
-        with m.If(self.write.request.valid & self.write.request.ready):
-            m.d.sync += [write_left.eq(self.write.request.payload.beats),
-                         write_address.eq(self.write.request.payload.address)]
+        return m
+
+
+class _Burst(wiring.Component):
+    """Addresses of the beats of requests, back to back. What is told of a beat comes from registers.
+
+    Members
+    -------
+    request : In
+        Stream of requests.
+    step : In(1)
+        To the next beat; while ``busy`` only.
+    busy, last : Out(1)
+        There is a beat; it is its request's last.
+    address : Out
+        Its address.
+    """
+
+    def __init__(self, port: Any) -> None:
+        layout = port.request.payload.shape()
+        super().__init__({"request": In(stream.Signature(layout)), "step": In(1), "busy": Out(1), "last": Out(1),
+                          "address": Out(layout["address"].shape)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        asked = self.request.payload
+        left = Signal.like(asked.beats)
+        m.d.comb += self.request.ready.eq(~self.busy | (self.step & self.last))
+        with m.If(self.step):
+            m.d.sync += [left.eq(left - 1), self.last.eq(left == 2), self.busy.eq(~self.last),
+                         self.address.eq(self.address + 1)]
+        with m.If(self.request.valid & self.request.ready):
+            m.d.sync += [left.eq(asked.beats), self.last.eq(asked.beats == 1), self.busy.eq(1),
+                         self.address.eq(asked.address)]
         return m

@@ -37,7 +37,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_registered
 from plinth_hw.lib.count import index_bits
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, request_layout
 
 
@@ -160,10 +160,10 @@ class MemoryCrossbar(wiring.Component):
             self.read_failed.task.eq(read.data_task),
         ]
 
-        # The register has a beat; it can take the next one.
-        full, given = Signal(name="full"), Signal(name="given")
+        # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
+        full, free, given = Signal(name="full"), Signal(name="free"), Signal(name="given")
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
-            "index": unsigned(len(write.data_index)), "task": unsigned(TASK_BITS)}), self.outstanding)
+            "index": unsigned(len(write.data_index)), "task": unsigned(TASK_BITS)}), self.outstanding, Storage.HEAD)
         oldest = unanswered.o.payload
         m.d.comb += [
             write.permit.eq(unanswered.i.ready),
@@ -174,10 +174,10 @@ class MemoryCrossbar(wiring.Component):
             write.data_step.eq((Array(client.data.valid for client in writers)[write.data_index] | self.drain) & given),
             self.memory_write.data.payload.eq(one_registered(
                 m, "data", [~self.drain & (write.data_index == index) for index in range(len(writers))],
-                [client.data.payload for client in writers], write.data_step)),
+                [client.data.payload for client in writers], free)),
             self.drained.eq(~(read.busy | write.busy | full | unanswered.o.valid)),
             self.memory_write.data.valid.eq(full),
-            given.eq(write.data_valid & (~full | self.memory_write.data.ready)),
+            free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
             self.words_written.eq(Mux(full & self.memory_write.data.ready,
                                       sum(self.memory_write.data.payload.strobe), 0)),
         ]
@@ -185,10 +185,8 @@ class MemoryCrossbar(wiring.Component):
             self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(oldest.index),
             self.write_failed.task.eq(oldest.task),
         ]
-        with m.If(write.data_step):
-            m.d.sync += full.eq(1)
-        with m.Elif(self.memory_write.data.ready):
-            m.d.sync += full.eq(0)
+        with m.If(free):
+            m.d.sync += full.eq(write.data_step)
         for index, client in enumerate(writers):
             m.d.comb += [
                 client.data.ready.eq(given & (write.data_index == index)),
@@ -228,7 +226,7 @@ class _Grant(wiring.Component):
         inside = Signal()
         barred = Signal()
         queue_width = len(held_index) + self.layout["beats"].width + TASK_BITS
-        m.submodules.queue = queue = FIFO(queue_width, self.outstanding)
+        m.submodules.queue = queue = FIFO(queue_width, self.outstanding, Storage.HEAD)
 
         m.submodules.turn = turn = RoundRobin(self.clients)
         m.d.comb += [
@@ -243,7 +241,8 @@ class _Grant(wiring.Component):
             # A request that does not pass goes at once, so that what comes next need not know; by then the client of
             # one that was refused may have another one here.
             barred.eq((blocked & turn.last).any()),
-            inside.eq((held.address + held.beats <= self.limit) & ~barred),
+            # One sum of three, not a sum and a comparison.
+            inside.eq((self.limit - held.address - held.beats >= 0) & ~barred),
             self.request.payload.eq(held),
             self.request_index.eq(held_index),
             self.request.valid.eq(held_valid & inside & queue.i.ready),
