@@ -7,7 +7,8 @@
                |            |        network interface, router <-> links
                +---- crossbar ----> AXI4 ports, block RAM, or both by address
 
-Engines that the parameters leave out are absent, with their memory ports. All but control and what is behind the
+Engines that the parameters leave out are absent, with their memory ports, and so are the network interface and the
+router of a die without links. All but control and what is behind the
 crossbar, whose accesses end as they must, is reset when the die is stopped (:mod:`~plinth_hw.control.recovery`).
 Top-level ports are listed in docs/architecture.md. Source: MPT section VI.
 """
@@ -130,7 +131,10 @@ class Die(wiring.Component):
         if isinstance(parameters.multiply_format, Fixed):
             self._ends(m, control, engines.get(Engine.MATRIX), [
                 engines[kind].ends for kind in (Engine.VECTOR, Engine.OPTIMISER) if kind in engines])
-        self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
+        if parameters.ports:
+            self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
+        else:
+            self._alone(m, control)
         return m
 
     def _memory(self, m: Module, crossbar: MemoryCrossbar) -> None:
@@ -165,6 +169,16 @@ class Die(wiring.Component):
             m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
                          ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
         m.d.comb += control.results_beyond.eq(sum(narrowed))
+
+    def _alone(self, m: Module, control: Control) -> None:
+        """Of a die without a network advances of its own counters come back; those of another's have no route."""
+        sent, own = control.advance_out, Signal(name="own_advance")
+        m.d.comb += [
+            own.eq(sent.payload.die == control.die),
+            control.advance_in.valid.eq(sent.valid & own), control.advance_in.payload.eq(sent.payload.counter),
+            sent.ready.eq(~own | control.advance_in.ready),
+            control.lost.valid.eq(sent.valid & ~own), control.lost.die.eq(sent.payload.die),
+        ]
 
     def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:

@@ -75,7 +75,7 @@ PRESET_ROWS: dict[str, Row] = {
     "link buffer of a class, flits": lambda p: f"{p.link_buffer_flits}",
     "slots of an element": lambda p: f"{p.interleave}",
     "chunk, words; reduce blocks": lambda p: f"{p.chunk_words}; {p.reduce_blocks}",
-    "links; flits a cycle": lambda p: f"{p.ports}; {p.link_rate}",
+    "links; flits a cycle": lambda p: f"{p.ports}; {p.link_rate}" if p.ports else "none",
     "update counters": lambda p: f"{p.counters}",
 }
 #: docs/control.md

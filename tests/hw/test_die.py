@@ -36,7 +36,7 @@ def test_verilog_is_byte_identical() -> None:
     pytest.param(preset("ndp-tiny", engines=frozenset({VECTOR, COLLECTIVE, TRANSFER})), id="no matrix engine",
                  marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER})), id="transfer engine", marks=SLOW),
-    pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR})), id="no network", marks=SLOW),
+    pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR}), ports=0), id="no network", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),
     pytest.param(preset("fpga-tiny", engines=frozenset({OPTIMISER})), id="optimiser", marks=SLOW),
     pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,

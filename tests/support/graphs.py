@@ -230,13 +230,14 @@ def random_program(parameters: DieParameters, dies: int, seed: int, tasks: int, 
     graphs = [RandomGraph(parameters, seed, **sizes) for _ in range(dies)]
     for graph in graphs:
         graph.fill(tasks)
-    setup = [ring_setup(parameters, range(dies), die, 0) for die in range(dies)]
+    setup = [ring_setup(parameters, range(dies), die, 0) for die in range(dies) if parameters.ports]
     program = assemble(setup, [graph.builder for graph in graphs], memory_words=memory_words)
     return program, list(graphs[0].builder.buffers.values())
 
 
 def tangled(program: Program, seed: int) -> Program:
-    """The program with as many waits as a task can name, and advances of counters on the next die.
+    """The program with as many waits as a task can name, and advances of counters on the next die, which is
+    this one where there is no network.
 
     A task waits for nothing that comes later in the order of the graphs, which are equal on all dies, so the
     program still ends; what it leaves in memory stays as it is.
@@ -258,7 +259,7 @@ def tangled(program: Program, seed: int) -> Program:
                     values[slot] = int(rng.integers(1, reached[die][counters[slot]] + 1))
                     enable |= 1 << slot
             header.update(wait_enable=enable, wait_counter=counters, wait_value=values)
-            if dies > 1 and rng.random() < 0.5:
+            if (dies > 1 or not program.parameters.ports) and rng.random() < 0.5:
                 header.update(remote_enable=1, remote_die=(die + 1) % dies,
                               remote_counter=int(rng.integers(8, program.parameters.counters)))
                 sent.append(((die + 1) % dies, header["remote_counter"]))

@@ -91,7 +91,7 @@ class Control(wiring.Component):
     reset, drain, flush, apart : Out(1)
         As of :class:`~plinth_hw.control.recovery.Recovery`.
     words_read, words_written, injected_words, transit_words, port_words : In
-        Words that moved in this cycle.
+        Words that moved in this cycle; the last three count only on dies with a network.
     sums_at_ends, results_beyond : In
         Of fixed-point dies only: sums that were stored at an end of the format, and results of the vector engine that
         were beyond it, in this cycle.
@@ -106,7 +106,7 @@ class Control(wiring.Component):
     lost : In, :func:`~plinth_hw.control.routes.lost_layout`
         A packet came to which no route leads on.
     die, dies, rates, route_write : Out
-        Settings of the network.
+        Settings of the network; without one no ``route_write``.
     links_up, links_lost, bad_frames, replays : In(ports)
         With a link layer only, of each link: it is up; pulses: it went down after use, a frame came with a wrong check,
         flits are sent again.
@@ -150,9 +150,9 @@ class Control(wiring.Component):
             "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
             "rates": Out(rates_layout(parameters)),
+            **({"route_write": Out(route_write_layout(parameters))} if parameters.ports else {}),
             **({"links_up": In(parameters.ports), "links_lost": In(parameters.ports),
                 "bad_frames": In(parameters.ports), "replays": In(parameters.ports)} if parameters.link_phits else {}),
-            "route_write": Out(route_write_layout(parameters)),
             "verilog_digest": In(32),
         })
 
@@ -196,8 +196,7 @@ class Control(wiring.Component):
             scheduler.host_write_data.eq(registers.host_write_data),
             registers.host_read_data.eq(scheduler.host_read_data),
 
-            self.die.eq(registers.die), self.dies.eq(registers.dies), self.route_write.eq(registers.route_write),
-            self.rates.eq(registers.rates),
+            self.die.eq(registers.die), self.dies.eq(registers.dies),
             self.limit.eq(registers.memory_words >> exact_log2(parameters.beat_words)),
             self.error_out.eq(errors.raised & ~recovery.apart), self.halted.eq(errors.halted),
             self.error_source.eq(Mux(errors.code == ErrorCode.REMOTE, errors.info.die, registers.die)),
@@ -209,6 +208,8 @@ class Control(wiring.Component):
             watchdog.progress.eq(scheduler.progress | self.words_written.any()),
             watchdog.active.eq(scheduler.running & ~errors.halted),
         ]
+        if parameters.ports:
+            m.d.comb += [self.route_write.eq(registers.route_write), self.rates.eq(registers.rates)]
         if parameters.link_phits:
             m.d.comb += registers.links_up.eq(self.links_up)
         m.d.comb += registers.verilog_digest.eq(self.verilog_digest)
@@ -254,8 +255,8 @@ class Control(wiring.Component):
             errors.cause_6.lookup.eq(own_tile),
         ]
         # No task is known that a packet without a route, or a write to the route table, is of.
-        for cause, code, event in ((errors.cause_7, ErrorCode.NO_ROUTE, self.lost),
-                                   (errors.cause_8, ErrorCode.BAD_ROUTE, registers.bad_route)):
+        refused = [(errors.cause_8, ErrorCode.BAD_ROUTE, registers.bad_route)] if self.parameters.ports else []
+        for cause, code, event in ((errors.cause_7, ErrorCode.NO_ROUTE, self.lost), *refused):
             m.d.comb += [cause.valid.eq(event.valid), cause.code.eq(code), cause.engine.eq(SCHEDULER),
                          cause.die.eq(event.die)]
         if self.parameters.link_phits:
@@ -338,7 +339,9 @@ class Control(wiring.Component):
                 getattr(registers, f"first_busy_{e}").eq(period.first),
                 getattr(registers, f"last_busy_{e}").eq(period.last),
             ]
-        increments += [self.injected_words, self.transit_words, self.words_read, self.words_written]
+        if parameters.ports:
+            increments += [self.injected_words, self.transit_words]
+        increments += [self.words_read, self.words_written]
         if isinstance(parameters.multiply_format, Fixed):
             increments += [self.sums_at_ends, self.results_beyond]
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]

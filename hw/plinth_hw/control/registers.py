@@ -43,8 +43,9 @@ SLVERR = 2
 #: Performance counters of an engine, in the order of their registers from ``EngineRegister.BUSY`` on.
 ENGINE_COUNTERS = 8
 #: Global performance counters, after those of the engines; those of the links follow.
-GLOBAL_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ,
-                   Register.WORDS_WRITTEN)
+GLOBAL_COUNTERS = (Register.WORDS_READ, Register.WORDS_WRITTEN)
+#: Before them those of dies with a network.
+NETWORK_COUNTERS = (Register.WORDS_INJECTED, Register.WORDS_TRANSIT)
 #: Further ones of fixed-point dies.
 FIXED_COUNTERS = (Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND)
 
@@ -104,11 +105,14 @@ class AXI4LiteSignature(wiring.Signature):
 
 def global_counters(parameters: DieParameters) -> tuple[Register, ...]:
     """Performance counters of a die that are of no engine and no link."""
-    return GLOBAL_COUNTERS + (FIXED_COUNTERS if isinstance(parameters.multiply_format, Fixed) else ())
+    return (*(NETWORK_COUNTERS if parameters.ports else ()), *GLOBAL_COUNTERS,
+            *(FIXED_COUNTERS if isinstance(parameters.multiply_format, Fixed) else ()))
 
 
 def link_counters(parameters: DieParameters) -> tuple[int, ...]:
     """Performance counters that each link has: the first register of each array of them."""
+    if not parameters.ports:
+        return ()
     return regs.LINK_WORDS, *((regs.LINK_BAD_FRAMES, regs.LINK_REPLAYS) if parameters.link_phits else ())
 
 
@@ -136,8 +140,10 @@ class Registers(wiring.Component):
         STATUS.
     code, task, info : In
         The error registers.
-    task_base, record_base, watchdog, die, dies, memory_words, link_rate, bases : Out
+    task_base, record_base, watchdog, die, dies, memory_words, bases : Out
         Registers.
+    link_rate : Out
+        LINK_RATE; of dies with a network only, as are ``rates``, ``route_write`` and ``bad_route``.
     rates : Out, :func:`~plinth_hw.control.routes.rates_layout`
         LINK_RATE for each port, or what LINK_RATES says.
     links_up : In(ports)
@@ -187,8 +193,12 @@ class Registers(wiring.Component):
             "die": Out(parameters.die_bits),
             "dies": Out(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             "memory_words": Out(32, init=reset_value(Register.MEMORY_WORDS, parameters)),
-            "link_rate": Out(LinkRate.BITS, init=reset_value(Register.LINK_RATE, parameters)),
-            "rates": Out(rates_layout(parameters), init=[rate] * parameters.ports if parameters.link_phits else None),
+            **({"link_rate": Out(LinkRate.BITS, init=reset_value(Register.LINK_RATE, parameters)),
+                "rates": Out(rates_layout(parameters),
+                             init=[rate] * parameters.ports if parameters.link_phits else None),
+                "route_write": Out(route_write_layout(parameters)),
+                "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")}))}
+               if parameters.ports else {}),
             **({"links_up": In(parameters.ports)} if parameters.link_phits else {}),
             "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
             "record_count": In(32),
@@ -198,8 +208,6 @@ class Registers(wiring.Component):
             **{f"status_{e}": In(EngineStatus) for e in range(len(self.engines))},
             **{f"first_busy_{e}": In(32) for e in range(len(self.engines))},
             **{f"last_busy_{e}": In(32) for e in range(len(self.engines))},
-            "route_write": Out(route_write_layout(parameters)),
-            "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")})),
             "host_valid": Out(1),
             "host_ready": In(1),
             "host_index": Out(range(parameters.counters)),
@@ -230,18 +238,9 @@ class Registers(wiring.Component):
         written = Signal(32)
         answer = Signal(32)  # 0 until something answers
         failed = Signal()
+        decode = Signal()  # the address is looked at
         high = Signal(32)  # high word of the counter whose low word was read last
-        # The router's table has no port to spare for the host: what was written is kept here as well.
-        m.submodules.routes = routes = route_table(self.parameters, port_bits(self.parameters))
-        route_write, route_read = routes.write_port(), routes.read_port()
-        route, number = address[2:2 + self.parameters.die_bits], address[2:2 + len(self.bad_route.die)]
-        m.d.sync += self.bad_route.valid.eq(0)
         m.d.comb += [
-            route_read.en.eq(1), route_read.addr.eq(route),
-            self.route_write.destination.eq(route), self.route_write.port.eq(written),
-            self.bad_route.die.eq(number),
-            route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
-            route_write.data.eq(written),
             self.host_index.eq(address[2:]),
             self.host_is_base.eq((address & (regs.COUNTERS ^ regs.COUNTER_BASES)).any()),
             self.host_write.eq(write), self.host_write_data.eq(written),
@@ -250,8 +249,10 @@ class Registers(wiring.Component):
         ]
         if self.parameters.has_window:
             m.d.comb += [self.window_write.eq(write), self.window_data.eq(written)]
-        if not self.parameters.link_phits:
-            m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
+        if self.parameters.ports:
+            route = self._routes(m, address, decode, write, written)
+            if not self.parameters.link_phits:
+                m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
         kept, cleared, copy = self._copies(m, address, write, written)
         decoded, direct = _Answers(), _Answers()
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
@@ -269,6 +270,7 @@ class Registers(wiring.Component):
             with m.State("IDLE"):
                 self._accept(m, address, write, written, answer, failed)
             with m.State("DECODE"):
+                m.d.comb += decode.eq(1)
                 m.next = "ANSWER"
                 with m.Switch(address[_PAGE_LOG2:]):
                     with m.Case(0):
@@ -284,12 +286,10 @@ class Registers(wiring.Component):
                             self._link_rates(m, address, write, written, decoded)
                 with m.If(kept):
                     decoded.give(m, copy)
-                with m.If(_within(address, regs.ROUTES, len(number))):
-                    m.d.sync += self.bad_route.valid.eq(
-                        write & ((number >= self.dies) | (written >= self.parameters.ports)))
-                with m.If(_within(address, regs.ROUTES, self.parameters.die_bits)):
-                    m.d.comb += decoded.known.eq(1)
-                    m.next = "ROUTE"
+                if self.parameters.ports:
+                    with m.If(_within(address, regs.ROUTES, self.parameters.die_bits)):
+                        m.d.comb += decoded.known.eq(1)
+                        m.next = "ROUTE"
                 with m.If(_within(address, regs.COUNTERS, len(self.host_index))
                           | _within(address, regs.COUNTER_BASES, len(self.host_index))):
                     m.d.comb += decoded.known.eq(1)
@@ -313,10 +313,11 @@ class Registers(wiring.Component):
                 with m.If(self.inspect_ready):
                     direct.give(m, self.inspect_data)
                     m.next = "RESPOND"
-            with m.State("ROUTE"):  # the shadow of the route table is being read
-                direct.give(m, route_read.data)
-                m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
-                m.next = "RESPOND"
+            if self.parameters.ports:
+                with m.State("ROUTE"):
+                    direct.give(m, route)
+                    m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
+                    m.next = "RESPOND"
             if self.parameters.has_window:
                 with m.State("WINDOW"):
                     m.d.comb += self.window_valid.eq(1)
@@ -334,6 +335,23 @@ class Registers(wiring.Component):
         with m.If(early | late):
             m.d.sync += answer.eq(word | other)
         return m
+
+    def _routes(self, m: Module, address: Signal, decode: Signal, write: Signal, written: Signal) -> Value:
+        """What the route table holds, a cycle after it was addressed. The router's has no port to spare for the host:
+        what was written is kept here as well."""
+        m.submodules.routes = routes = route_table(self.parameters, port_bits(self.parameters))
+        route_write, route_read = routes.write_port(), routes.read_port()
+        route, number = address[2:2 + self.parameters.die_bits], address[2:2 + len(self.bad_route.die)]
+        m.d.sync += self.bad_route.valid.eq(decode & write & _within(address, regs.ROUTES, len(number)) & (
+            (number >= self.dies) | (written >= self.parameters.ports)))
+        m.d.comb += [
+            route_read.en.eq(1), route_read.addr.eq(route),
+            self.route_write.destination.eq(route), self.route_write.port.eq(written),
+            self.bad_route.die.eq(number),
+            route_write.en.eq(self.route_write.valid), route_write.addr.eq(route),
+            route_write.data.eq(written),
+        ]
+        return route_read.data
 
     def _accept(self, m: Module, address: Signal, write: Signal, written: Signal, answer: Signal,
                 failed: Signal) -> None:
@@ -376,7 +394,8 @@ class Registers(wiring.Component):
         return {
             Register.TASK_BASE: self.task_base, Register.RECORD_BASE: self.record_base,
             Register.WATCHDOG: self.watchdog, Register.DIE: self.die, Register.DIES: self.dies,
-            Register.MEMORY_WORDS: self.memory_words, Register.LINK_RATE: self.link_rate,
+            Register.MEMORY_WORDS: self.memory_words,
+            **({Register.LINK_RATE: self.link_rate} if self.parameters.ports else {}),
             **{regs.BASES + 4 * base: self.bases[base] for base in range(regs.BASE_COUNT)}}
 
     def _copies(self, m: Module, address: Signal, write: Signal, written: Signal) -> tuple[Signal, Signal, Value]:

@@ -119,7 +119,7 @@ def tables() -> str:
             f"| 2 x {'2 x ' if systolic else ''}{preset.operand_buffer_words * kib:g} KiB "
             f"| {preset.output_buffer_words * sum_kib:g} KiB "
             f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
-            f"| {preset.flit_words} words x {preset.link_rate} a cycle |")
+            + (f"| {preset.flit_words} words x {preset.link_rate} a cycle |" if preset.ports else "| none |"))
     return "\n".join(lines) + "\n"
 
 

@@ -20,10 +20,12 @@ from plinth_hw.isa.tasks import (
 #: Engines that every die may have, and those of dies of fixed-point numbers.
 COMMON_ENGINES = frozenset(Engine) - {Engine.OPTIMISER}
 FIXED_ENGINES = frozenset(Engine)
+#: Engines that send to other dies.
+NETWORK_ENGINES = frozenset((Engine.COLLECTIVE, Engine.TRANSFER))
 #: Engines of a fixed-point die that has no other beside it: its optimiser updates, and nothing is sent.
-LONE_ENGINES = FIXED_ENGINES - {Engine.COLLECTIVE, Engine.TRANSFER}
+LONE_ENGINES = FIXED_ENGINES - NETWORK_ENGINES
 #: Parameters that may be 0.
-_MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits")
+_MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits", "ports")
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
@@ -94,7 +96,7 @@ class DieParameters:
     link_phits: int = 0
     #: Packets of a class that a router holds behind a link; a power of two, at least 2.
     link_buffer_packets: int = 4
-    #: Links of the router.
+    #: Links of the router; 0: the die has no network, and no engine that needs one.
     ports: int = 2
     #: Update counters; a power of two, at least 2.
     counters: int = 64
@@ -143,6 +145,7 @@ class DieParameters:
             raise ValueError(f"beat_words must be at least {WORD_BITS // self.word_bits}, {WORD_BITS} bits, not "
                              f"{self.beat_words}")
         self._check_memory()
+        self._check_network()
         if self.chunk_words % self.flit_words:
             raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
                              f"flit_words = {self.flit_words}")
@@ -186,6 +189,19 @@ class DieParameters:
         if self.block_ram_words > 1 << self.address_bits:
             raise ValueError(f"block_ram_words = {self.block_ram_words} must be at most 2^address_bits = "
                              f"{1 << self.address_bits}")
+
+    def _check_network(self) -> None:
+        """Refuse a die without a network that has something to send, or links."""
+        if self.ports < 0:
+            raise ValueError(f"ports must not be negative, not {self.ports!r}")
+        if self.ports:
+            return
+        senders = ", ".join(engine.name for engine in Engine if engine in self.engines & NETWORK_ENGINES)
+        if senders:
+            raise ValueError(f"ports = 0 is of a die without a network, which {senders} of its engines need; leave "
+                             "them out, or choose ports from 1 on")
+        if self.link_phits:
+            raise ValueError(f"link_phits must be 0 where ports = 0, not {self.link_phits}: there is no link")
 
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
@@ -375,7 +391,7 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("fpga-demo", 8, multiply_format=Q3_12, engines=FIXED_ENGINES),
         _ndp("fpga-ulx3s", 12, rows=8, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
              memory_words_per_cycle=Fraction(32), operand_buffer_words=4096, output_buffer_words=2 * 192,
-             vector_buffer_words=8192, flit_words=4, chunk_words=16, reduce_blocks=1, ports=1, counters=16, die_bits=1,
+             vector_buffer_words=8192, flit_words=4, chunk_words=16, reduce_blocks=1, ports=0, counters=16, die_bits=1,
              link_buffer_packets=2, address_bits=18, axi_ports=0, block_ram_words=112 * 1024),
     )
 }

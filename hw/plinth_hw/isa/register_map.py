@@ -55,6 +55,10 @@ def _fixed(die: DieParameters) -> bool:
     return isinstance(die.multiply_format, Fixed)
 
 
+def _networked(die: DieParameters) -> bool:
+    return die.ports > 0
+
+
 def _linked(die: DieParameters) -> bool:
     return die.link_phits > 0
 
@@ -66,6 +70,7 @@ def _windowed(die: DieParameters) -> bool:
 #: Registers and arrays that some dies have.
 _SOME: dict[str, Callable[[DieParameters], bool]] = {
     "SUMS_AT_ENDS": _fixed, "RESULTS_BEYOND": _fixed,
+    **dict.fromkeys(("LINK_RATE", "WORDS_INJECTED", "WORDS_TRANSIT", "ROUTES", "LINK_WORDS"), _networked),
     "LINKS_UP": _linked, "LINK_BAD_FRAMES": _linked, "LINK_REPLAYS": _linked, "LINK_RATES": _linked,
     "WINDOW_ADDRESS": _windowed, "WINDOW_DATA": _windowed,
 }

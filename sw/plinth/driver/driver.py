@@ -149,7 +149,7 @@ class Driver:
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, self._memory_words),
                                     (Register.WATCHDOG, self._watchdog_cycles),
-                                    (Register.LINK_RATE, rate)):
+                                    *([(Register.LINK_RATE, rate)] if program.parameters.ports else [])):
                 self._write(number, register, value)
             for other, port in enumerate(self._ports[number]):
                 if port is not None:
@@ -425,6 +425,8 @@ class Driver:
     def injected_words(self, die: int) -> int:
         """Payload words that a die has sent of its own, those in transit through it apart."""
         device = self.device(die)
+        if not self.program.parameters.ports:
+            return 0
         return (device.read_register(Register.WORDS_INJECTED)
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 

@@ -120,6 +120,9 @@ class Array:
             raise ValueError(f"dies must be an integer from 1 to {MAXIMUM_DIES}, not {described(self.dies)}")
         if self.preset not in PRESETS:
             raise ValueError(f"preset must be one of {', '.join(PRESETS)}, not {described(self.preset)}")
+        if self.dies > 1 and not PRESETS[self.preset].ports:
+            raise ValueError(f"a die of preset {self.preset!r} has no links: an array has one of them, not "
+                             f"{self.dies}; choose 1 die or another preset")
         numbers = 1 << PRESETS[self.preset].die_bits
         if self.dies > numbers:
             raise ValueError(f"preset {self.preset!r} numbers at most {numbers} dies, not {self.dies}; "

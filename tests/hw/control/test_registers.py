@@ -25,6 +25,7 @@ TINY = preset("ndp-tiny")
 FEW = preset("ndp-tiny", engines=frozenset({Engine.VECTOR, Engine.TRANSFER}), counters=16, die_bits=4,
              ports=1)
 FIXED = replace(FEW, multiply_format=Q3_12)
+ALONE = replace(FIXED, engines=frozenset({Engine.VECTOR, Engine.OPTIMISER}), ports=0)
 ONES = (1 << 32) - 1
 CYCLE = 0x123456789ABCDEF0
 DIGEST = 0x89ABCDEF
@@ -101,18 +102,19 @@ class Map:
         self.around = around
         self.high = 0
         bits = parameters.address_bits
-        self.routes = range(regs.ROUTES, regs.ROUTES + (4 << parameters.die_bits), 4)
+        self.routes = range(regs.ROUTES, regs.ROUTES + (4 << parameters.die_bits if parameters.ports else 0), 4)
         #: Widths and values of registers that are read and written.
         self.widths: dict[int, int] = {
             Register.TASK_BASE: bits, Register.RECORD_BASE: bits, Register.WATCHDOG: 32,
             Register.DIE: parameters.die_bits, Register.DIES: parameters.die_bits + 1, Register.MEMORY_WORDS: 32,
-            Register.LINK_RATE: 16,
+            **({Register.LINK_RATE: 16} if parameters.ports else {}),
             **{regs.BASES + 4 * base: bits for base in range(regs.BASE_COUNT)},
             **dict.fromkeys(self.routes, max(1, (parameters.ports - 1).bit_length()))}
         self.values: dict[int, int] = dict.fromkeys(self.widths, 0)
         self.values[Register.WATCHDOG] = self.values[Register.MEMORY_WORDS] = ONES
         self.values[Register.DIES] = 1 << parameters.die_bits
-        self.values[Register.LINK_RATE] = rate_word(parameters.link_rate)
+        if parameters.ports:
+            self.values[Register.LINK_RATE] = rate_word(parameters.link_rate)
         self.fixed: dict[int, int] = {
             Register.ID: regs.IDENTITY, Register.VERSION: regs.ISA_VERSION, Register.CONTROL: 0,
             Register.STATUS: 0b101, Register.ERROR_CODE: ErrorCode.BAD_COUNTER.value,
@@ -135,7 +137,8 @@ class Map:
                           around.performance[ENGINE_COUNTERS * position + index]
                           for index in range(ENGINE_COUNTERS)}
         rest: list[int] = [
-            Register.WORDS_INJECTED, Register.WORDS_TRANSIT, Register.WORDS_READ, Register.WORDS_WRITTEN,
+            *((Register.WORDS_INJECTED, Register.WORDS_TRANSIT) if parameters.ports else ()),
+            Register.WORDS_READ, Register.WORDS_WRITTEN,
             *((Register.SUMS_AT_ENDS, Register.RESULTS_BEYOND) if parameters.number_format == "fixed" else ()),
             *(regs.LINK_WORDS + 8 * port for port in range(parameters.ports))]
         self.long |= dict(zip(rest, around.performance[ENGINE_COUNTERS * len(engines):], strict=True))
@@ -162,7 +165,8 @@ class Map:
     def refuses(self, address: int, value: int) -> bool:
         """Whether a write would be to the route of a die, or to a port, that does not exist."""
         number = (address - regs.ROUTES) // 4
-        return 0 <= number < 1024 and (number >= self.values[Register.DIES] or value >= self.parameters.ports)
+        ports = self.parameters.ports
+        return ports > 0 and 0 <= number < 1024 and (number >= self.values[Register.DIES] or value >= ports)
 
     def write(self, address: int, value: int, strobe: int) -> int:
         """Response."""
@@ -176,7 +180,7 @@ class Map:
         return response
 
 
-@pytest.mark.parametrize("parameters", [TINY, FEW, FIXED], ids=["all", "few", "fixed"])
+@pytest.mark.parametrize("parameters", [TINY, FEW, FIXED, ALONE], ids=["all", "few", "fixed", "alone"])
 def test_every_register_and_hole(parameters: DieParameters) -> None:
     """Reads and writes of all registers, and of addresses and strobes that must answer SLVERR and do nothing,
     in random order, with every channel at random."""
@@ -214,7 +218,7 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
             if address == Register.DIES:
                 value = int(rng.integers(1 << parameters.die_bits - 1, 1 << parameters.die_bits + 1))
             if regs.ROUTES <= address < regs.COUNTERS and rng.random() < 0.8:
-                value = int(rng.integers(2 * parameters.ports))
+                value = int(rng.integers(2 * max(1, parameters.ports)))
             strobe = 0xF if rng.random() < 0.8 else int(rng.integers(0, 15))
             before = around.update.copy()
             assert await host.write(ctx, address, value, strobe, waits) == table.write(address, value, strobe)
@@ -228,12 +232,13 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
                 expected_routes.append((number, table.values[address]))
         for name, register in (("task_base", Register.TASK_BASE), ("record_base", Register.RECORD_BASE),
                                ("watchdog", Register.WATCHDOG), ("die", Register.DIE), ("dies", Register.DIES),
-                               ("memory_words", Register.MEMORY_WORDS), ("link_rate", Register.LINK_RATE)):
+                               ("memory_words", Register.MEMORY_WORDS),
+                               *([("link_rate", Register.LINK_RATE)] if parameters.ports else [])):
             assert ctx.get(getattr(dut, name)) == table.values[register]
         for base in range(regs.BASE_COUNT):
             assert ctx.get(dut.bases[base]) == table.values[regs.BASES + 4 * base]
-        assert routes == expected_routes and routes
-        assert refused == expected_refused and refused
+        assert routes == expected_routes and bool(routes) == bool(parameters.ports)
+        assert refused == expected_refused and bool(refused) == bool(parameters.ports)
 
     async def watch_routes(ctx: Any) -> None:
         while True:
@@ -243,7 +248,8 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
             if bad.valid:
                 refused.append(bad.die)
 
-    simulate(dut, bench, background=[*around.benches(), monitor(dut.axil), watch_routes])
+    simulate(dut, bench, background=[*around.benches(), monitor(dut.axil),
+                                     *([watch_routes] if parameters.ports else [])])
 
 
 def test_reads_and_writes_at_once_take_turns() -> None:

@@ -29,6 +29,11 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"axi_ports": 32}, "axi_ports"),
     ({"engines": frozenset(Engine)}, "engines may have OPTIMISER only if multiply_format is fixed-point, not float32"),
     ({"axi_ports": 3}, "axi_ports must be a power of two, or 0, not 3"),
+    ({"ports": -1}, "ports must not be negative, not -1"),
+    ({"ports": 0}, "ports = 0 is of a die without a network, which COLLECTIVE, TRANSFER of its engines need; leave "
+     "them out, or choose ports from 1 on"),
+    ({"ports": 0, "engines": frozenset({Engine.MATRIX}), "link_phits": 1},
+     "link_phits must be 0 where ports = 0, not 1: there is no link"),
     ({"axi_ports": -1}, "axi_ports must not be negative, not -1"),
     ({"axi_ports": 0}, "a die needs memory: axi_ports or block_ram_words must be positive, not both 0"),
     ({"block_ram_words": -512}, "block_ram_words must not be negative, not -512"),

@@ -26,6 +26,8 @@ ONES = (1 << 32) - 1
 #: A small die with every register that a die can have.
 ALL = preset("ndp-tiny-links", engines=frozenset({Engine.TRANSFER}), multiply_format=Q3_12, block_ram_words=1024,
              counters=2, die_bits=2, reduce_blocks=1)
+#: One with none of the network's.
+ALONE = preset("ndp-tiny", engines=frozenset({Engine.VECTOR}), ports=0, counters=2, die_bits=1)
 
 
 def compiled(parameters: DieParameters, folder: Path) -> AddrmapNode:
@@ -53,7 +55,7 @@ def resets(node: RegNode) -> int | None:
     return None if any(value is None for value, _ in values) else sum(value << low for value, low in values)
 
 
-@pytest.mark.parametrize("parameters", [*PRESETS.values(), ALL], ids=[*PRESETS, "all"])
+@pytest.mark.parametrize("parameters", [*PRESETS.values(), ALL, ALONE], ids=[*PRESETS, "all", "alone"])
 def test_the_map_is_as_declared(parameters: DieParameters, tmp_path: Path) -> None:
     """Addresses, widths, access and fields of every register; none overlap, which the compiler would refuse."""
     found = {node.absolute_address: node for node in registers(compiled(parameters, tmp_path))}
@@ -82,10 +84,11 @@ def test_fields_and_codes_have_their_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_die_answers_as_the_map_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("parameters", [ALL, ALONE], ids=["all", "alone"])
+def test_the_die_answers_as_the_map_says(parameters: DieParameters, tmp_path: Path) -> None:
     """Every register is read, and written with ones and zeros in its fields; what lies between them answers SLVERR."""
-    nodes = list(registers(compiled(ALL, tmp_path)))
-    dut = Die(ALL)
+    nodes = list(registers(compiled(parameters, tmp_path)))
+    dut = Die(parameters)
     host = Master(dut.axil)
     taken = {node.absolute_address + offset for node in nodes for offset in range(0, node.size, 4)}
 

@@ -170,3 +170,7 @@ def test_constructor_checks_what_files_cannot_say() -> None:
     assert Array(name="a", topology="ring", dies=256, preset="ndp-demo").dies == 256
     with pytest.raises(ValueError, match="preset 'ndp-demo' numbers at most 256 dies, not 257; choose a larger preset"):
         Array(name="a", topology="ring", dies=257, preset="ndp-demo")
+    with pytest.raises(ValueError, match="a die of preset 'fpga-ulx3s' has no links: an array has one of them, not 2; "
+                                         "choose 1 die or another preset"):
+        Array(name="a", topology="ring", dies=2, preset="fpga-ulx3s")
+    assert Array(name="a", topology="ring", dies=1, preset="fpga-ulx3s").die_parameters().ports == 0
