@@ -1,3 +1,5 @@
+# amaranth: UnusedElaboratable=no
+# Slices that share a module are elaborated once.
 """On-chip block RAM behind the internal memory ports.
 
 ::
@@ -23,6 +25,7 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
+from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -39,8 +42,6 @@ class BlockMemory(wiring.Component):
     parameters : DieParameters
     beats : int
         Size.
-    init : iterable of int
-        First contents, one integer a beat (word 0 in the low bits).
 
     Members
     -------
@@ -55,14 +56,13 @@ class BlockMemory(wiring.Component):
         If ``beats`` is not positive.
     """
 
-    def __init__(self, parameters: DieParameters, beats: int, init: tuple[int, ...] | list[int] = ()):
+    def __init__(self, parameters: DieParameters, beats: int):
         if not isinstance(beats, int) or isinstance(beats, bool):
             raise TypeError(f"Beats must be an integer, not {beats!r}")
         if beats < 1:
             raise ValueError(f"Beats must be positive, not {beats!r}")
         self.parameters = parameters
         self.beats = beats
-        self.init = list(init)
         super().__init__({"read": In(ReadPort(parameters)), "write": In(WritePort(parameters))})
 
     def elaborate(self, platform: object) -> Module:
@@ -94,16 +94,36 @@ class BlockMemory(wiring.Component):
         written, strobe = Cat(self.write.data.payload.data), self.write.data.payload.strobe
         for first in range(0, width, slice_bits):
             part = slice(first, first + slice_bits)
-            init = [(whole >> first) & ((1 << slice_bits) - 1) for whole in self.init]
-            m.submodules[f"memory_{first}"] = memory = Memory(shape=unsigned(slice_bits), depth=self.beats, init=init)
-            read_port = memory.read_port()
-            write_port = memory.write_port(granularity=min(slice_bits, word_bits))
-            words = slice(first // word_bits, first // word_bits + len(write_port.en))
+            memory = _Slice(self.beats, slice_bits, slice_bits // min(slice_bits, word_bits))
+            emit.place(m, platform, memory, name=f"memory_{first}",
+                       module=f"plinth_block_ram_{self.beats}x{slice_bits}")
+            words = slice(first // word_bits, first // word_bits + len(memory.strobe))
             m.d.comb += [
-                read_port.en.eq(reads.step), read_port.addr.eq(reads.address), read_data[part].eq(read_port.data),
-                write_port.addr.eq(writes.address), write_port.data.eq(written[part]),
-                write_port.en.eq(strobe[words] & writes.step.replicate(len(write_port.en))),
+                memory.read.eq(reads.step), memory.read_address.eq(reads.address), read_data[part].eq(memory.read_data),
+                memory.write_address.eq(writes.address), memory.write_data.eq(written[part]),
+                memory.strobe.eq(strobe[words] & writes.step.replicate(len(memory.strobe))),
             ]
+        return m
+
+
+class _Slice(wiring.Component):
+    """RAM of some bits of every beat, read a cycle later; all slices share a module, with the zeros that it begins
+    with."""
+
+    def __init__(self, beats: int, bits: int, parts: int) -> None:
+        address = unsigned(ceil_log2(beats))
+        self.beats, self.bits, self.parts = beats, bits, parts
+        super().__init__({"read": In(1), "read_address": In(address), "read_data": Out(bits),
+                          "strobe": In(parts), "write_address": In(address), "write_data": In(bits)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(self.bits), depth=self.beats, init=[])
+        read, write = memory.read_port(), memory.write_port(granularity=self.bits // self.parts)
+        m.d.comb += [
+            read.en.eq(self.read), read.addr.eq(self.read_address), self.read_data.eq(read.data),
+            write.en.eq(self.strobe), write.addr.eq(self.write_address), write.data.eq(self.write_data),
+        ]
         return m
 
 

@@ -7,6 +7,7 @@ from tests.support.memory_clients import beat_words, random_beats, random_reques
 from tests.support.refusal import refused
 
 from plinth_hw.isa.parameters import preset
+from plinth_hw.memory import block_ram
 from plinth_hw.memory.block_ram import BlockMemory
 
 PARAMETERS = preset("ndp-tiny", address_bits=20)
@@ -15,18 +16,15 @@ BEATS = 64
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(13, 0.6)}
 
 
-def _pack(words):
-    return [int.from_bytes(words[at:at + B].astype("<u4").tobytes(), "little")
-            for at in range(0, len(words), B)]
-
-
 @pytest.mark.parametrize("data_pattern", PATTERNS)
 @pytest.mark.parametrize("request_pattern", PATTERNS)
-def test_write_then_read(request_pattern, data_pattern):
+@pytest.mark.parametrize("slice_bits", [4, 32])
+def test_write_then_read(slice_bits, request_pattern, data_pattern, monkeypatch):
+    monkeypatch.setattr(block_ram, "BLOCK_BITS", slice_bits * BEATS)
     rng = np.random.default_rng(4)
-    words = rng.integers(0, 1 << 32, BEATS * B, dtype=np.uint64).astype(np.uint32)
-    dut = BlockMemory(PARAMETERS, BEATS, _pack(words))
-    requests = random_requests(rng, 30, 0, BEATS, 8)
+    words = np.zeros(BEATS * B, np.uint32)
+    dut = BlockMemory(PARAMETERS, BEATS)
+    requests = random_requests(rng, 60, 0, BEATS, 8)
     beats = random_beats(rng, requests, words, B)
     patterns = PATTERNS[request_pattern], PATTERNS[data_pattern]
     ask, give, wait = writer(dut.write, requests, beats, *patterns)
