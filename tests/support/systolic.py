@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw import emit
-from plinth_hw.isa.formats import FP16
+from plinth_hw.isa.formats import FP16, Fixed
 from plinth_hw.matrix.systolic import SystolicArray
 from plinth_sim.golden.matrix import canonical
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
@@ -26,17 +26,18 @@ class Stimulus:
     control: NDArray[np.uint32]
     a: NDArray[Any]
     b: NDArray[Any]
-    load: NDArray[np.float32]
+    load: NDArray[Any]
     #: Cycle of every drain start.
     drains: list[int] = field(default_factory=list)
     #: For every drain, [R, I, C] expected words and whether each is known.
-    expected: list[tuple[NDArray[np.float32], NDArray[np.bool_]]] = field(default_factory=list)
+    expected: list[tuple[NDArray[Any], NDArray[np.bool_]]] = field(default_factory=list)
 
 
 class VerilatedArray:
     """One form of an array, built once."""
 
     def __init__(self, array: SystolicArray, form: emit.ArrayForm) -> None:
+        self._word_bits = array.word_format.bits
         text = emit.verilog(array, "top", form)
         # Elements as functions of their own, barely optimised: slow, but built in seconds.
         quick = form == "cells"
@@ -46,10 +47,14 @@ class VerilatedArray:
         self._library = ctypes.CDLL(str(library))
         self._library.array_open.restype = ctypes.c_void_p
 
-    def run(self, stimulus: Stimulus) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    def run(self, stimulus: Stimulus) -> tuple[NDArray[Any], NDArray[np.uint8]]:
         """Words and valid bit that the array shows in every cycle, from power-on."""
-        cycles, columns = stimulus.load.shape
-        drain, valid = np.zeros((cycles, columns), np.float32), np.zeros(cycles, np.uint8)
+        words, bits = stimulus.load, self._word_bits
+        cycles, columns = words.shape
+        whole = words.dtype == np.int64
+        load = words if not whole else np.packbits(
+            (words[:, :, None] >> np.arange(bits) & 1).reshape(cycles, -1), axis=1, bitorder="little")
+        drain, valid = np.zeros_like(load), np.zeros(cycles, np.uint8)
 
         def pointer(array: NDArray[Any]) -> ctypes.c_void_p:
             assert array.flags.c_contiguous
@@ -62,17 +67,23 @@ class VerilatedArray:
         self._library.array_run(
             handle, ctypes.c_uint64(cycles), pointer(stimulus.control),
             pointer(stimulus.a), stride(stimulus.a), pointer(stimulus.b), stride(stimulus.b),
-            pointer(stimulus.load), stride(stimulus.load), pointer(drain), pointer(valid))
+            pointer(load), stride(load), pointer(drain), pointer(valid))
         self._library.array_close(handle)
+        if whole:
+            found = np.unpackbits(drain, axis=1, count=columns * bits, bitorder="little").reshape(cycles, columns, bits)
+            drain = found @ np.append(1 << np.arange(bits - 1), -1 << (bits - 1))
         return drain, valid
 
 
 def numbers(rng: np.random.Generator, kind: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Random numbers of a kind: ``plain``, ``bits`` (any pattern), ``small`` (subnormal products and
     sums), ``special`` (infinities, NaNs, zeros, largest among plain ones). Whole numbers are those of Q3.12: plain ones
-    are below 1, products of small ones about a unit in the last place."""
+    are below 1, products of small ones about a unit in the last place. 64 bits: words of the chain, which have two bits
+    more."""
     if dtype == np.int16:
         return _whole(rng, kind, shape)
+    if dtype == np.int64:
+        return _whole(rng, kind, shape).astype(np.int64) * 4 + rng.integers(0, 4, shape)
     kinds = {np.dtype(np.float16): np.uint16, np.dtype(np.float32): np.uint32}
     unsigned = kinds[np.dtype(dtype)]
     plain = rng.standard_normal(shape).astype(dtype)
@@ -113,12 +124,14 @@ class Schedule:
     def __init__(self, array: SystolicArray, seed: int, cycles: int) -> None:
         self.array = array
         self.rng = np.random.default_rng(seed)
-        self.dtype = np.float16 if array.multiply_format == FP16 else np.float32
+        self.fixed = isinstance(array.word_format, Fixed)
+        self.dtype = np.int16 if self.fixed else np.float16 if array.multiply_format == FP16 else np.float32
+        self.word = np.int64 if self.fixed else np.float32
         interleave = array.interleave
         self.s = Stimulus((np.arange(cycles) % interleave).astype(np.uint32),
                           numbers(self.rng, "bits", (cycles, array.rows), self.dtype),
                           numbers(self.rng, "bits", (cycles, array.columns), self.dtype),
-                          numbers(self.rng, "bits", (cycles, array.columns), np.float32))
+                          numbers(self.rng, "bits", (cycles, array.columns), self.word))
         # Controls in bubbles must not matter.
         noise = self.rng.integers(0, 8, cycles, dtype=np.uint32) * np.uint32(FIRST)
         self.s.control |= noise
@@ -128,7 +141,7 @@ class Schedule:
         self.capture_free = 0
         #: Earliest drain of the tile before, and its results.
         self.finished: int | None = None
-        self.results: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None
+        self.results: tuple[NDArray[Any], NDArray[np.bool_]] | None = None
 
     def _align(self, cycle: int) -> int:
         return -(-cycle // self.array.interleave) * self.array.interleave
@@ -145,25 +158,29 @@ class Schedule:
         self.capture_free = start + self.array.capture_spacing
         return start
 
-    def load(self, kind: str, *, wait: int = 0, at: int | None = None) -> NDArray[np.float32]:
+    def load(self, kind: str, *, wait: int = 0, at: int | None = None) -> NDArray[Any]:
         """Load words; return them as [R, I, C]. ``at``: the cycle of an exchange."""
         array = self.array
         start = at if at is not None else self.token_free + wait
         self.s.control[start] |= LOAD
         self.token_free = start + array.token_cycles
-        words = numbers(self.rng, kind, (array.token_cycles, array.columns), np.float32)
+        words = numbers(self.rng, kind, (array.token_cycles, array.columns), self.word)
         first = start + array.load_delay
         self.s.load[first:first + array.token_cycles] = words
         self.now = max(self.now, self._align(start + array.load_latency))
         return words.reshape(array.rows, array.interleave, array.columns)
 
-    def tile(self, steps: int, kind: str, *, start: NDArray[np.float32] | None = None,
+    def tile(self, steps: int, kind: str, *, start: NDArray[Any] | None = None,
              bubbles: float = 0.0, idle: float = 0.0) -> None:
         """One tile of ``steps`` k steps; ``bubbles``: share of empty steps, ``idle``: of slots not used."""
         array, rng, s = self.array, self.rng, self.s
         interleave = array.interleave
         used = rng.random(interleave) >= idle
-        totals = np.zeros((array.rows, interleave, array.columns), np.float32) if start is None else start
+        totals = np.zeros((array.rows, interleave, array.columns), self.word) if start is None else start
+        sums, words = array.accumulate_format, array.word_format
+        finer = sums.fraction_bits - words.fraction_bits
+        if self.fixed:
+            totals = totals << finer
         k = 0
         while k < steps:
             late = k == steps - 1 and self.now < self.capture_free
@@ -178,10 +195,13 @@ class Schedule:
             flags |= PRELOAD if k == 0 and start is not None else 0
             noise = s.control[span] & ~np.uint32(FIRST | PRELOAD | LAST)
             s.control[span] = np.where(used, noise | np.uint32(flags), s.control[span])
+            left, right = a.astype(self.word).T[:, :, None], b.astype(self.word)[None]
             with np.errstate(all="ignore"):
-                left, right = a.astype(np.float32).T[:, :, None], b.astype(np.float32)[None]
-                totals = canonical(totals + left * right)
+                totals = totals + left * right
+            totals = totals.clip(sums.least, sums.most) if self.fixed else canonical(totals)
             k += 1
+        if self.fixed:
+            totals = (totals >> finer | (totals & (1 << finer) - 1 != 0)).clip(words.least, words.most)
         self.finished = self.now - 1 + array.compute_latency
         self.results = totals, np.broadcast_to(used[None, :, None], totals.shape)
 
@@ -211,7 +231,11 @@ def random_schedule(array: SystolicArray, seed: int, tiles: int) -> Stimulus:
     return schedule.finish()
 
 
-def check(array: SystolicArray, stimulus: Stimulus, drain: NDArray[np.float32],
+def _bits(words: NDArray[Any]) -> NDArray[Any]:
+    return words.view(np.uint32) if words.dtype == np.float32 else words
+
+
+def check(array: SystolicArray, stimulus: Stimulus, drain: NDArray[Any],
           valid: NDArray[np.uint8]) -> None:
     """Words must come in exactly the cycles that the latencies promise, and be right."""
     expected_valid = np.zeros(len(valid), bool)
@@ -219,6 +243,6 @@ def check(array: SystolicArray, stimulus: Stimulus, drain: NDArray[np.float32],
         first = start + array.drain_latency
         span = slice(first, first + array.token_cycles)
         expected_valid[span] = True
-        got = drain[span].view(np.uint32).reshape(words.shape)
-        np.testing.assert_array_equal(got[known], words.view(np.uint32)[known], f"drain at cycle {start}")
+        got = drain[span].reshape(words.shape)
+        np.testing.assert_array_equal(_bits(got)[known], _bits(words)[known], f"drain at cycle {start}")
     np.testing.assert_array_equal(valid.astype(bool), expected_valid)

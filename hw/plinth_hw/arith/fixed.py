@@ -3,7 +3,7 @@
 ::
 
     multiply   a, b -> product -> o                                                         2 cycles, exact
-    add        a, b -> sum, saturate -> o                                                   1 cycle
+    add        a, b -> sum, saturate -> o; or exact, with a bit more                        1 cycle
     scale      a, factor -> product -> coarse shift -> fine shift -> round, saturate -> o   4 cycles, to nearest even
                of more than 18 bits: parts of the product, their sum; round, then saturate  6 cycles
     round      a -> round -> saturate -> o                                                  2 cycles, to nearest even
@@ -18,6 +18,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.significand import ECP5_MULTIPLIER_BITS, mult18
 from plinth_hw.isa.formats import Factor, Fixed
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.delay import delayed
@@ -46,7 +47,7 @@ def saturated(value: Value, fmt: Fixed) -> Value:
 
 
 class FixedMultiplier(wiring.Component):
-    """``o = a * b``.
+    """``o = a * b``; on a platform whose ``family`` is ``"ecp5"``, in registers of a ``MULT18X18D``.
 
     Parameters
     ----------
@@ -89,6 +90,9 @@ class FixedMultiplier(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
+        if getattr(platform, "family", None) == "ecp5" and self._bits <= 2 * ECP5_MULTIPLIER_BITS:
+            m.d.comb += self.o.eq(mult18(m, "product", self.a.as_signed(), self.b.as_signed()).as_signed())
+            return m
         product, product_1 = (Signal(signed(self._bits), name=f"product_{stage}", reset_less=True)
                               for stage in (1, 2))
         m.d.sync += [product.eq(self.a.as_signed() * self.b.as_signed()), product_1.eq(product)]
@@ -97,7 +101,7 @@ class FixedMultiplier(wiring.Component):
 
 
 class FixedAdder(wiring.Component):
-    """``o = a + b``, saturated.
+    """``o = a + b``, saturated, or with a bit more.
 
     Parameters
     ----------
@@ -105,6 +109,8 @@ class FixedAdder(wiring.Component):
         Format of operands and sum.
     subtracts : bool
         ``o = a - b`` instead.
+    exact : bool
+        The sum has one bit more than the format and is not saturated.
 
     Members
     -------
@@ -126,19 +132,20 @@ class FixedAdder(wiring.Component):
 
     latency = 1
 
-    def __init__(self, format: Fixed, subtracts: bool = False):
+    def __init__(self, format: Fixed, subtracts: bool = False, exact: bool = False):
         _formats(adder=format)
         self._format = format
         self._subtracts = subtracts
-        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits)})
+        self._exact = exact
+        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits + exact)})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         total = Signal(signed(self._format.bits + 1))
-        o = Signal(self._format.bits, name="sum", reset_less=True)
+        o = Signal(len(self.o), name="sum", reset_less=True)
         a, b = self.a.as_signed(), self.b.as_signed()
         m.d.comb += [total.eq(a - b if self._subtracts else a + b), self.o.eq(o)]
-        m.d.sync += o.eq(saturated(total, self._format))
+        m.d.sync += o.eq(total if self._exact else saturated(total, self._format))
         return m
 
 

@@ -16,6 +16,28 @@ from amaranth.lib.wiring import In, Out
 ECP5_MULTIPLIER_BITS = 18
 
 
+def mult18(m: Module, name: str, a: Value, b: Value) -> Value:
+    """``a * b`` of at most 18 bits each, both signed or neither, by one MULT18X18D with input and output registers:
+    two cycles."""
+    bits = ECP5_MULTIPLIER_BITS
+    product = Signal(2 * bits, name=name)
+    signs = int(a.shape().signed)
+    clock = {f"i_CLK{i}": ClockSignal() if i == 0 else Const(0, 1) for i in range(4)}
+    enable = {f"i_CE{i}": Const(1, 1) for i in range(4)}
+    reset = {f"i_RST{i}": Const(0, 1) for i in range(4)}
+    operands = {f"i_{letter}{i}": operand[i] if i < len(operand) else operand[-1] if signs else Const(0, 1)
+                for letter, operand in (("A", a), ("B", b)) for i in range(bits)}
+    outputs = {f"o_P{i}": product[i] for i in range(2 * bits)}
+    m.submodules[name] = Instance(
+        "MULT18X18D",
+        p_REG_INPUTA_CLK="CLK0", p_REG_INPUTB_CLK="CLK0", p_REG_OUTPUT_CLK="CLK0",
+        p_REG_PIPELINE_CLK="NONE", p_REG_INPUTC_CLK="NONE",
+        p_CLK0_DIV="ENABLED", p_GSR="DISABLED", p_SOURCEB_MODE="B_SHIFT", p_RESETMODE="SYNC",
+        i_SIGNEDA=Const(signs, 1), i_SIGNEDB=Const(signs, 1), i_SOURCEA=Const(0, 1), i_SOURCEB=Const(0, 1),
+        **clock, **enable, **reset, **operands, **outputs)
+    return product[:len(a) + len(b)]
+
+
 class SignificandMultiplier(wiring.Component):
     """``o = a * b``, unsigned.
 
@@ -74,32 +96,12 @@ class SignificandMultiplier(wiring.Component):
     def _ecp5(self, m: Module) -> None:
         low = min(self._width, ECP5_MULTIPLIER_BITS)
         if low == self._width:
-            m.d.comb += self.o.eq(self._mult18(m, "product", self.a, self.b))
+            m.d.comb += self.o.eq(mult18(m, "product", self.a, self.b))
             return
         # (ah 2^low + al) (bh 2^low + bl): the outer products do not overlap.
-        outer = Cat(self._mult18(m, "low", self.a[:low], self.b[:low]),
-                    self._mult18(m, "high", self.a[low:], self.b[low:]))
+        outer = Cat(mult18(m, "low", self.a[:low], self.b[:low]),
+                    mult18(m, "high", self.a[low:], self.b[low:]))
         inner = Signal(self._width + 1)
-        m.d.comb += inner.eq(self._mult18(m, "cross_a", self.a[low:], self.b[:low])
-                             + self._mult18(m, "cross_b", self.a[:low], self.b[low:]))
+        m.d.comb += inner.eq(mult18(m, "cross_a", self.a[low:], self.b[:low])
+                             + mult18(m, "cross_b", self.a[:low], self.b[low:]))
         m.d.comb += self.o.eq(Cat(outer[:low], outer[low:] + inner))
-
-    @staticmethod
-    def _mult18(m: Module, name: str, a: Value, b: Value) -> Value:
-        """One MULT18X18D with input and output registers: two cycles."""
-        bits = ECP5_MULTIPLIER_BITS
-        product = Signal(2 * bits, name=name)
-        clock = {f"i_CLK{i}": ClockSignal() if i == 0 else Const(0, 1) for i in range(4)}
-        enable = {f"i_CE{i}": Const(1, 1) for i in range(4)}
-        reset = {f"i_RST{i}": Const(0, 1) for i in range(4)}
-        operands = {f"i_{letter}{i}": operand[i] if i < len(operand) else Const(0, 1)
-                    for letter, operand in (("A", a), ("B", b)) for i in range(bits)}
-        outputs = {f"o_P{i}": product[i] for i in range(2 * bits)}
-        m.submodules[name] = Instance(
-            "MULT18X18D",
-            p_REG_INPUTA_CLK="CLK0", p_REG_INPUTB_CLK="CLK0", p_REG_OUTPUT_CLK="CLK0",
-            p_REG_PIPELINE_CLK="NONE", p_REG_INPUTC_CLK="NONE",
-            p_CLK0_DIV="ENABLED", p_GSR="DISABLED", p_SOURCEB_MODE="B_SHIFT", p_RESETMODE="SYNC",
-            i_SIGNEDA=Const(0, 1), i_SIGNEDB=Const(0, 1), i_SOURCEA=Const(0, 1), i_SOURCEB=Const(0, 1),
-            **clock, **enable, **reset, **operands, **outputs)
-        return product[:len(a) + len(b)]

@@ -23,12 +23,10 @@ from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from plinth_hw.lib.ram import FLIP_FLOPS, LUT_RAM, SECTION, UNCHECKED
+from plinth_hw.lib.ram import FEW, FLIP_FLOPS, LUT_RAM, SECTION, UNCHECKED
 
 #: Places up to which a FIFO that may be in block RAM is in look-up-table RAM, with a register behind it.
 SHORT = 64
-#: Places up to which flip-flops take less than look-up-table RAM, which has 16.
-FEW = 2
 
 
 class Storage(enum.Enum):

@@ -4,6 +4,8 @@
 SECTION = 16
 #: The memory lies in look-up-table RAM.
 LUT_RAM = {"ram_style": "distributed"}
+#: Words up to which flip-flops take less than look-up-table RAM, which has 16.
+FEW = 2
 #: The memory is made of flip-flops.
 FLIP_FLOPS = {"ram_style": "registers"}
 #: No word is read in the cycle in which it is written, so synthesis need not see to it that the old one is.

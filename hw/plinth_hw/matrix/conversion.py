@@ -1,7 +1,7 @@
 # amaranth: UnusedElaboratable=no
 # Units that share a module are elaborated once, however often they are placed.
-"""Sums between memory and a matrix engine: fixed-point sums are longer than the numbers of memory, floating-point ones
-as long.
+"""Words between memory and a matrix engine's array: fixed-point ones are longer there than in memory, floating-point
+ones as long.
 
 Where both have the same format there is nothing to do, and no latency.
 """
@@ -13,7 +13,7 @@ from amaranth.hdl import Cat, Const, Module, Value
 
 from plinth_hw import emit
 from plinth_hw.arith.fixed import FixedRounder
-from plinth_hw.isa.formats import Fixed, identifiers
+from plinth_hw.isa.formats import Fixed, Format, identifiers
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -22,24 +22,26 @@ def store_latency(parameters: DieParameters) -> int:
     return FixedRounder.latency if isinstance(parameters.memory_format, Fixed) else 0
 
 
-def to_memory(m: Module, platform: Any, parameters: DieParameters, words: Iterable[Value]) -> list[Value]:
-    """Sums as words, fixed-point ones rounded to nearest even and saturated, ``store_latency`` cycles later."""
-    sums, memory = parameters.sum_format, parameters.memory_format
-    if not isinstance(memory, Fixed) or not isinstance(sums, Fixed):
+def to_memory(m: Module, platform: Any, parameters: DieParameters, array: Format,
+              words: Iterable[Value]) -> list[Value]:
+    """Words of the ``array``'s format as memory's, fixed-point ones rounded to nearest even and saturated,
+    ``store_latency`` cycles later."""
+    memory = parameters.memory_format
+    if not isinstance(memory, Fixed) or not isinstance(array, Fixed):
         return list(words)
     found = []
     for number, word in enumerate(words):
-        unit = FixedRounder(sums, memory)
-        emit.place(m, platform, unit, name=f"to_memory_{number}", module=f"plinth_round_{identifiers(sums, memory)}")
+        unit = FixedRounder(array, memory)
+        emit.place(m, platform, unit, name=f"to_memory_{number}", module=f"plinth_round_{identifiers(array, memory)}")
         m.d.comb += unit.a.eq(word)
         found.append(unit.o)
     return found
 
 
-def from_memory(parameters: DieParameters, words: Iterable[Value]) -> list[Value]:
-    """Words as sums, exactly, in the same cycle."""
-    sums, memory = parameters.sum_format, parameters.memory_format
-    if not isinstance(memory, Fixed) or not isinstance(sums, Fixed):
+def from_memory(parameters: DieParameters, array: Format, words: Iterable[Value]) -> list[Value]:
+    """Memory's words in the ``array``'s format, exactly, in the same cycle."""
+    memory = parameters.memory_format
+    if not isinstance(memory, Fixed) or not isinstance(array, Fixed):
         return list(words)
-    finer, wider = sums.fraction_bits - memory.fraction_bits, sums.integer_bits - memory.integer_bits
+    finer, wider = array.fraction_bits - memory.fraction_bits, array.integer_bits - memory.integer_bits
     return [Cat(Const(0, finer), word, word[-1].replicate(wider)) for word in words]

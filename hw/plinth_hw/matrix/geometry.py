@@ -10,6 +10,7 @@ from amaranth.utils import bits_for, exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
+from plinth_hw.matrix.chain import chain_format
 from plinth_hw.matrix.window import Start, grid_layout, runs_layout
 from plinth_hw.shapes import shape_of
 
@@ -43,6 +44,8 @@ class Geometry:
 
     Attributes
     ----------
+    chain_format : Format
+        Of words that the array takes and gives.
     lanes : int
         Operands in a beat: E = 32 W / bits of the multiply format.
     a_span, b_span : list of int
@@ -68,6 +71,7 @@ class Geometry:
         rows, columns, interleave = parameters.rows, parameters.columns, parameters.interleave
         words = parameters.beat_words
         self.parameters = parameters
+        self.chain_format = chain_format(parameters.multiply_format, parameters.sum_format)
         self.element_log2 = element_log2(parameters)
         self.lanes = words << self.element_log2
         self.interleave_log2 = interleave.bit_length() - 1

@@ -64,7 +64,7 @@ class OutputBuffer(wiring.Component):
         self.draining = 2 + -(-(array.drain_latency + 8 + store_latency(parameters)) // array.token_cycles)
         super().__init__({
             "option": In(geometry.option_bits), "room": Out(1), "reserve": In(1),
-            "valid": In(1), "data": In(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),
+            "valid": In(1), "data": In(data.ArrayLayout(geometry.chain_format.bits, parameters.columns)),
             "job": In(stream.Signature(geometry.tile_job)),
             "port": Out(WritePort(parameters)),
             "ended": Out(stream.Signature(shape_of(ErrorCode))),
@@ -117,7 +117,8 @@ class OutputBuffer(wiring.Component):
         drain, write = drains.o.payload, memory.write
         columns = geometry.parameters.columns
         valid = delayed(m, "valid", self.valid, store_latency(geometry.parameters))
-        words = to_memory(m, platform, geometry.parameters, [self.data[column] for column in range(columns)])
+        words = to_memory(m, platform, geometry.parameters, geometry.chain_format,
+                          [self.data[column] for column in range(columns)])
         m.d.comb += [walk.option.eq(drain.option), walk.step.eq(valid),
                      drains.o.ready.eq(valid & walk.last),
                      write.along_rows.eq(0), write.mask.eq((1 << columns) - 1)]

@@ -34,9 +34,10 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from plinth_hw import emit
-from plinth_hw.arith.units import adder as adder_unit
 from plinth_hw.arith.units import multiplier as multiplier_unit
 from plinth_hw.isa.formats import Format, identifiers
+from plinth_hw.lib.ram import FEW, FLIP_FLOPS
+from plinth_hw.matrix.chain import captured, chain_format, next_sum, sum_adder
 
 
 def slot_shape(interleave: int) -> Shape:
@@ -96,6 +97,8 @@ class ProcessingElement(wiring.Component):
     ----------
     multiply_latency, add_latency : int
         Lm and La.
+    word_format : Format
+        Of ``chain`` and ``o_chain``, see :mod:`~plinth_hw.matrix.chain`.
     start_lead : int
         Cycles by which the choice of a starting value precedes the adder's input: 1, or 0 if I = La.
 
@@ -107,9 +110,10 @@ class ProcessingElement(wiring.Component):
 
     def __init__(self, multiply_format: Format, accumulate_format: Format, interleave: int) -> None:
         self._multiplier = multiplier_unit(multiply_format, accumulate_format)
-        self._adder = adder_unit(accumulate_format)
+        self._adder = sum_adder(accumulate_format)
         self.multiply_format = multiply_format
         self.accumulate_format = accumulate_format
+        self.word_format = chain_format(multiply_format, accumulate_format)
         self.interleave = interleave
         self.multiply_latency = self._multiplier.latency
         self.add_latency = self._adder.latency
@@ -118,7 +122,7 @@ class ProcessingElement(wiring.Component):
             raise ValueError(f"Interleave must be at least {least} for sums of {accumulate_format}, not "
                              f"{interleave!r}")
         self.start_lead = int(interleave > self.add_latency)
-        operand, word, control = multiply_format.bits, accumulate_format.bits, pe_control(interleave)
+        operand, word, control = multiply_format.bits, self.word_format.bits, pe_control(interleave)
         super().__init__({
             "a": In(operand), "b": In(operand), "control": In(control), "chain": In(word),
             "o_a": Out(operand), "o_b": Out(operand), "o_control": Out(control), "o_chain": Out(word),
@@ -131,10 +135,11 @@ class ProcessingElement(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        word, control = self.accumulate_format.bits, self.control
+        sums, words, control = self.accumulate_format, self.word_format, self.control
         m.submodules.multiplier = multiplier = self._multiplier
         m.submodules.adder = adder = self._adder
-        m.submodules.memory = memory = Memory(shape=word, depth=self.interleave, init=[])
+        m.submodules.memory = memory = Memory(
+            shape=words.bits, depth=self.interleave, init=[], attrs=FLIP_FLOPS if self.interleave <= FEW else {})
         write, read = memory.write_port(), memory.read_port(domain="comb")
 
         o_a, o_b, o_chain = (Signal.like(port, name=f"{name}_register", reset_less=True)
@@ -149,12 +154,12 @@ class ProcessingElement(wiring.Component):
 
         total = adder.o
         for i in range(self.interleave - self.add_latency - 1):
-            stage = Signal(word, name=f"total_{i}", reset_less=True)
+            stage = Signal(len(adder.o), name=f"total_{i}", reset_less=True)
             m.d.sync += stage.eq(total)
             total = stage
-        start = Mux(control.preload, read.data, Mux(control.zero, 0, total))
+        start = next_sum(m, sums, words, total, read.data, control.preload, control.zero)
         if self.start_lead:
-            circulating = Signal(word, reset_less=True)
+            circulating = Signal(sums.bits, name="circulating", reset_less=True)
             m.d.sync += circulating.eq(start)
             start = circulating
         m.d.comb += [
@@ -163,7 +168,7 @@ class ProcessingElement(wiring.Component):
             read.addr.eq(control.read_slot),
             write.addr.eq(control.write_slot),
             write.en.eq(control.capture | control.load),
-            write.data.eq(Mux(control.load, self.chain, adder.o)),
+            write.data.eq(captured(m, sums, words, adder.o, self.chain, control.load)),
         ]
         return m
 
@@ -199,7 +204,7 @@ class ProcessingRow(wiring.Component):
         self.columns = columns
         self.interleave = interleave
         operands = data.ArrayLayout(multiply_format.bits, columns)
-        words = data.ArrayLayout(accumulate_format.bits, columns)
+        words = data.ArrayLayout(chain_format(multiply_format, accumulate_format).bits, columns)
         control = row_control(interleave)
         super().__init__({
             "a": In(multiply_format.bits),

@@ -101,7 +101,7 @@ class PreloadBuffer(wiring.Component):
             "port": Out(ReadPort(parameters)),
             "full": Out(1),
             "start": In(1),
-            "data": Out(data.ArrayLayout(parameters.sum_format.bits, parameters.columns)),
+            "data": Out(data.ArrayLayout(geometry.chain_format.bits, parameters.columns)),
             "words": Out(parameters.beat_words.bit_length()),
         })
 
@@ -139,7 +139,8 @@ class PreloadBuffer(wiring.Component):
             jobs.o.ready.eq(playing & walk.last),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
-        words = from_memory(parameters, [read.data[column] for column in range(parameters.columns)])
+        words = from_memory(parameters, geometry.chain_format,
+                            [read.data[column] for column in range(parameters.columns)])
         m.d.comb += [self.data[column].eq(word) for column, word in enumerate(words)]
         m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]

@@ -54,12 +54,13 @@ def _power(exponent: int) -> str:
     return f"64'h{(exponent + _REAL.bias) << _REAL.fraction_bits:016x}"
 
 
-def to_real(fmt: Format, name: str) -> str:
-    """Function from the format's bits to ``real``."""
+def to_real(fmt: Format, name: str, sums: Format | None = None) -> str:
+    """Function from the format's bits to ``real``; fixed-point ones in last places of ``sums``, if given."""
     if isinstance(fmt, Fixed):
+        finer = sums.fraction_bits - fmt.fraction_bits if isinstance(sums, Fixed) else 0
         return f"""
   function automatic void {name}(input logic [{fmt.bits - 1}:0] bits, output real result);
-    result = real'(longint'($signed(bits)));
+    result = real'(longint'($signed(bits)){f" <<< {finer}" if finer else ""});
   endfunction
 """
     e, f, rebias = fmt.exponent_bits, fmt.fraction_bits, _REAL.bias - fmt.bias
@@ -77,8 +78,20 @@ def to_real(fmt: Format, name: str) -> str:
 """
 
 
-def to_bits(fmt: Format, name: str) -> str:
-    """Function from a ``real`` that the format can represent to its bits."""
+def to_bits(fmt: Format, name: str, sums: Format | None = None) -> str:
+    """Function from a ``real`` that the format can represent to its bits; or from any of ``sums``, if given, as
+    :func:`~plinth_hw.matrix.chain.captured` makes words of the chain of them."""
+    if isinstance(fmt, Fixed) and isinstance(sums, Fixed):
+        rest = sums.fraction_bits - fmt.fraction_bits
+        return f"""
+  function automatic void {name}(input real value, output logic [{fmt.bits - 1}:0] result);
+    longint number, kept;
+    number = longint'(value);
+    kept = (number >>> {rest}) | longint'((number & 64'sd{(1 << rest) - 1}) != 0);
+    kept = kept > 64'sd{fmt.most} ? 64'sd{fmt.most} : kept;
+    result = {fmt.bits}'(kept < -64'sd{-fmt.least} ? -64'sd{-fmt.least} : kept);
+  endfunction
+"""
     if isinstance(fmt, Fixed):
         return f"""
   function automatic void {name}(input real value, output logic [{fmt.bits - 1}:0] result);

@@ -52,6 +52,7 @@ from plinth_hw import emit
 from plinth_hw.isa.formats import Format, identifiers
 from plinth_hw.lib.delay import delayed, skewed
 from plinth_hw.matrix import systolic_loops
+from plinth_hw.matrix.chain import chain_format
 from plinth_hw.matrix.pe import TOKEN, ProcessingElement, ProcessingRow, row_control, slot_shape
 
 
@@ -89,12 +90,17 @@ class SystolicArray(wiring.Component):
         With this product the sum is complete: it is captured in the drain memory.
     drain_start, load_start : In(1)
         Pulses; see the module's rules of spacing.
-    load_data : In(ArrayLayout(accumulate bits, columns))
+    load_data : In(ArrayLayout(bits of ``word_format``, columns))
         Word (row r, slot s) of every column ``load_delay + r * I + s`` cycles after ``load_start``.
-    drain_data : Out(ArrayLayout(accumulate bits, columns))
+    drain_data : Out(ArrayLayout(bits of ``word_format``, columns))
         Word (row r, slot s) of every column ``drain_latency + r * I + s`` cycles after ``drain_start``.
     drain_valid : Out(1)
         High for the R I cycles of a drain.
+
+    Attributes
+    ----------
+    word_format : Format
+        Of words that are loaded and drained, see :mod:`~plinth_hw.matrix.chain`.
 
     Raises
     ------
@@ -113,6 +119,7 @@ class SystolicArray(wiring.Component):
                 raise ValueError(f"{name} must be positive, not {value!r}")
         self.multiply_format = multiply_format
         self.accumulate_format = accumulate_format
+        self.word_format = chain_format(multiply_format, accumulate_format)
         self.rows = rows
         self.columns = columns
         self.interleave = interleave
@@ -128,7 +135,7 @@ class SystolicArray(wiring.Component):
         self.token_cycles = rows * interleave
         self.load_latency = max(0, rows * interleave + 1 - self.multiply_latency)
         self.capture_spacing = rows * interleave - interleave - self.multiply_latency - self.add_latency
-        operand, word = multiply_format.bits, accumulate_format.bits
+        operand, word = multiply_format.bits, self.word_format.bits
         super().__init__({
             "a": In(data.ArrayLayout(operand, rows)),
             "b": In(data.ArrayLayout(operand, columns)),

@@ -26,8 +26,8 @@ def text(array: "SystolicArray", name: str) -> str:
     ValueError
         If binary64 cannot stand for the array's formats.
     """
-    operand, word = array.multiply_format, array.accumulate_format
-    check(operand, word)
+    operand, sums, word = array.multiply_format, array.accumulate_format, array.word_format
+    check(operand, sums)
     R, C, I = array.rows, array.columns, array.interleave  # noqa: E741
     N = R * C
     D = array.start_delay
@@ -35,7 +35,7 @@ def text(array: "SystolicArray", name: str) -> str:
 
     W = R + C - 2
     factors = "a_flat[j] * b_flat[j]"
-    product = f"product = {factors};" if product_is_exact(operand, word) else f"round_word({factors}, product);"
+    product = f"product = {factors};" if product_is_exact(operand, sums) else f"round_sum({factors}, product);"
 
     def each(count: int, line: str) -> str:
         """``line`` for every lane: constant indices let Verilator pick words instead of shifting."""
@@ -47,7 +47,7 @@ def text(array: "SystolicArray", name: str) -> str:
         return f"/* verilator unroll_disable */\n      for (int unsigned {index} = 0; {index} < {count}; {index}++)"
 
     return f"""\
-// Simulation form of the systolic array: R = {R}, C = {C}, I = {I}, operands {operand}, sums {word}.
+// Simulation form of the systolic array: R = {R}, C = {C}, I = {I}, operands {operand}, sums {sums}.
 /* verilator lint_off BLKSEQ */
 module {name}(
   input logic clk,
@@ -65,8 +65,8 @@ module {name}(
   output logic [{word.bits * C - 1}:0] drain_data,
   output logic drain_valid
 );
-{to_real(operand, "operand_real")}{to_real(word, "word_real")}{to_bits(word, "word_bits")}\
-{rounding(word, "round_word")}
+{to_real(operand, "operand_real")}{to_real(word, "word_real", sums)}{to_bits(word, "word_bits", sums)}\
+{rounding(sums, "round_sum")}
   // Operands wait until the cycle in which the first element chooses its starting value.
   logic [{operand.bits - 1}:0] a_wait [{D}][{R}];
   logic [{operand.bits - 1}:0] b_wait [{D}][{C}];
@@ -117,7 +117,7 @@ module {name}(
       end
       {loop("j", N)} begin
         {product}
-        round_word(total[start_slot][j] + product, sum);
+        round_sum(total[start_slot][j] + product, sum);
         total[start_slot][j] = sum;
       end
   endfunction

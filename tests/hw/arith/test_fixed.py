@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.support.batch import Batch
+from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
 from plinth_hw.arith.adder import FloatAdder
@@ -57,17 +58,20 @@ def check(unit: Batch, operand: Fixed, result: Fixed, a: Integers, b: Integers,
     np.testing.assert_array_equal(got, np.array(expected))
 
 
+@pytest.mark.parametrize("platform", [None, Ecp5()], ids=["generic", "ecp5"])
 @pytest.mark.parametrize(("operand", "result"), [
     (Q3_12, SUMS), (Fixed(0, 7), Fixed(1, 14)), (Fixed(3, 0), Fixed(9, 0))], ids=str)
-def test_products(operand: Fixed, result: Fixed) -> None:
+def test_products(operand: Fixed, result: Fixed, platform: Ecp5 | None) -> None:
     a, b = pairs(numbers(operand, 1, 20_000), 2)
-    check(Batch(FixedMultiplier(operand, result)), operand, result, a, b, lambda x, y: x * y)
+    check(Batch(FixedMultiplier(operand, result), platform, MODELS), operand, result, a, b, lambda x, y: x * y)
 
 
 @pytest.mark.parametrize("fmt", [SUMS, Fixed(7, 0), Fixed(1, 2)], ids=str)
 def test_sums_saturate(fmt: Fixed) -> None:
     a, b = pairs(numbers(fmt, 3, 20_000), 4)
     check(Batch(FixedAdder(fmt)), fmt, fmt, a, b, lambda x, y: x + y)
+    wider = Fixed(fmt.integer_bits + 1, fmt.fraction_bits)
+    check(Batch(FixedAdder(fmt, exact=True)), fmt, wider, a, b, lambda x, y: x + y)
 
 
 @pytest.mark.parametrize("fmt", [Q3_12, Fixed(1, 2)], ids=str)

@@ -156,7 +156,7 @@ class Preload(wiring.Component):
         m.d.comb += [
             write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
             write.payload.place.eq(line.place), write.payload.mask.eq(line.mask),
-            Cat(write.payload.words).eq(Cat(from_memory(sizes.parameters, [
+            Cat(write.payload.words).eq(Cat(from_memory(sizes.parameters, sizes.parameters.sum_format, [
                 words.word_select(number, bits) for number in range(sizes.feed)]))),
         ]
         with m.If(lines.i.valid & lines.i.ready):
@@ -233,7 +233,8 @@ class Store(wiring.Component):
                      reads.number.eq(lines.o.payload.number)]
         parameters = sizes.parameters
         reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(parameters))
-        words = to_memory(m, platform, parameters, [self.line[number] for number in range(sizes.feed)])
+        words = to_memory(m, platform, parameters, parameters.sum_format,
+                          [self.line[number] for number in range(sizes.feed)])
         beat, whole = (Signal(parameters.beat_bits, name=name) for name in ("beat", "whole"))
         m.d.comb += whole.eq(beat)
         with m.If(reads.valid):
