@@ -2,16 +2,17 @@
 
 ::
 
-    readers --request--> round robin -> reg -> address check -> memory.request
+    readers --request--> round robin -> reg -> address check (-> reg) -> memory.request
                                               -> FIFO of (reader, beats)
     memory.data (one stream) -> to the reader at the FIFO's head
-    writers --request--> round robin -> reg -> address check -> memory.request
+    writers --request--> round robin -> reg -> address check (-> reg) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
-Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request and for written data, none for
-read data and responses. Throughput: one beat a cycle each way, one request a cycle each way. What clients give is
-registered for each of them, zero but for the one wanted: so nothing has to be chosen, the OR of all is that client's.
+Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request, two where memory is on the
+chip alone, one for written data, none for read data and responses. Throughput: one beat a cycle each way, one request
+a cycle each way. What clients give is registered for each of them, zero but for the one wanted: so nothing has to be
+chosen, the OR of all is that client's.
 
 But for a written beat there is no data storage here, so two rules keep the clients from stopping each other for good:
 
@@ -45,6 +46,12 @@ def fault_layout(clients: int) -> data.StructLayout:
     """``valid``, the index of the client whose request failed, and the request's ``task``."""
     return data.StructLayout({"valid": unsigned(1), "index": unsigned(index_bits(clients)),
                               "task": unsigned(TASK_BITS)})
+
+
+def checks_late(parameters: DieParameters) -> bool:
+    """Whether a request's address is checked a cycle before the request goes on: where memory is on the chip alone,
+    which answers at once, and the check would be most of a cycle of an FPGA."""
+    return not parameters.axi_ports
 
 
 class MemoryCrossbar(wiring.Component):
@@ -218,14 +225,18 @@ class _Grant(wiring.Component):
         m = Module()
         held = Signal(self.layout)
         held_valid = Signal()
-        held_index = Signal.like(self.request_index)
         blocked = Signal(self.clients)
         wanting = Signal(self.clients)
         free = Signal()
         takes = Signal()
+        # What is checked: the request that was granted or, a cycle later, the register behind it; whose it is.
+        asked, asked_valid, whose = Signal(self.layout), Signal(), Signal(self.clients)
+        asked_index = Signal.like(self.request_index)
+        moves = Signal()  # it may leave
+        room = Signal()
         inside = Signal()
         barred = Signal()
-        queue_width = len(held_index) + self.layout["beats"].width + TASK_BITS
+        queue_width = len(asked_index) + self.layout["beats"].width + TASK_BITS
         m.submodules.queue = queue = FIFO(queue_width, self.outstanding, Storage.HEAD)
 
         m.submodules.turn = turn = RoundRobin(self.clients)
@@ -237,28 +248,38 @@ class _Grant(wiring.Component):
             m.d.comb += self.ready[index].eq(free & turn.grant[index])
         m.d.comb += [
             held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, takes)),
-            held_index.eq(index_of(turn.last)),
+            asked_index.eq(index_of(whose)),
             # A request that does not pass goes at once, so that what comes next need not know; by then the client of
             # one that was refused may have another one here.
-            barred.eq((blocked & turn.last).any()),
-            # One sum of three, not a sum and a comparison.
-            inside.eq((self.limit - held.address - held.beats >= 0) & ~barred),
-            self.request.payload.eq(held),
-            self.request_index.eq(held_index),
-            self.request.valid.eq(held_valid & inside & queue.i.ready),
-            queue.i.payload.eq(Cat(held.beats, held.task, held_index)),
+            barred.eq((blocked & whose).any()),
+            inside.eq(room & ~barred),
+            self.request.payload.eq(asked),
+            self.request_index.eq(asked_index),
+            self.request.valid.eq(asked_valid & inside & queue.i.ready),
+            queue.i.payload.eq(Cat(asked.beats, asked.task, asked_index)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            free.eq((~held_valid | (self.request.ready & queue.i.ready)) & ~self.drain),
-            self.busy.eq(held_valid | queue.o.valid),
+            moves.eq(~asked_valid | (self.request.ready & queue.i.ready)),
+            free.eq((~held_valid | moves) & ~self.drain),
+            self.busy.eq(held_valid | asked_valid | queue.o.valid),
         ]
-        m.d.sync += [self.fault.valid.eq(0)]
-        with m.If(queue.i.valid):
-            m.d.sync += held_valid.eq(0)
-        with m.If(held_valid & ~inside):
-            m.d.sync += [held_valid.eq(0), self.fault.valid.eq(~barred), self.fault.index.eq(held_index),
-                         self.fault.task.eq(held.task), blocked.eq(blocked | turn.last)]
-        with m.If(takes):
-            m.d.sync += held_valid.eq(1)
+        m.d.sync += self.fault.valid.eq(0)
+        with m.If(asked_valid & ~inside):
+            m.d.sync += [self.fault.valid.eq(~barred), self.fault.index.eq(asked_index),
+                         self.fault.task.eq(asked.task), blocked.eq(blocked | whose)]
+        gone = queue.i.valid | (asked_valid & ~inside)
+        # One sum of three, not a sum and a comparison.
+        checked = [(asked, held), (whose, turn.last), (room, self.limit - held.address - held.beats >= 0)]
+        if checks_late(self.parameters):
+            with m.If(moves):
+                m.d.sync += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
+            with m.Elif(gone):
+                m.d.sync += asked_valid.eq(0)
+            with m.If(takes | moves):
+                m.d.sync += held_valid.eq(takes)
+        else:
+            m.d.comb += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
+            with m.If(takes | gone):
+                m.d.sync += held_valid.eq(takes)
 
         head_beats = Signal(self.layout["beats"].width)
         taken = Signal.like(head_beats)
