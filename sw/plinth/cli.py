@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from plinth.model.update import UpdateRule
 
 #: Rows of `plinth bench`, in the order in which they run.
-BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "conv_utilisation_early", "conv_utilisation_mid1",
+BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisation", "board_gemm_utilisation",
+               "conv_utilisation_early", "conv_utilisation_mid1",
                "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
                "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
                "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
@@ -54,8 +55,8 @@ PAPERS = ("hypar",)
 #: Number formats, and machines of a training run with their presets by format.
 FORMATS = ("fp32", "mixed", "fixed")
 MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},
-            "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"},
-            "fpga": {"fixed": "fpga-demo"}}
+            "fpga": {"fixed": "fpga-demo"},
+            "hypar": {"fp32": "hypar-demo", "mixed": "hypar-demo-mixed", "fixed": "hypar-demo-fixed"}}
 #: Defaults of the main job: sixteen epochs reach 95% test accuracy for every seed that was tried.
 EPOCHS, BATCH, RATE = 16, 128, 0.15
 #: Updates, as `plinth.model.update` has them, and the rate of those of Adagrad.

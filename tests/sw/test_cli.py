@@ -160,6 +160,10 @@ def test_a_layer_that_cannot_be_lowered_is_named(capsys, tmp_path) -> None:
     assert "such a network can be planned but not lowered" in err
 
 
+def test_a_format_alone_is_that_of_the_machine_of_its_name() -> None:
+    assert [cli._preset(None, name) for name in cli.FORMATS] == ["ndp-demo", "ndp-demo-mixed", "fpga-demo"]
+
+
 def test_every_bench_can_be_asked_for_by_name() -> None:
     from plinth.bench.rows import BENCHES
 

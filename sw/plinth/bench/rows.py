@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth import backends
 from plinth.bench import (
@@ -35,11 +36,21 @@ from plinth.model.zoo import NETWORKS
 from plinth.plan.planning import data_parallel
 from plinth.training.data import digits
 from plinth.training.session import Session, initial_parameters
+from plinth_hw.isa.formats import Q3_12, Fixed
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, MatrixOperation
 
 #: Memory of a die in a benchmark, in words.
 MEMORY_WORDS = 1 << 22
+
+
+def _operands(parameters: DieParameters, count: int, seed: int) -> NDArray[Any]:
+    """Normally distributed numbers, as words; fixed-point ones so small that sums of 256 products keep within their
+    format."""
+    if not isinstance(fmt := parameters.memory_format, Fixed):
+        return random_words(count, seed)
+    numbers = np.random.default_rng(seed).standard_normal(count) / 8
+    return np.rint(numbers * 2**fmt.fraction_bits).astype(np.int16).view(np.uint16)
 
 
 def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord, dict[str, int]]:
@@ -51,13 +62,15 @@ def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord
         "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
         "c_stride": c.stride, "m": m, "n": n, "k": k,
         "interleave_m_log2": interleave_m_log2(parameters, m, n)}, reads=[a, b], writes=[c])
-    program = assemble([ring_setup(parameters, [0], 0, 0)], [builder], memory_words=MEMORY_WORDS)
-    arrays = [backends.cosim_array(parameters, 1, MEMORY_WORDS)[0],
-              backends.golden_array(parameters, 1, MEMORY_WORDS)]
-    drivers = [Driver(array, program, memory_words=MEMORY_WORDS) for array in arrays]
+    memory_words = MEMORY_WORDS if parameters.axi_ports else parameters.block_ram_words
+    setup = [ring_setup(parameters, [0], 0, 0)] if parameters.ports else []
+    program = assemble(setup, [builder], memory_words=memory_words)
+    arrays = [backends.cosim_array(parameters, 1, memory_words)[0],
+              backends.golden_array(parameters, 1, memory_words)]
+    drivers = [Driver(array, program, memory_words=memory_words) for array in arrays]
     for driver in drivers:
-        driver.write(0, a, random_words(m * k, 1).reshape(m, k))
-        driver.write(0, b, random_words(k * n, 2).reshape(k, n))
+        driver.write(0, a, _operands(parameters, m * k, 1).reshape(m, k))
+        driver.write(0, b, _operands(parameters, k * n, 2).reshape(k, n))
         driver.clear_counters()
         driver.step(0)
     if not np.array_equal(drivers[0].read(0, c), drivers[1].read(0, c)):
@@ -65,23 +78,35 @@ def _gemm(parameters: DieParameters, m: int, n: int, k: int) -> tuple[TaskRecord
     return drivers[0].records(0)[0], asdict(drivers[0].counters(0)[Engine.MATRIX])
 
 
-def gemm_utilisation() -> list[Row]:
-    """256x256x256 on 16x16 FP32: from the task's start to its last write response, and between the first
-    and the last multiply-add."""
-    parameters = preset("ndp-bench")
-    m = n = k = 256
-    record, counters = _gemm(parameters, m, n, k)
+def _gemm_rows(name: str, parameters: DieParameters, size: int, core: str = "") -> list[Row]:
+    """A cube of ``size`` on one die, from the task's start to its last write response, and, as row ``core``, between
+    the first and the last multiply-add."""
+    record, counters = _gemm(parameters, size, size, size)
     pes = parameters.rows * parameters.columns
     whole = record.end - record.start
-    core = counters["last_busy"] - counters["first_busy"] + 1
-    detail = {"m": m, "n": n, "k": k, "array": f"{parameters.rows}x{parameters.columns}", "cycles": whole,
-              "core_cycles": core, "counters": counters}
-    return [
-        Row("gemm_utilisation", m * n * k / (pes * whole), "useful multiply-adds / (PEs x cycles)",
-            "loading the first panels and storing the last tile", detail),
-        Row("gemm_core_utilisation", m * n * k / (pes * core), "useful multiply-adds / (PEs x cycles)",
-            "tile changes", detail),
-    ]
+    between = counters["last_busy"] - counters["first_busy"] + 1
+    detail = {"m": size, "n": size, "k": size, "array": f"{parameters.rows}x{parameters.columns}", "cycles": whole,
+              "core_cycles": between, "counters": counters}
+    unit = "useful multiply-adds / (PEs x cycles)"
+    rows = [Row(name, size**3 / (pes * whole), unit, "loading the first panels and storing the last tile", detail)]
+    if core:
+        rows.append(Row(core, size**3 / (pes * between), unit, "tile changes", detail))
+    return rows
+
+
+def gemm_utilisation() -> list[Row]:
+    """256x256x256 on 16x16 FP32."""
+    return _gemm_rows("gemm_utilisation", preset("ndp-bench"), 256, "gemm_core_utilisation")
+
+
+def fixed_gemm_utilisation() -> list[Row]:
+    """256x256x256 on 16x16 Q3.12."""
+    return _gemm_rows("fixed_gemm_utilisation", preset("ndp-bench", multiply_format=Q3_12), 256)
+
+
+def board_gemm_utilisation() -> list[Row]:
+    """128x128x128 on the die of a board, in its block RAM."""
+    return _gemm_rows("board_gemm_utilisation", preset("fpga-ulx3s"), 128)
 
 
 def _convolution(network: str, images: int) -> tuple[ConvolutionShape, list[TaskRecord], dict[str, int]]:
@@ -198,6 +223,7 @@ def cosim_rate() -> list[Row]:
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = {
     "gemm_utilisation": gemm_utilisation, "gemm_core_utilisation": gemm_utilisation,
+    "fixed_gemm_utilisation": fixed_gemm_utilisation, "board_gemm_utilisation": board_gemm_utilisation,
     **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)
        for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},

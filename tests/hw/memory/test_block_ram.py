@@ -6,6 +6,7 @@ from tests.support.amaranth_sim import always, every, randomly, simulate
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
 from tests.support.refusal import refused
 
+from plinth_hw import emit
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory import block_ram
 from plinth_hw.memory.block_ram import BlockMemory
@@ -63,3 +64,10 @@ def test_rate():
 def test_bad_parameters(beats, error):
     with refused(error, "not"):
         BlockMemory(PARAMETERS, beats)
+
+
+def test_zeros_are_not_written_out_for_an_fpga():
+    """Of a large memory they would be millions of cells for synthesis."""
+    whole, short = (emit.verilog(BlockMemory(PARAMETERS, BEATS), "memory", family=family) for family in (None, "ecp5"))
+    assert "memory[63] = 128'h0" in whole
+    assert "initial" not in short and "reg [127:0] memory [63:0];" in short
