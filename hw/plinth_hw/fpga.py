@@ -3,10 +3,11 @@
 ::
 
     python -m plinth_hw.fpga arith     # units and one processing element; table of docs/arith.md
-    python -m plinth_hw.fpga area      # blocks of ndp-demo, and an end of a link; tables of docs/area.md
-    python -m plinth_hw.fpga link      # the second of them
+    python -m plinth_hw.fpga area      # blocks of ndp-demo and fpga-demo, ends of links; tables of docs/area.md
+    python -m plinth_hw.fpga area fpga-demo     # of one of them
+    python -m plinth_hw.fpga link      # the last of them
     python -m plinth_hw.fpga host      # the host bridge; table of docs/host.md
-    python -m plinth_hw.fpga check     # whether the first is of today's die
+    python -m plinth_hw.fpga check     # whether those of dies are of today's
 
 *Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
 LUT RAM is counted apart (cells of 16 x 4 bits). *Speed* comes from placing and routing the unit between
@@ -253,6 +254,10 @@ def host(page: Path) -> None:
     replace_table(page, "fpga-host", lines)
 
 
+#: Dies whose blocks are told.
+DIES = ("ndp-demo", "fpga-demo")
+
+
 def area(page: Path, parameters: DieParameters) -> None:
     """Synthesise a die, its blocks kept apart, and write their table."""
     from plinth_hw.die import Die
@@ -271,7 +276,7 @@ def area(page: Path, parameters: DieParameters) -> None:
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
     lines += ["", f"{_DIGEST}`{digest((FOLDER / name / 'design.v').read_text())}`."]
     print("\n".join(lines))
-    replace_table(page, "fpga-area", lines)
+    replace_table(page, f"fpga-area-{parameters.name}", lines)
 
 
 def digest(verilog: str) -> str:
@@ -292,18 +297,23 @@ def main(arguments: list[str]) -> int:
         if arguments == ["arith"]:
             arith(ROOT / "docs" / "arith.md")
         elif arguments == ["area"]:
-            area(ROOT / "docs" / "area.md", preset("ndp-demo"))
+            for name in DIES:
+                area(ROOT / "docs" / "area.md", preset(name))
             link(ROOT / "docs" / "area.md")
+        elif len(arguments) == 2 and arguments[0] == "area" and arguments[1] in DIES:
+            area(ROOT / "docs" / "area.md", preset(arguments[1]))
         elif arguments == ["link"]:
             link(ROOT / "docs" / "area.md")
         elif arguments == ["host"]:
             host(ROOT / "docs" / "host.md")
         elif arguments == ["check"]:
-            if not is_current(ROOT / "docs" / "area.md", preset("ndp-demo")):
-                print("docs/area.md is of other Verilog: run make fpga-area", file=sys.stderr)
+            if stale := [name for name in DIES if not is_current(ROOT / "docs" / "area.md", preset(name))]:
+                print(f"docs/area.md is of other Verilog, of {' and '.join(stale)}: run make fpga-area",
+                      file=sys.stderr)
                 return 1
         else:
-            print("plinth_hw.fpga: error: say arith, area, link, host or check", file=sys.stderr)
+            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, host or check",
+                  file=sys.stderr)
             return 2
     except tools.ToolError as error:
         print(f"plinth_hw.fpga: error: {error}", file=sys.stderr)
