@@ -8,7 +8,8 @@ A task on the systolic machine, from its body to C in memory:
   addresses of their rows, and of those of C.
 - :mod:`~plinth_hw.matrix.feeder`: a slot of operands a cycle into the array.
 - :mod:`~plinth_hw.matrix.systolic`, of :mod:`~plinth_hw.matrix.pe`: the array; as loops for simulation in
-  :mod:`~plinth_hw.matrix.systolic_loops`, on numbers as :mod:`~plinth_hw.matrix.reals`.
+  :mod:`~plinth_hw.matrix.systolic_loops`, on numbers as :mod:`~plinth_hw.matrix.reals`;
+  :mod:`~plinth_hw.matrix.chain`: what its chain carries of sums.
 - :mod:`~plinth_hw.matrix.tokens`: when the array's drain memories are filled, emptied and loaded.
 - :mod:`~plinth_hw.matrix.preload`: C of tiles that accumulate; :mod:`~plinth_hw.matrix.output`: tiles that are done, to
   memory.
