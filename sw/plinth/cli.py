@@ -153,18 +153,33 @@ def _array(name: str | None, dies: int | None, machine: str | None, number_forma
 
 def _rule(array: Array, update: str | None, wide: bool | None, usual_rate: float, **options: Any) -> UpdateRule:
     """The update that was asked for, or what the array's dies do best."""
-    from plinth.model.update import UpdateRule
-    from plinth_hw.isa.tasks import Engine
+    from plinth.model.update import rule_for
 
-    optimises = Engine.OPTIMISER in array.die_parameters().engines
-    kind = update or ("adagrad" if optimises else "sgd")
+    parameters = array.die_parameters()
     if options["rate"] is None:
-        options["rate"] = ADAGRAD_RATE if kind.startswith("adagrad") else usual_rate
+        options["rate"] = ADAGRAD_RATE if rule_for(parameters, update).squares else usual_rate
     try:
-        return UpdateRule(kind, wide=optimises and kind == "adagrad" and not options["stochastic"] if wide is None
-                          else wide, **options)
+        return rule_for(parameters, update, wide=wide, **options)
     except ValueError as error:
         raise UserError(f"{error}; mend --update and its options") from None
+
+
+def _form(array: Array, update: str | None, wide: bool | None, stochastic: bool) -> UpdateRule:
+    """The update that a step is planned with, whatever its numbers."""
+    return _rule(array, update, wide, RATE, rate=None, stochastic=stochastic).form
+
+
+def _update_options(command: Any) -> Any:
+    """Options of :func:`_form`."""
+    for option in (
+            click.option("--stochastic", is_flag=True,
+                         help="round fixed-point weights and states of 16 bits at random"),
+            click.option("--wide/--narrow", default=None, help="fixed-point weights and states of 32 or 16 bits; "
+                         "default: wide with --update adagrad"),
+            click.option("--update", type=click.Choice(UPDATES), help="rule by which weights are updated; default: "
+                         "the plan's, or sgd, on dies with an optimiser engine adagrad")):
+        command = option(command)
+    return command
 
 
 def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None, Path | None]:
@@ -211,15 +226,11 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
 @click.option("--rate", type=click.FloatRange(0, min_open=True),
               help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
-@click.option("--update", type=click.Choice(UPDATES),
-              help="rule by which weights are updated; default: sgd, on dies with an optimiser engine adagrad")
+@_update_options
 @click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
               help="what momentum keeps of its state")
 @click.option("--epsilon", type=click.FloatRange(0, min_open=True), default=1e-6, show_default=True,
               help="what adagrad adds to its sum of squares")
-@click.option("--wide/--narrow", default=None,
-              help="fixed-point weights and states of 32 or 16 bits; default: wide with --update adagrad")
-@click.option("--stochastic", is_flag=True, help="round fixed-point weights and states of 16 bits at random")
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True)
 @click.option("--format", "number_format", type=click.Choice(FORMATS),
               help="FP32; FP16 products with FP32 sums; Q3.12 throughout. Default: the first that the machine has")
@@ -270,6 +281,9 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
             array = made.hardware
             if machine is not None or number_format is not None:
                 array = replace(array, preset=_preset(machine or array.preset, number_format))
+        if update is None:
+            update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
+            wide = made.rule.wide if wide is None else wide
     given, batch = given or load_network("digits-mlp"), batch or BATCH
     network = network or given.name
     array = array or _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
@@ -475,11 +489,12 @@ def schema(what: str) -> None:
 @click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
 @click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
+@_update_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
-def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, out: Path | None,
-         picture: Path | None, as_json: bool) -> None:
+def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
+         wide: bool | None, stochastic: bool, out: Path | None, picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
@@ -492,9 +507,10 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
-    given = load_network(network)
-    planned = plan_network(given, load_array(array_name), planner=planner, model=model, batch=batch,
-                           lists=None if parts is None else load_lists(parts, from_network(given)))
+    given, array = load_network(network), load_array(array_name)
+    planned = plan_network(given, array, planner=planner, model=model, batch=batch,
+                           lists=None if parts is None else load_lists(parts, from_network(given)),
+                           rule=_form(array, update, wide, stochastic))
     if out is not None:
         from plinth.plan.plan_file import save_plan
 
@@ -529,6 +545,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
 @click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
 @click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
+@_update_options
 @click.option("--cost", type=click.Choice(COST_NAMES), default="die", show_default=True,
               help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
 @click.option("--slow", "slow", multiple=True, metavar="DIE=FACTOR",
@@ -538,8 +555,8 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the step as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
-             model: str | None, batch: int | None, cost: str, slow: tuple[str, ...], trace_file: Path | None,
-             picture: Path | None, as_json: bool) -> None:
+             model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
+             slow: tuple[str, ...], trace_file: Path | None, picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
@@ -558,6 +575,9 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
         for option, value in (("--planner", planner), ("--model", model), ("--batch", batch)):
             if value is not None:
                 raise UserError(f"{option} and --plan both say how the network is split; leave one of them out")
+        if update is not None or wide is not None or stochastic:
+            raise UserError("--update, --wide and --stochastic are said by the plan; leave them out, or plan again "
+                            "with `plinth plan`")
         plan_ = step.load(plan_file, network)
         assert plan_.hardware is not None
         array = load_array(array_name) if array_name else plan_.hardware
@@ -568,7 +588,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
         array = load_array(array_name or "hypar-16")
         plan_ = step.planned(load_network(network), array, planner=planner or "hypar", model=model or "exact",
-                             batch=batch or 256)
+                             batch=batch or 256, rule=_form(array, update, wide, stochastic))
     step.check_memory(plan_, array)
     console = _console(stderr=as_json)
     with simulation_progress(sys.stderr.isatty()) as live:

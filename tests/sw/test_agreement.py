@@ -15,6 +15,7 @@ from plinth.bench.holdouts import Case, First
 from plinth.bench.steps import lowered_step, program_digest
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS
+from plinth.model.update import PLAIN
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 
@@ -69,8 +70,8 @@ def test_holdouts_stand_apart_as_first_measured_and_today() -> None:
     assert rows["prediction_error_worst"].value == pytest.approx(0.2)
     assert rows["prediction_error_mean"].value == pytest.approx((0.01 + 0.1 + 0.2) / 3)
     text = agreement.holdout_table(found)
-    assert ("| lenet-28 | 96 | `ndp-demo` | ring-6 | 1/8 | data | 1,000 | -10.0 % | +20.0 % | 1,000 | -1.0 % | +1.0 % |"
-            in text)
+    assert ("| lenet-28 | 96 | `ndp-demo` | ring-6 | 1/8 | data | sgd | 1,000 | -10.0 % | +20.0 % | 1,000 | -1.0 % | "
+            "+1.0 % |" in text)
     assert text.endswith("1 hold-outs, first measurement, simulated: mean error 10.0 %, worst 10.0 %, predicted: mean "
                          "error 20.0 %, worst 20.0 %; today, simulated: mean error 1.0 %, worst 1.0 %, predicted: mean "
                          "error 1.0 %, worst 1.0 %.")
@@ -101,7 +102,10 @@ def test_holdouts_are_others_than_the_grid() -> None:
         assert counts[value] >= 2, value
     # Plans are chosen among.
     assert all(len({case.planner for case in holdouts.CASES if (case.network, case.batch, case.array) == (
-        one.network, one.batch, one.array)}) >= 2 for one in holdouts.CASES)
+        one.network, one.batch, one.array)}) >= 2 for one in holdouts.CASES if one.rule == PLAIN)
+    # Dies of each kind by rules of each.
+    rules = {(case.array.die_parameters().number_format, case.rule.kind) for case in holdouts.CASES}
+    assert rules >= {(number, kind) for number in ("fp32", "fixed") for kind in ("sgd", "momentum", "adagrad")}
 
 
 @pytest.mark.parametrize("case", holdouts.CASES[::5], ids=lambda case: f"{case.network}-{case.array.name}")
@@ -112,7 +116,7 @@ def test_holdouts_are_lowered_under_the_plans_of_their_first_measurement(case: C
     (step,) = (one for one in agreement._held_out(name, known | {
         other.key: known[case.key] for other in holdouts.CASES}) if one.case == case)
     assert step.splits == splits
-    program = lowered_step(step.definition, case.array, splits, case.batch)
+    program = lowered_step(step.definition, case.array, splits, case.batch, case.rule)
     assert len(program.step) == case.array.dies and len(program_digest(program)) == 16
 
 

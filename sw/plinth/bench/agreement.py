@@ -20,6 +20,7 @@ from plinth.bench.steps import BATCH, given_plan, kept_cycles, lowered_step, pro
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import Network
+from plinth.model.update import UpdateRule, rule_for
 from plinth.model.zoo import NETWORKS
 from plinth.output import replace_table
 from plinth.partition.graph import from_network
@@ -54,6 +55,11 @@ class Step:
     def definition(self) -> Network:
         """Its network."""
         return (holdouts.NETWORKS if self.case else NETWORKS)[self.network]
+
+    @property
+    def rule(self) -> UpdateRule:
+        """How weights are updated: as the case says, else as dies do it best."""
+        return self.case.rule if self.case else rule_for(self.array.die_parameters()).form
 
     @property
     def name(self) -> str:
@@ -100,7 +106,8 @@ class Agreement:
         """For programs."""
         step = self.step
         found = {"network": step.network, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
-                 "link_rate": str(step.array.rate), "planners": list(step.planners), "splits": text(step.splits),
+                 "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
+                 "splits": text(step.splits),
                  "counted": self.counted, "simulated": self.simulated, "error": self.error,
                  "predicted": self.predicted, "prediction_error": self.prediction_error, "holdout": bool(step.case)}
         return found | ({"first": self.at_first.to_data()} if self.first else {})
@@ -109,13 +116,13 @@ class Agreement:
 def simulated_cycles(step: Step) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = given_plan(step.definition, array, step.splits, step.batch)
+    plan = given_plan(step.definition, array, step.splits, step.batch, step.rule)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 
 def predicted_cycles(step: Step) -> int:
     """Cycles of a step by `plinth plan`."""
-    given = task(from_network(step.definition), step.array, "exact", step.batch)
+    given = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
     return round(given.time.cycles(step.splits))
 
 
@@ -127,7 +134,7 @@ def compare(step: Step) -> Agreement:
     UserError
         If a tool fails.
     """
-    program = lowered_step(step.definition, step.array, step.splits, step.batch)
+    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule)
     return Agreement(step, kept_cycles(step.definition, step.array, program, step.batch), simulated_cycles(step),
                      predicted_cycles(step), program_digest(program))
 
@@ -136,7 +143,7 @@ def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
     """The different plans that planners give for a network on an array, each with those that give it; of dies with
     operands of 16 bits the data-parallel one."""
     network, array = asked
-    given = task(from_network(NETWORKS[network]), array, "exact", BATCH)
+    given = task(from_network(NETWORKS[network]), array, "exact", BATCH, rule_for(array.die_parameters()))
     found: dict[Splits, tuple[str, ...]] = {}
     for name in ("data",) if array.preset in NARROW_PRESETS else PLANNERS:
         try:
@@ -171,7 +178,7 @@ def _held_out(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
 def _planned(case: Case) -> Splits:
     """What its planner gives today."""
     graph = from_network(holdouts.NETWORKS[case.network])
-    return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch))
+    return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
@@ -241,14 +248,14 @@ def holdout_table(found: Sequence[Agreement]) -> str:
     steps = [one for one in found if one.step.case]
     if not steps:
         return NONE
-    lines = ["| network | batch | preset | array | words a cycle | planner | counted first | simulated | predicted | "
-             "counted today | simulated | predicted |",
-             "| --- | ---: | --- | --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    lines = ["| network | batch | preset | array | words a cycle | planner | update | counted first | simulated | "
+             "predicted | counted today | simulated | predicted |",
+             "| --- | ---: | --- | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
     for one in steps:
         step, cells = one.step, [f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
                                  for when in (one.at_first, one)]
         lines.append(f"| {step.network} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
-                     f"{step.array.rate} | {', '.join(step.planners)} | {' | '.join(cells)} |")
+                     f"{step.array.rate} | {', '.join(step.planners)} | {step.rule.title} | {' | '.join(cells)} |")
     lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([one.at_first for one in steps])}; "
                   f"today, {_errors(steps)}."]
     return "\n".join(lines)
@@ -267,11 +274,11 @@ def write_page(found: Sequence[Agreement], page: Path = PAGE) -> None:
 
 
 def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
-    """For each network and batch on each array, the counted step of the plan that is predicted to be the shortest over
-    that of the best plan, and the former."""
-    groups: dict[tuple[str, int, Array], list[Agreement]] = {}
+    """For each network, batch and update on each array, the counted step of the plan that is predicted to be the
+    shortest over that of the best plan, and the former."""
+    groups: dict[tuple[str, int, Array, UpdateRule], list[Agreement]] = {}
     for one in found:
-        groups.setdefault((one.step.network, one.step.batch, one.step.array), []).append(one)
+        groups.setdefault((one.step.network, one.step.batch, one.step.array, one.step.rule), []).append(one)
     chosen = [min(steps, key=lambda one: one.predicted) for steps in groups.values()]
     return [(one.counted / min(other.counted for other in steps), one)
             for one, steps in zip(chosen, groups.values(), strict=True)]

@@ -27,6 +27,7 @@ from plinth.model.layers import (
     SoftmaxCrossEntropy,
 )
 from plinth.model.network import Network, perceptron
+from plinth.model.update import FORMS, PLAIN, UpdateRule
 from plinth.output import write_json
 from plinth.partition.regions import Splits
 
@@ -75,11 +76,13 @@ class Case:
     batch: int
     array: Array
     planner: str
+    rule: UpdateRule = PLAIN
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it from others."""
-        return (self.network, str(self.batch), self.array.preset, self.array.name, str(self.array.rate), self.planner)
+        return (self.network, str(self.batch), self.array.preset, self.array.name, str(self.array.rate), self.planner,
+                *(() if self.rule == PLAIN else (self.rule.title,)))
 
 
 @dataclass(frozen=True)
@@ -111,8 +114,20 @@ def _cases() -> tuple[Case, ...]:
         ("narrow-mlp", 200, ring(12, preset="ndp-tiny"), ("data", "model")),
         ("narrow-mlp", 200, ring(3, preset="hypar-half", link_rate=slow), ("data", "one-weird-trick")),
         ("narrow-mlp", 96, ring(6, preset="ndp-bench"), ("data", "model")))
-    return tuple(Case(network, batch, array, planner) for network, batch, array, planners in arrays
-                 for planner in planners)
+    # By other rules than plain gradient descent, of fixed-point dies most.
+    updated: tuple[tuple[str, int, Array, str, str], ...] = (
+        ("lenet-28", 32, ring(3, preset="fpga-demo"), "data", "adagrad wide"),
+        ("wide-mlp", 32, ring(2, preset="fpga-demo"), "data", "adagrad wide"),
+        ("words-8", 200, ring(3, preset="fpga-demo"), "data", "sgd wide"),
+        ("narrow-mlp", 96, ring(3, preset="fpga-tiny"), "data", "momentum"),
+        ("narrow-mlp", 32, ring(1, preset="fpga-ulx3s"), "data", "adagrad stochastic"),
+        ("words-8", 96, ring(2, preset="hypar-demo-fixed"), "data", "adagrad wide"),
+        ("lenet-28", 32, ring(3), "data", "momentum"),
+        ("words-8", 96, ring(3), "joint", "adagrad"),
+        ("narrow-mlp", 200, ring(3, preset="hypar-half"), "data", "adagrad"))
+    return (*(Case(network, batch, array, planner) for network, batch, array, planners in arrays
+              for planner in planners),
+            *(Case(network, batch, array, planner, FORMS[title]) for network, batch, array, planner, title in updated))
 
 
 CASES = _cases()

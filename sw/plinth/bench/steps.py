@@ -15,7 +15,7 @@ from plinth.driver.driver import Driver
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.model.array import ARRAYS, Array
 from plinth.model.network import Network
-from plinth.model.update import UpdateRule
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
@@ -24,7 +24,7 @@ from plinth.plan.plan import Plan
 from plinth.plan.planning import PLANNERS, Task, task
 from plinth.training.data import Dataset, digits, table_rows
 from plinth.training.session import Session, initial_parameters
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 
 #: Samples of a step, and memory of a die in words.
 BATCH, MEMORY_WORDS = 128, 1 << 22
@@ -32,18 +32,25 @@ BATCH, MEMORY_WORDS = 128, 1 << 22
 RATES = (Fraction(1), Fraction(1, 8))
 
 
-def given_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH) -> Plan:
+def given_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN) -> Plan:
     """A plan of given splits, without predictions."""
     return Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array)
+                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array,
+                rule=rule)
 
 
-def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH) -> TrainingProgram:
+def memory_words(parameters: DieParameters) -> int:
+    """Words of a co-simulated die's memory."""
+    return min(MEMORY_WORDS, parameters.most_memory_words)
+
+
+def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN
+                 ) -> TrainingProgram:
     """The task graphs of a step."""
-    plan = given_plan(network, array, splits, batch)
-    steps = len(_samples(network, batch).train_x) // batch
-    return lower_training(network, plan, array.die_parameters(), rule=UpdateRule(), steps=steps,
-                          memory_words=MEMORY_WORDS)
+    plan, parameters = given_plan(network, array, splits, batch, rule), array.die_parameters()
+    # Memory on the chip holds a batch at a time.
+    steps = len(_samples(network, batch).train_x) // batch if parameters.axi_ports else 1
+    return lower_training(network, plan, parameters, rule=rule, steps=steps, memory_words=memory_words(parameters))
 
 
 def _samples(network: Network, batch: int) -> Dataset:
@@ -62,8 +69,9 @@ def counted_cycles(network: Network, array: Array, program: TrainingProgram, bat
     """Cycles of the first step of a training run on co-simulated dies."""
     # A link's rate is a register of the die, which the driver writes: all rates run on one model.
     die = preset(array.preset, ports=program.parameters.ports)
-    dies, _ = backends.cosim_array(die, array.dies, MEMORY_WORDS, links=array.directed())
-    driver = Driver(dies, program, memory_words=MEMORY_WORDS, links=array.directed())
+    words = memory_words(die)
+    dies, _ = backends.cosim_array(die, array.dies, words, links=array.directed())
+    driver = Driver(dies, program, memory_words=words, links=array.directed())
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
     return int(next(iter(session.epoch(0))).cycles)

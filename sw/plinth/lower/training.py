@@ -122,7 +122,7 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     """
     check_network(network)
     _check(plan, parameters.packing > 1)
-    _check_engines(plan, rule, parameters)
+    _check_engines(plan, parameters)
     step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
                    plan.hardware or ring(plan.dies), rule)
     return _Lowering(step, steps).program(memory_words)
@@ -164,19 +164,11 @@ def _check(plan: Plan, narrow: bool) -> None:
                         "all layers and the loss the same list of samples and the same owners")
 
 
-def _check_engines(plan: Plan, rule: UpdateRule, parameters: DieParameters) -> None:
+def _check_engines(plan: Plan, parameters: DieParameters) -> None:
     """Refuse what dies have no engine for."""
     if plan.dies > 1 and Engine.COLLECTIVE not in parameters.engines:
         raise UserError(f"dies of preset {parameters.name!r} have no collective engine, so that each trains alone; "
                         "choose --dies 1, or a preset that has one, such as fpga-demo")
-    if parameters.number_format == "fixed":
-        if not rule.plain and Engine.OPTIMISER not in parameters.engines:
-            raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
-                            "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")
-    elif rule.wide or rule.stochastic:
-        what = "wide weights" if rule.wide else "stochastic rounding"
-        raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
-                        "leave that out, or choose --machine fpga")
 
 
 class _Lowering:

@@ -17,6 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.errors import UserError
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine
+
 Doubles = NDArray[np.float64]
 
 SGD, MOMENTUM, ADAGRAD, ADAGRAD_PRINTED = KINDS = ("sgd", "momentum", "adagrad", "adagrad-printed")
@@ -74,6 +78,16 @@ class UpdateRule:
         return self.kind == SGD and not (self.wide or self.stochastic)
 
     @property
+    def form(self) -> "UpdateRule":
+        """The rule without its numbers: what a step does, and how long it takes, does not depend on them."""
+        return UpdateRule(self.kind, wide=self.wide, stochastic=self.stochastic)
+
+    @property
+    def title(self) -> str:
+        """The form in words, as plans have it."""
+        return f"{self.kind}{' wide' if self.wide else ''}{' stochastic' if self.stochastic else ''}"
+
+    @property
     def squares(self) -> bool:
         """Whether states are sums of squares."""
         return self.kind in (ADAGRAD, ADAGRAD_PRINTED)
@@ -112,3 +126,41 @@ class UpdateRule:
 
 #: Gradient descent, whatever the rate.
 PLAIN = UpdateRule()
+#: Forms of rules by title.
+FORMS = {rule.title: rule for kind in KINDS for wide in (False, True) for stochastic in (False, True)
+         for rule in (UpdateRule(kind, wide=wide, stochastic=stochastic),)}
+
+
+def rule_for(parameters: DieParameters, kind: str | None = None, *, wide: bool | None = None, stochastic: bool = False,
+           **numbers: float) -> UpdateRule:
+    """The rule of dies, what is left out as they do it best: Adagrad, wide, with an optimiser engine, else gradient
+    descent.
+
+    Raises
+    ------
+    ValueError
+        As :class:`UpdateRule`.
+    """
+    optimises = Engine.OPTIMISER in parameters.engines
+    kind = kind or (ADAGRAD if optimises else SGD)
+    if wide is None:
+        wide = optimises and kind == ADAGRAD and not stochastic
+    return UpdateRule(kind, wide=wide, stochastic=stochastic, **numbers)
+
+
+def check_engines(rule: UpdateRule, parameters: DieParameters) -> None:
+    """Refuse a rule that dies have no engine for.
+
+    Raises
+    ------
+    UserError
+        With a rule or dies to choose.
+    """
+    if parameters.number_format == "fixed":
+        if not rule.plain and Engine.OPTIMISER not in parameters.engines:
+            raise UserError(f"dies of preset {parameters.name!r} have no optimiser engine for update {rule.kind!r}; "
+                            "choose --update sgd of 16 bits, or a preset that has one, such as fpga-demo")
+    elif rule.wide or rule.stochastic:
+        what = "wide weights" if rule.wide else "stochastic rounding"
+        raise UserError(f"dies of preset {parameters.name!r} compute in {parameters.number_format}, without {what}; "
+                        "leave that out, or choose --machine fpga")

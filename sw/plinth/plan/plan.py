@@ -22,6 +22,7 @@ from plinth.model.files import dump_yaml
 from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition import regions
 from plinth.partition.axes import CHANNELS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of
@@ -96,6 +97,8 @@ class Plan:
     hardware: Array | None = None
     #: The network in full, if it is none of the zoo.
     definition: Network | None = None
+    #: How weights are updated, whatever the rule's numbers.
+    rule: UpdateRule = PLAIN
 
     def __post_init__(self) -> None:
         levels = regions.check_splits(self.graph, self.splits)
@@ -110,6 +113,7 @@ class Plan:
             raise UserError(f"the plan is for {self.dies} dies, but array {self.array!r} has {self.hardware.dies}")
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
+        object.__setattr__(self, "rule", self.rule.form)
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
@@ -197,6 +201,7 @@ class Plan:
             "levels": self.levels, "factors": list(self.factors), "batch": self.batch,
             "chunk_words": self.chunk_words, "words": self.words,
             "predicted_seconds": self.predicted_seconds,
+            **({} if self.rule == PLAIN else {"update": self.rule.title}),
             "layers": [{"name": node.name, "kind": node.kind, "splits": list(vector), **self._parts(number)}
                        for number, (node, vector) in enumerate(zip(self.graph.nodes, self.splits, strict=True))
                        if node.kind != LOSS],

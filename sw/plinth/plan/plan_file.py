@@ -13,6 +13,7 @@ from plinth.model.files import check_mapping, check_version, nearest, read_yaml
 from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth.model.network import Network
 from plinth.model.network_file import network_from_data
+from plinth.model.update import FORMS, PLAIN, check_engines
 from plinth.model.zoo import NETWORKS
 from plinth.output import json_text, write_whole
 from plinth.partition.graph import LOSS, SPLITS, PlanGraph, from_network
@@ -33,6 +34,7 @@ MODEL_NAMES = ("exact", "published")
 
 _KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",
          "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "reductions")
+_OPTIONAL = ("loss", "update")
 
 
 def _command(data: Any) -> str:
@@ -113,7 +115,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
         If it is of another version or another network, malformed, or states what does not follow from its splits.
     """
     check_version(data, where, "a plan", PLAN_VERSION, _command(data))
-    check_mapping(data, where, "a plan", required=_KEYS, optional=("loss",))
+    check_mapping(data, where, "a plan", required=_KEYS, optional=_OPTIONAL)
     if data["network"] != graph.name:
         raise UserError(f"{where}: the plan is for network {described(data['network'])}, not {graph.name!r}; {_AGAIN}")
     if data["fingerprint"] != fingerprint(graph):
@@ -163,13 +165,21 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str) -> Plan:
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
                                 0 <= seconds < float("inf")):
         raise UserError(f"{where}: predicted_seconds must be a number of seconds, not {described(seconds)}; {_AGAIN}")
+    update = data.get("update", PLAIN.title)
+    if not isinstance(update, str) or update not in FORMS:
+        raise UserError(f"{where}: update must be one of {', '.join(FORMS)}, not {_shown(update)}; {_AGAIN}")
+    try:
+        check_engines(FORMS[update], hardware.die_parameters())
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from None
     plan = Plan(graph=graph, planner=data["planner"], model=data["model"], array=data["array"], batch=data["batch"],
                 chunk_words=data["chunk_words"], predicted_seconds=seconds,
-                splits=splits, factors=tuple(factors), lists=lists, hardware=hardware, definition=definition)
+                splits=splits, factors=tuple(factors), lists=lists, hardware=hardware, definition=definition,
+                rule=FORMS[update])
     expected = plan.to_data()
-    # Lists are read however they are written.
-    given = {key: value for key, value in data.items() if key != "loss"} | {
-        "layers": expected["layers"], **({"loss": expected["loss"]} if "loss" in expected else {})}
+    # Lists are read however they are written, and what is left out.
+    given = {key: value for key, value in data.items() if key not in _OPTIONAL} | {
+        key: expected[key] for key in ("layers", *_OPTIONAL) if key in expected}
     difference = _difference(given, expected, "")
     if difference:
         raise UserError(f"{where}: {difference} follows from the splits; {_AGAIN}")
@@ -298,6 +308,7 @@ def plan_schema() -> dict[str, Any]:
             "chunk_words": {"description": "words in a chunk of a reduction", "type": "integer", "minimum": 1},
             "words": {**count, "description": "words that all dies send in a step"},
             "predicted_seconds": {"type": ["number", "null"], "minimum": 0},
+            "update": {"description": "how weights are updated; default: sgd", "enum": list(FORMS)},
             "layers": listed("splits, from level 1 on; level h splits on digit h of a die's number, from the highest",
                              mapping("one layer or junction", {
                                  "name": name, "kind": name,
@@ -323,5 +334,5 @@ def plan_schema() -> dict[str, Any]:
                     "rings": listed(f"members in ring order, and words of the message; only up to {LISTED_DIES} dies",
                                     mapping("one ring", {"members": {"type": "array", "items": count},
                                                          "words": count}))},
-                optional=("rings",)))}, optional=("loss",)),
+                optional=("rings",)))}, optional=_OPTIONAL),
     }

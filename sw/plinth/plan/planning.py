@@ -8,6 +8,7 @@ from plinth.errors import UserError
 from plinth.model.array import Array, prime_factors
 from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, MP, PlanGraph, from_network
@@ -51,7 +52,7 @@ class Task:
         return self.time.factors
 
 
-def task(graph: PlanGraph, array: Array, model: str, batch: int) -> Task:
+def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN) -> Task:
     """Set up what planners need.
 
     Raises
@@ -59,7 +60,7 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int) -> Task:
     UserError
         If the model does not know the levels of the array.
     """
-    return Task(MODELS[model](graph, batch, factors=array.factors), StepTime(graph, batch, array))
+    return Task(MODELS[model](graph, batch, factors=array.factors), StepTime(graph, batch, array, rule=rule))
 
 
 def _joint(given: Task) -> Splits:
@@ -143,7 +144,7 @@ def outcome(given: Task, splits: Splits, lists: Partition = ()) -> Outcome:
 
 
 def plan_network(network: Network, array: Array, *, planner: str = "joint", model: str = "exact",
-                 batch: int = 256, lists: Mapping[str, Lists] | None = None) -> Planned:
+                 batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN) -> Planned:
     """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split.
 
     Raises
@@ -151,7 +152,7 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     UserError
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
-    given = task(from_network(network), array, model, batch)
+    given = task(from_network(network), array, model, batch, rule)
     splits = chosen(given, array, planner)
     parts = tuple((lists or {}).get(node.name) for node in given.graph.nodes) if lists else ()
     if parts:
@@ -162,11 +163,16 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     found = outcome(given, splits, parts)
     plan = Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
                 chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, lists=parts,
-                predicted_seconds=found.predicted_seconds, hardware=array,
+                predicted_seconds=found.predicted_seconds, hardware=array, rule=rule,
                 definition=None if NETWORKS.get(network.name) == network else network)
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits, parts),
                    array.memory_bytes)
+
+
+def predicted_seconds(plan: Plan, array: Array) -> float:
+    """Seconds of a plan's step on its array."""
+    return StepTime(plan.graph, plan.batch, array, rule=plan.rule).seconds(plan.splits, plan.lists)
 
 
 def check_prediction(plan: Plan, where: str) -> None:
@@ -179,7 +185,7 @@ def check_prediction(plan: Plan, where: str) -> None:
     """
     if plan.predicted_seconds is None or plan.hardware is None:
         return
-    found = StepTime(plan.graph, plan.batch, plan.hardware).seconds(plan.splits, plan.lists)
+    found = predicted_seconds(plan, plan.hardware)
     if not isclose(found, plan.predicted_seconds, rel_tol=ROUNDING):
         raise UserError(f"{where}: predicted_seconds is {plan.predicted_seconds:.9g}, but a step of this plan is "
                         f"predicted to take {found:.9g}; make the plan again with `plinth plan`")

@@ -39,6 +39,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
     return {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
         "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
+        "update": plan.rule.title,
         "layers": [graph.nodes[number].name for number in weighted], "splits": splits(weighted),
         "junctions": [graph.nodes[number].name for number in junctions], "junction_splits": splits(junctions),
         **costs(planned.outcome),
@@ -57,7 +58,7 @@ def show_plan(console: Console, planned: Planned) -> None:
 
     plan, graph = planned.plan, planned.plan.graph
     console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
-                  f"{plan.planner}, {plan.model} model", highlight=False)
+                  f"{plan.planner}, {plan.model} model, update {plan.rule.title}", highlight=False)
     if plan.levels:
         levels = ", ".join(f"H{level + 1} in {factor}" for level, factor in enumerate(plan.factors))
         console.print(f"levels are the factors of {plan.dies} dies: {levels}", style="dim", highlight=False)

@@ -21,7 +21,7 @@ STATES = (("busy", "busy", "#2a7f62"), ("shared", "shares memory or links", "#7a
 KINDS = (("multiply", "multiplications", "#1f4e79"), ("add", "additions", "#6fa8dc"), ("sram", "SRAM", "#2a7f62"),
          ("dram", "DRAM", "#c8553d"), ("link", "links", "#d9a441"))
 #: Engines, in the order of tables.
-ENGINES = ("matrix", "vector", "transfer", "collective")
+ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 #: Links and dies that tables and pictures show.
 SHOWN_LINKS, SHOWN_DIES = 8, 4
 
@@ -35,7 +35,8 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
             for die, one in enumerate(found.work.machine.dies)]
     return {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": found.array.name,
-        "dies": plan.dies, "batch": plan.batch, "cost": found.cost, "cycles_from": found.source,
+        "dies": plan.dies, "batch": plan.batch, "update": plan.rule.title, "cost": found.cost,
+        "cycles_from": found.source,
         "slow": {str(die): factor for die, factor in found.slow.items()}, "seconds": result.seconds,
         "joules": found.joules, "joules_total": sum(found.joules.values()),
         "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
@@ -82,7 +83,7 @@ def show_simulation(console: Console, found: Simulated) -> None:
     """Print where the step's time and energy go."""
     plan, result, joules = found.plan, found.result, found.joules
     console.print(f"[bold]{plan.network}[/bold] on {found.array.name} ({plan.dies} dies), batch {plan.batch}, planner "
-                  f"{plan.planner}, {found.cost} cost", highlight=False)
+                  f"{plan.planner}, update {plan.rule.title}, {found.cost} cost", highlight=False)
     total = sum(joules.values())
     console.print(f"a step: [bold]{duration(result.seconds)}[/bold], {plan.batch / result.seconds:,.4g} samples a "
                   f"second, {_joules(total)}", highlight=False)

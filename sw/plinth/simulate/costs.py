@@ -9,9 +9,10 @@ from typing import NamedTuple, Protocol
 
 from plinth.model.array import Array
 from plinth.plan.cost.copies import Copy, copy_formula
-from plinth.plan.cost.machine import Machine, machine, reduced_words
+from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
-from plinth.step.tasks import Multiplication, Rows, Task, Vector
+from plinth.plan.cost.updates import message_words, optimiser_cost
+from plinth.step.tasks import Multiplication, Optimisation, Phase, Rows, Task, Vector
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -53,19 +54,19 @@ class Costs(Protocol):
     added: float
 
     def task(self, task: Task) -> Cost:
-        """A product, vector work, or rows of an embedding: of all tasks that it stands for."""
+        """A product, vector work, an update, or rows of an embedding: of all tasks that it stands for."""
         ...
 
     def copies(self, rows: int, width: int, words: float, hops: int) -> tuple[float, float]:
         """Seconds that a die takes to send ``words`` in tiles of rows x width, and words on a link over those sent."""
         ...
 
-    def ring(self, members: int, hops: int) -> float:
-        """Seconds of a reduction beside its words."""
+    def ring(self, phase: Phase, members: int, hops: int) -> float:
+        """Seconds of a ring's message beside its words."""
         ...
 
-    def reduced(self, words: int, members: int) -> float:
-        """Words that a member of a reduction moves in memory."""
+    def reduced(self, phase: Phase, words: int, members: int) -> float:
+        """Words that a member of a ring moves in memory for a message."""
         ...
 
     def update(self, words: int) -> Cost:
@@ -103,6 +104,11 @@ class DieCosts:
             return self._multiply(task, work)
         if isinstance(work, Vector):
             return self._vector(task, work)
+        if isinstance(work, Optimisation):
+            update = optimiser_cost(self.parameters, work)
+            # A product and a sum for each number that is made.
+            return Cost(update.cycles[1] * self.second, 0.0, update.reads + update.writes, update.numbers,
+                        update.numbers)
         assert isinstance(work, Rows)
         (alone, row), words = rows_cost(self.machine, work)
         return Cost(row * self.second, max(0.0, alone - row) * self.second, words,
@@ -142,13 +148,13 @@ class DieCosts:
         share = words / of * copy.cycles(parameters) * row / copy_formula(parameters, copy, 0.0)[1]
         return share * self.second, copy.flits(parameters) * parameters.flit_words / of
 
-    def ring(self, members: int, hops: int) -> float:
+    def ring(self, phase: Phase, members: int, hops: int) -> float:
         """As :class:`Costs`."""
-        return self.machine.ring_latency(members, hops, self.hop) * self.second
+        return phase.share * self.machine.ring_latency(members, hops, self.hop) * self.second
 
-    def reduced(self, words: int, members: int) -> float:
+    def reduced(self, phase: Phase, words: int, members: int) -> float:
         """As :class:`Costs`."""
-        return reduced_words(words, members)
+        return sum(message_words(phase, words, members))
 
     def update(self, words: int) -> Cost:
         """As :class:`Costs`."""
@@ -191,13 +197,13 @@ class Paper:
         """Nothing beside the words."""
         return 0.0, 1.0
 
-    def ring(self, members: int, hops: int) -> float:
+    def ring(self, phase: Phase, members: int, hops: int) -> float:
         """The links' latencies."""
-        return 2 * (members - 1) * hops * self.hop
+        return phase.share * 2 * (members - 1) * hops * self.hop
 
-    def reduced(self, words: int, members: int) -> float:
+    def reduced(self, phase: Phase, words: int, members: int) -> float:
         """What is sent is read, what arrives is added to what is read, or written."""
-        return (4 + self.added) * words * (members - 1) / members
+        return phase.share * (4 + self.added) * words * (members - 1) / members
 
     def update(self, words: int) -> Cost:
         """Nothing."""

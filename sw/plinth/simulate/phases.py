@@ -4,6 +4,7 @@ from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.operations import Operation
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE
+from plinth.step.updates import StateUpdate
 from plinth_sim.array.machine import Activity
 
 #: What an operation can be for.
@@ -14,7 +15,7 @@ def phase(step: Step, number: int, operation: Operation) -> str:
     """What an operation of a step is for."""
     if isinstance(operation, (Exchange, Barrier)):
         return "transfer"
-    if isinstance(operation, Reduce):
+    if isinstance(operation, (Reduce, StateUpdate)):
         return "reduction"
     if getattr(operation, "direction", "") == UPDATE or getattr(operation, "added", False):
         return "weight gradient"

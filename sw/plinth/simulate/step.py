@@ -8,6 +8,7 @@ from plinth.errors import UserError
 from plinth.model.array import Array
 from plinth.model.network import Network
 from plinth.model.network_file import load_network
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.output import write_whole
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
@@ -58,7 +59,8 @@ def simulated(plan: Plan, array: Array, *, cost: str = "die", slow: dict[int, fl
                      result=simulate(work.machine, work.activities, progress))
 
 
-def planned(network: Network, array: Array, *, planner: str, model: str, batch: int) -> Plan:
+def planned(network: Network, array: Array, *, planner: str, model: str, batch: int,
+            rule: UpdateRule = PLAIN) -> Plan:
     """A plan, without predictions.
 
     Raises
@@ -66,10 +68,10 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     UserError
         If the planner or the model refuses the array.
     """
-    given = task(from_network(network), array, model, batch)
+    given = task(from_network(network), array, model, batch, rule)
     return Plan(graph=given.graph, planner=planner, model=model, array=array.name, batch=batch,
                 chunk_words=array.die_parameters().chunk_words, splits=chosen(given, array, planner),
-                factors=given.factors, hardware=array)
+                factors=given.factors, hardware=array, rule=rule)
 
 
 def load(path: Path, network: str | None) -> Plan:
@@ -85,7 +87,8 @@ def load(path: Path, network: str | None) -> Plan:
 
 def memory_bytes(plan: Plan, array: Array) -> int:
     """Bytes that the places of a plan's step take on every die of an array."""
-    step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists, array)
+    step = step_of(plan.graph, plan.splits, plan.batch, array.die_parameters(), plan.factors, plan.lists, array,
+                   plan.rule)
     return step.parameters.word_bytes * step.memory_words()
 
 

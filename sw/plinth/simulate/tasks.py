@@ -19,8 +19,9 @@ import numpy as np
 from plinth.model.array import Array
 from plinth.model.routes import routes
 from plinth.plan.cost.copies import MEMORY_LATENCY, lookups
-from plinth.plan.cost.machine import LINK_LATENCY, reduced_words
+from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
+from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
 from plinth.step.step import Step
@@ -29,6 +30,7 @@ from plinth.step.tasks import (
     Arrivals,
     Multiplication,
     Optimisation,
+    Phase,
     Reduction,
     Rows,
     Signal,
@@ -113,34 +115,36 @@ class TaskByTask(Collected):
         """The queue of tiles behind a link."""
         return self._queues + link
 
-    def join(self, ring: tuple[int, ...], message: int, words: float, waits: Sequence[str]) -> str:
+    def join(self, work: Reduction, waits: Sequence[str]) -> str:
         """A die joins a ring's message, which goes on once all have; its name."""
-        joined = self._joined.setdefault((ring, message), [])
+        ring = work.ring
+        joined = self._joined.setdefault((ring, work.message), [])
         joined += waits
-        name = f"ring {ring[0]} of {len(ring)}, message {message}"
+        name = f"ring {ring[0]} of {len(ring)}, message {work.message}"
         if len(joined) == len(ring) * len(waits):
-            self.add(self._ring(name, ring, words, joined), "reduction")
+            self.add(self._ring(name, work, joined), "reduction")
         return name
 
-    def _ring(self, name: str, ring: tuple[int, ...], words: float, joined: Sequence[str]) -> Flow:
-        size, cycle = len(ring), self.cycle
+    def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
+        ring, words, cycle = work.ring, float(work.target.columns), self.cycle
+        size, moved = len(ring), sum(message_words(work.phase, words, len(ring)))
         waits, control = [Wait(one) for one in joined], self.costs.machine.control
         if size == 1:
             return Flow(name=name, seconds=words / self.parameters.flit_words * cycle,
                         latency=control["reduce"] * cycle, waits=waits, dies=np.array(ring),
-                        die_words=np.array([reduced_words(words, 1)]), adds=words)
-        share, hops = 2 * (size - 1) / size * words, 0
+                        die_words=np.array([moved]), adds=words)
+        share, hops = work.phase.share * 2 * (size - 1) / size * words, 0
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
             path = self.path(die, other)
             hops = max(hops, len(path))
             for link in (self.injects(die), *path):
                 loads[link] = loads.get(link, 0.0) + share
-        latency = self.costs.machine.ring_latency(size, hops, self.array.link_latency)
+        latency = work.phase.share * self.costs.machine.ring_latency(size, hops, self.array.link_latency)
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
                     latency=max(0.0, latency) * cycle, dies=np.array(ring),
-                    die_words=np.full(size, reduced_words(words, size)),
-                    waits=waits, adds=words * (size - 1))
+                    die_words=np.full(size, moved), waits=waits,
+                    adds=0.0 if work.phase is Phase.GATHER else words * (size - 1))
 
 
 class _Die:
@@ -218,7 +222,9 @@ class _Die:
         unit = {Engine.MATRIX: "matrix", Engine.VECTOR: "vector load", Engine.TRANSFER: "transfer",
                 Engine.OPTIMISER: "optimiser"}.get(engine, "")
         if isinstance(work, Reduction):
+            # Blocks begin in program order.
             unit = f"block {work.message % self.parameters.reduce_blocks}"
+            waits.append(Wait(started, place))
         self._add(simulated.Task(name=f"{key} start", die=die, engine=unit, seconds=0.0, waits=waits,
                                  signals=[started]))
         after, signals = [Wait(f"{key} start")], [self._done(engine)]
@@ -231,9 +237,9 @@ class _Die:
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
         elif isinstance(work, Optimisation):
-            vectors = len(work.kept)
-            words = float(work.weights.rows * work.weights.columns)
-            self._work(key, "optimiser", words, words * (2 + vectors), words * (1 + vectors), after, signals=signals)
+            found = optimiser_cost(self.parameters, work)
+            self._work(key, "optimiser", found.cycles[1], found.reads, found.writes, after, signals=signals,
+                       counted=self.costs.task(task))
         elif isinstance(work, Signal):
             self._add(simulated.Task(name=key, die=die, engine="transfer", seconds=MEMORY_LATENCY * cycle, waits=after,
                                      signals=signals))
@@ -318,7 +324,7 @@ class _Die:
 
     def _reduce(self, key: str, place: int, work: Reduction, waits: list[Wait], signals: list[str]) -> None:
         """A reduction: the dies of a ring go on together once all have started."""
-        name = self.given.join(work.ring, work.message, float(work.target.columns), [one.counter for one in waits])
+        name = self.given.join(work, [one.counter for one in waits])
         # Tasks of an engine end in order.
         before = [Wait(self._done(Engine.COLLECTIVE), place)] if place else []
         self._add(simulated.Task(name=key, die=self.die, engine=f"block {work.message % self.parameters.reduce_blocks}",

@@ -29,7 +29,7 @@ from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Accesses, Task
+from plinth.step.tasks import UPDATE, Accesses, Phase, Task
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
@@ -86,7 +86,7 @@ def workload(plan: Plan, array: Array, costs: Costs, slow: dict[int, float] | No
         if not 0 <= die < array.dies:
             raise UserError(f"die {die} cannot be slow: array {array.name!r} has dies 0 to {array.dies - 1}")
         speeds[die] /= factor
-    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists, array)
+    step = step_of(plan.graph, plan.splits, plan.batch, costs.parameters, plan.factors, plan.lists, array, plan.rule)
     words = sum(one.words for one in plan.transfers) + sum(one.words for one in plan.reductions)
     if (isinstance(costs, DieCosts) and overlap and form == "exact" and not array.switches
             and few(step, MOST_TASKS)):
@@ -243,14 +243,20 @@ class Groups(Collected):
             dies=group.dies, die_words=die_words, waits=tuple(waits), adds=adds), self._phase)
 
     def _reduce(self, operation: Reduce) -> None:
-        """Rings of a weight gradient, and the update."""
+        """A message of a layer's rings."""
+        key = ("between", self._count)
+        self._count += 1
         ready: Ready = [()] * self.step.dies
         for place, dies in enumerate(self._classes):
-            gradient = operation.source.buffer(int(dies[0]))
-            after = self._after(place, [gradient], [])
+            source, target = (one.buffer(int(dies[0])) for one in (operation.source, operation.target))
+            after = self._after(place, [source], [])
+            if operation.phase is Phase.SUM:
+                self._accesses[place].touch([source], [target], (key, *after))
             for one in dies.tolist():
                 ready[one] = self._waits(one, after)
         found = self._reduced(operation, ready)
+        for die, end in found.items():
+            self._ends[die][key] = end
         if not self.overlap:
             # Where nothing is reduced, what follows waits for the gradient.
             for die, waits in enumerate(ready):
@@ -264,17 +270,17 @@ class Groups(Collected):
                 if cost:
                     found[die] = self._work(f"{operation.name}@{die}", die, Engine.COLLECTIVE, cost, ready[die])
             return found
-        members = operation.rings.size
+        members, phase = operation.rings.size, operation.phase
         for place, group in enumerate(rings := self.ways.ring(operation.rings)):
             if operation.message(int(group.dies[0])) is None:
                 continue
             count = operation.words(int(group.dies[0]))
             if count:
-                added = count * (members - 1)
+                added = 0 if phase is Phase.GATHER else count * (members - 1)
                 label = f"{operation.name} {place}" if len(rings) > 1 else operation.name
-                self._flow(label, group, count, ready, seconds=0.0,
-                           latency=self.costs.ring(members, group.hops),
-                           die_words=np.full(len(group.dies), self.costs.reduced(count, members)),
+                self._flow(label, group, count * phase.share, ready, seconds=0.0,
+                           latency=self.costs.ring(phase, members, group.hops),
+                           die_words=np.full(len(group.dies), self.costs.reduced(phase, count, members)),
                            adds=float(added))
                 found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found
@@ -336,5 +342,6 @@ class PublishedGroups(Groups):
 
     def _reduced(self, operation: Reduce, ready: Ready) -> dict[int, Wait]:
         number = self.step.graph.nodes.index(operation.node)
-        whole, pieces = self._sum_elements(number, DP), operation.piece.of
-        return self._partners(operation.name, lambda level: whole(level) / pieces, ready, added=True)
+        whole, share = self._sum_elements(number, DP), operation.phase.share / operation.piece.of
+        return self._partners(operation.name, lambda level: share * whole(level), ready,
+                              added=operation.phase is not Phase.GATHER)

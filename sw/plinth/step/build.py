@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
-from plinth.model.update import PLAIN, UpdateRule
+from plinth.model.update import PLAIN, UpdateRule, check_engines
 from plinth.partition.axes import SAMPLES
 from plinth.partition.cuts import Factors, Integers
 from plinth.partition.graph import PlanGraph
@@ -24,11 +24,18 @@ from plinth_hw.isa.tasks import Engine
 
 def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParameters,
             factors: Factors = (), lists: Partition = (), array: Array | None = None,
-            rule: UpdateRule | None = None) -> Step:
+            rule: UpdateRule = PLAIN) -> Step:
     """The step of a network's graph under the given splits, and lists if there are any, on dies of some parameters;
-    without factors of the array every level halves, without an array no two rings meet on a link, without a rule
-    weights are updated by plain gradient descent on their way through a reduction."""
-    step = Step(graph, splits, batch, parameters, factors, lists, array, rule or PLAIN)
+    without factors of the array every level halves, without an array no two rings meet on a link. Plain gradient
+    descent is done on the way through a reduction, if dies have an engine for that.
+
+    Raises
+    ------
+    UserError
+        If dies have no engine for the rule.
+    """
+    check_engines(rule, parameters)
+    step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
             found[graph.nodes[number].name] = _weights(step, number, kind)
@@ -46,7 +53,7 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         if rings not in step.groups:
             step.groups.append(rings)
     reductions = Reductions(step)
-    if rule is not None and not (rule.plain and Engine.COLLECTIVE in parameters.engines):
+    if not (rule.plain and Engine.COLLECTIVE in parameters.engines):
         _kept(step, reductions)
     for one in reversed(made):
         backward.run(one, reductions)

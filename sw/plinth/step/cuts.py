@@ -16,6 +16,13 @@ IMAGE_STRIPS = 4
 STRIP_POSITIONS = 512
 
 
+def groups(count: int, most: int | None) -> Iterator[range]:
+    """Neighbouring pieces, in at most so many groups."""
+    size = 1 if most is None else max(1, -(-count // most))
+    for start in range(0, count, size):
+        yield range(start, min(start + size, count))
+
+
 def row_step(parameters: DieParameters, rows: int, columns: int, regions: int, row_regions: int,
              pieces: int = STRIPS, column_regions: int = 0) -> int:
     """Rows of a strip of a vector program over rows x columns: of about ``pieces`` strips, or as many more as the

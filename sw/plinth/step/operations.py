@@ -44,13 +44,6 @@ class Operation(Protocol):
         ...
 
 
-def _groups(count: int, most: int | None) -> Iterator[range]:
-    """Neighbouring pieces, in at most so many groups."""
-    size = 1 if most is None else max(1, -(-count // most))
-    for start in range(0, count, size):
-        yield range(start, min(start + size, count))
-
-
 # Vector programs.
 
 
@@ -134,7 +127,7 @@ class Sweep:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
         found = self._cut(die, most)
-        for strips in _groups(len(found), most):
+        for strips in cuts.groups(len(found), most):
             yield from self._strip_tasks(die, found[strips.start:strips.stop], most)
 
     def strip_tasks(self, die: int, strips: range, most: int | None) -> Iterator[Task]:
@@ -151,7 +144,7 @@ class Sweep:
                     for column in range(across):
                         yield self._task(die, self._piece(strip, row, row + 1, columns, column))
                 return
-            for rows in _groups(down, most):
+            for rows in cuts.groups(down, most):
                 piece = self._piece(strip, rows.start, rows.stop, columns)
                 yield self._task(die, piece, min(strip.step, piece.rows), min(strip.width, columns),
                                  len(rows) * across)
@@ -305,7 +298,7 @@ class Chain:
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`Operation`."""
         count = max((member.strips(die) for member in self.members), default=0)
-        groups = list(_groups(count, most))
+        groups = list(cuts.groups(count, most))
         inner = None if most is None else max(1, most // max(1, len(groups)))
         for strips in groups:
             for member in self.members:
@@ -328,7 +321,7 @@ class Clear:
         """As :class:`Operation`."""
         whole, size = self.place(die), cuts.zero_step(self.parameters)
         words = whole.rows * whole.columns
-        for group in _groups(-(-words // size), most):
+        for group in cuts.groups(-(-words // size), most):
             start = group.start * size
             columns = min(words, group.stop * size) - start
             program = VectorProgram(self.parameters, 1, columns)
@@ -401,7 +394,7 @@ class Products:
             return
         step = (cuts.sample_step(self.parameters) if shape is None else
                 cuts.image_step(samples, shape.out_height * shape.out_width))
-        for group in _groups(-(-samples // step), most):
+        for group in cuts.groups(-(-samples // step), most):
             start = group.start * step
             count = min(samples, group.stop * step) - start
             yield self._task(f"{self.name}[{start}]", shape, x, z, w, start, share(count), min(step, count), len(group))

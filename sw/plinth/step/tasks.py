@@ -77,6 +77,11 @@ class Phase(Enum):
     #: All get the owners' weights.
     GATHER = "all_gather"
 
+    @property
+    def share(self) -> float:
+        """Of the way of an all-reduce, which goes round its ring twice."""
+        return 1.0 if self is Phase.UPDATE else 0.5
+
 
 @dataclass(frozen=True)
 class Reduction:

@@ -75,7 +75,7 @@ class StateUpdate:
             if isinstance(self.parameters.memory_format, Fixed):
                 yield self._optimisation(die, block, weights, gradients, kept)
             else:
-                yield from self._programs(block, weights, gradients, kept[STATE])
+                yield from self._programs(block, weights, gradients, kept[STATE], most)
 
     def _optimisation(self, die: int, block: Block, weights: Buffer, gradients: Buffer, kept: Mapping[str, Buffer]
                       ) -> Task:
@@ -84,32 +84,43 @@ class StateUpdate:
         changed = (weights, *kept.values(), *(() if generator is None else (generator,)))
         return Task(f"{self.name}[{block.first}]", Engine.OPTIMISER, work, (gradients, *changed), changed, 1, self.node)
 
-    def _programs(self, block: Block, weights: Buffer, gradients: Buffer, state: Buffer) -> Iterator[Task]:
-        step = cuts.row_step(self.parameters, block.rows, block.columns, REGIONS, 0)
-        for start in range(0, block.rows, step):
-            rows = min(step, block.rows - start)
-            w, g, s = (one.lines(start, rows) for one in (weights, gradients, state))
-            program = VectorProgram(self.parameters, rows, block.columns)
-            for name, buffer in (("w", w), ("s", s), ("g", g)):
-                program.load(name, buffer)
-            self._instructions(program)
-            program.store("s", s)
-            program.store("w", w)
+    def _programs(self, block: Block, weights: Buffer, gradients: Buffer, state: Buffer, most: int | None
+                  ) -> Iterator[Task]:
+        step = update_rows(self.parameters, block.rows, block.columns)
+        for pieces in cuts.groups(-(-block.rows // step), most):
+            start, end = pieces.start * step, min(pieces.stop * step, block.rows)
+            w, g, s = (one.lines(start, end - start) for one in (weights, gradients, state))
+            rows = min(step, end - start)
             yield Task(f"{self.name}[{block.first + start * block.stride}]", Engine.VECTOR,
-                       Vector(program, rows, block.columns), (w, g, s), (w, s), 1, self.node)
+                       Vector(update_program(self.parameters, self.rule, rows, w, g, s), rows, block.columns),
+                       (w, g, s), (w, s), len(pieces), self.node)
 
-    def _instructions(self, program: VectorProgram) -> None:
-        rule = self.rule
-        if rule.kind == MOMENTUM:
-            program.run(VectorOp.SCALE, "s", "s", immediate=rule.momentum)
-            program.run(VectorOp.ADD, "s", "s", "g")
-            program.run(VectorOp.SCALE, "q", "s", immediate=rule.rate)
-        else:
-            function = VectorFunction.INVERSE_ROOT if rule.kind == ADAGRAD else VectorFunction.RECIPROCAL
-            program.run(VectorOp.MUL, "q", "g", "g")
-            program.run(VectorOp.ADD, "s", "s", "q")
-            program.run(VectorOp.ADD_IMMEDIATE, "q", "s", immediate=rule.epsilon)
-            program.run(VectorOp.FUNCTION, "q", "q", function)
-            program.run(VectorOp.MUL, "q", "q", "g")
-            program.run(VectorOp.SCALE, "q", "q", immediate=rule.rate)
-        program.run(VectorOp.SUB, "w", "w", "q")
+
+def update_rows(parameters: DieParameters, rows: int, columns: int) -> int:
+    """Rows of a task of the vector engine that updates rows x columns weights."""
+    return cuts.row_step(parameters, rows, columns, REGIONS, 0)
+
+
+def update_program(parameters: DieParameters, rule: UpdateRule, rows: int, weights: Buffer, gradients: Buffer,
+                   state: Buffer) -> VectorProgram:
+    """The update of the first ``rows`` rows of some weights."""
+    program = VectorProgram(parameters, rows, weights.columns)
+    w, g, s = (one.lines(0, rows) for one in (weights, gradients, state))
+    for name, buffer in (("w", w), ("s", s), ("g", g)):
+        program.load(name, buffer)
+    if rule.kind == MOMENTUM:
+        program.run(VectorOp.SCALE, "s", "s", immediate=rule.momentum)
+        program.run(VectorOp.ADD, "s", "s", "g")
+        program.run(VectorOp.SCALE, "q", "s", immediate=rule.rate)
+    else:
+        function = VectorFunction.INVERSE_ROOT if rule.kind == ADAGRAD else VectorFunction.RECIPROCAL
+        program.run(VectorOp.MUL, "q", "g", "g")
+        program.run(VectorOp.ADD, "s", "s", "q")
+        program.run(VectorOp.ADD_IMMEDIATE, "q", "s", immediate=rule.epsilon)
+        program.run(VectorOp.FUNCTION, "q", "q", function)
+        program.run(VectorOp.MUL, "q", "q", "g")
+        program.run(VectorOp.SCALE, "q", "q", immediate=rule.rate)
+    program.run(VectorOp.SUB, "w", "w", "q")
+    program.store("s", s)
+    program.store("w", w)
+    return program

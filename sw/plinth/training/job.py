@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from plinth.model.update import UpdateRule
 from plinth.output import write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use, load_plan
-from plinth.plan.planning import check_prediction, plan_network
+from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
 from plinth.training import checkpoint
 from plinth.training.checkpoint import Checkpoint
 from plinth.training.checks import Checks, against_float64
@@ -151,7 +151,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
 
 
 def _plan(options: JobOptions) -> Plan:
-    """The plan of the file, or that of the planner.
+    """The plan of the file, or that of the planner, for the rule that weights are updated by.
 
     Raises
     ------
@@ -160,11 +160,14 @@ def _plan(options: JobOptions) -> Plan:
     """
     network, array = options.network, options.array
     if options.plan is None:
-        return plan_network(network, array, planner=options.planner, batch=options.batch).plan
+        return plan_network(network, array, planner=options.planner, batch=options.batch, rule=options.rule).plan
     plan = load_plan(options.plan, network)
     check_use(plan, str(options.plan), array=array, batch=options.batch)
     check_prediction(plan, str(options.plan))
-    return plan
+    if plan.rule == options.rule.form:
+        return plan
+    plan = replace(plan, rule=options.rule)
+    return plan if plan.predicted_seconds is None else replace(plan, predicted_seconds=predicted_seconds(plan, array))
 
 
 def _start(options: JobOptions) -> Checkpoint:

@@ -14,6 +14,7 @@ from tests.support.plan_graphs import random_graph, random_splits
 
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
+from plinth.model.update import FORMS, UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import SPLITS, from_network
@@ -32,7 +33,7 @@ def made(levels: int = 2, seed: int = 1, batch: int = 10) -> Plan:
 
 def test_a_plan_comes_back_from_yaml_and_json(tmp_path) -> None:
     for seed in range(5):
-        plan = made(seed=seed)
+        plan = replace(made(seed=seed), rule=FORMS[("sgd", "momentum", "adagrad-printed")[seed % 3]])
         for name, text in (("plan.yaml", plan.to_yaml()), ("plan.json", json.dumps(plan.to_data()))):
             (tmp_path / name).write_text(text)
             assert load_plan(tmp_path / name, NETWORKS["digits-cnn"]) == plan
@@ -109,6 +110,8 @@ def edit(data, path, value) -> None:
     (["levels"], 99, "levels must be"),
     (["predicted_seconds"], "1e3", "predicted_seconds"),
     (["array"], 4, "array must be a name"),
+    (["update"], "rmsprop", "update must be one of sgd, "),
+    (["update"], "adagrad wide", "compute in fp32, without wide weights"),
     (["plannr"], 1, "unknown key 'plannr'"),
 ])
 def test_a_plan_that_was_edited_is_refused_in_one_line(path, value, message) -> None:
@@ -138,7 +141,7 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
 
 
 def test_the_schema_names_every_key() -> None:
-    schema, data = plan_schema(), listed().to_data()
+    schema, data = plan_schema(), replace(listed(), rule=UpdateRule("momentum")).to_data()
     assert list(schema["properties"]) == list(data)
     for key in ("layers", "transfers", "reductions"):
         assert list(schema["properties"][key]["items"]["properties"]) == list(data[key][0])

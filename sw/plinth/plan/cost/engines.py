@@ -12,7 +12,7 @@ from plinth_hw.isa.tasks import Engine
 #: Tasks of an engine from fetch to completion, and those of them that are fetched ahead of it (docs/control.md).
 HEADERS, BODIES = 8, 4
 #: Engines of a die.
-ENGINES = ("matrix", "vector", "transfer", "collective")
+ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 #: Words read and written.
 Words = tuple[float, float]
 #: Of memory's read channel, of its write channel, and of its rate.
@@ -96,7 +96,7 @@ class Die:
         return end
 
     def task(self, engine: str, ready: float, cycles: Cycles, words: Words, count: int = 1, parts: int = 1) -> float:
-        """End of ``count`` equal products or tiles of some words, each of ``parts`` descriptors."""
+        """End of ``count`` equal products, tiles or updates of some words, each of ``parts`` descriptors."""
         alone, row = cycles
         start, more = self._start(engine, ready), max(0.0, self._moved(*words) - row)
         alone, row = (alone + more) / self.speed, (row + more) / self.speed

@@ -126,12 +126,6 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
     return MEMORY_LATENCY + 5 + load, compute + 14, MEMORY_LATENCY + store
 
 
-def reduced_words(words: float, members: int) -> float:
-    """Words that a member of a reduction moves in memory: it reads its own of each chunk and writes each result, and
-    reads the weights of the chunks that it owns (docs/collective.md)."""
-    return words * (2 + 1 / members)
-
-
 class Multiplication(NamedTuple):
     """Cycles of a product's tasks, the words that they move, and the share of the time of those in a row that memory
     takes for them."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from plinth.model.array import Array
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import plane, sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
@@ -22,12 +23,13 @@ from plinth.partition.regions import Partition, Splits
 from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups
 from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine, reduced_words
+from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
+from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Multiplication, Rows, Task, Vector
+from plinth.step.tasks import Accesses, Multiplication, Optimisation, Rows, Task, Vector
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
 #: so that all operations have about so many groups, but no fewer than these.
@@ -43,13 +45,14 @@ class Times:
     """Cycles of a predicted step."""
 
     cycles: float
-    #: In which nothing but reductions goes on, at the end.
+    #: In which nothing but reductions goes on, and updates by the optimiser engine, at the end.
     exposed: float
     #: In which each engine works.
     matrix: float
     vector: float
     transfer: float
     collective: float
+    optimiser: float
 
 
 #: Runs on the engines from a time on; when it is done.
@@ -59,8 +62,9 @@ Run = Callable[[Die, float], float]
 class Schedule:
     """Walks through steps of one network on one array."""
 
-    def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links) -> None:
-        self.graph, self.batch, self.machine, self.links = graph, batch, machine, links
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: Machine, links: Links,
+                 rule: UpdateRule = PLAIN) -> None:
+        self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
         self.hop = array.link_latency
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
@@ -69,7 +73,7 @@ class Schedule:
 
     def _build(self, splits: Splits, lists: Partition) -> Step:
         return step_of(self.graph, splits, self.batch, self.machine.parameters, self.links.factors, lists,
-                       self.links.array)
+                       self.links.array, self.rule)
 
     def built(self, splits: Splits, lists: Partition = ()) -> Step:
         """The step under given splits, and lists if there are any; the last one is kept."""
@@ -105,7 +109,8 @@ class Schedule:
         for engine, start, stop, _ in die.tasks:
             busy[engine] += stop - start
         busy["collective"] += die.latencies
-        last = max((stop for engine, _, stop, _ in die.tasks if engine != "collective"), default=0.0)
+        last = max((stop for engine, _, stop, _ in die.tasks if engine not in ("collective", "optimiser")),
+                   default=0.0)
         return Times(die.end, die.end - last, **busy)
 
 
@@ -221,11 +226,14 @@ class _Walk:
             cycles, moved = rows_cost(self.machine, work)
             written = moved / (2 + work.added)
             return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
+        if isinstance(work, Optimisation):
+            update = optimiser_cost(self.parameters, work)
+            return lambda die, ready: die.task("optimiser", ready, update.cycles, (update.reads, update.writes))
         raise TypeError(f"a walk knows no {type(work).__name__}")
 
     def _reduce(self, operation: Reduce) -> Run:
         """A reduction: its words on the links, its latency."""
-        given, size = self.given, operation.rings.size
+        given, size, share = self.given, operation.rings.size, operation.phase.share
         words = operation.words(self.die)
         control, message = self.machine.control, operation.message(self.die)
         assert message is not None
@@ -233,9 +241,9 @@ class _Walk:
         if size == 1:
             cycles, latency = words / self.parameters.flit_words, control["reduce"]
         else:
-            cycles = given.links.ring_words(operation.rings, words, operation.going)
-            latency = self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
-        moved = (reduced_words(words, size) - words, float(words))
+            cycles = share * given.links.ring_words(operation.rings, words, operation.going)
+            latency = share * self.machine.ring_latency(size, given.links.ring_hops(operation.rings), given.hop)
+        moved = message_words(operation.phase, words, size)
 
         def run(die: Die, ready: float) -> float:
             return die.reduce(ready, cycles, latency, moved, block, linked=size > 1)

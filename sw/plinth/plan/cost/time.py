@@ -17,6 +17,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 
 from plinth.model.array import Array
+from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.graph import DP, MP, PlanGraph
@@ -26,6 +27,7 @@ from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
+from plinth.plan.cost.updates import update_cycles
 from plinth.step.sums import LEFT, additions
 
 Vector = tuple[str, ...]
@@ -69,12 +71,13 @@ def _numbered(shapes: Iterable[Hashable]) -> list[int]:
 class StepTime:
     """Predicts steps of one network on one array; keeps what it has computed."""
 
-    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None) -> None:
-        self.graph, self.batch, self.array = graph, batch, array
+    def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
+                 rule: UpdateRule = PLAIN) -> None:
+        self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine(array.die_parameters())
         self.links = Links(array)
         self.levels, self.factors = array.levels, array.factors
-        self.schedule = Schedule(graph, batch, array, self.machine, self.links)
+        self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule)
         self._steps: dict[tuple[Splits, Partition], Step] = {}
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
@@ -149,7 +152,7 @@ class StepTime:
         return Compute(*worst)
 
     def ring(self, number: int, vector: Vector) -> float:
-        """Cycles of a node's weight reduction."""
+        """Cycles of a node's weight reduction, and of the update behind it."""
         key = (self._node_shape[number], vector)
         found = self._rings.get(key)
         if found is None:
@@ -157,7 +160,8 @@ class StepTime:
             found = 0.0
             if node.weighted:
                 weights, bias = weight_words(node, here, self.factors)
-                found = self.links.ring(here.groups(RING, self.factors), int((weights + bias).max()))
+                rings, words = here.groups(RING, self.factors), int((weights + bias).max())
+                found = self.links.ring(rings, words) + update_cycles(self.machine, self.rule, -(-words // rings.size))
             self._rings[key] = found
         return found
 
