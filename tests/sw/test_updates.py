@@ -141,6 +141,25 @@ def test_a_checkpoint_goes_on_with_its_own_update_only(tmp_path: Path, capsys: p
     assert "holds the state of update 'adagrad wide', but training goes on with 'adagrad'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("room", "moves"), [(0.0, False), (0.25, True), (4.0, True)])
+def test_no_error_asks_for_more_than_the_format_holds(room: float, moves: bool) -> None:
+    """Both outputs of a sample end ``room`` below 8; the right one is not pushed beyond, the other one goes down."""
+    network, rule = perceptron("ends", (4, 2)), UpdateRule(rate=0.5)
+    plan = data_parallel(network, dies=1, batch=4)
+    program = lower_training(network, plan, preset("fpga-tiny"), rule=rule, steps=1, memory_words=MEMORY_WORDS)
+    samples = replace(random_data(network, 4, np.random.default_rng(0)),
+                      train_x=np.ones((4, 4), np.float32), train_y=np.zeros(4, np.int64))
+    made = session(network, plan, samples, program, rule=rule)
+    before = np.concatenate([np.full(8, 2.0 - room / 4), np.zeros(2)]).astype(np.float32)
+    made.load_parameters([before])
+    list(made.epoch(0))
+    (after,) = made.parameters(made.driver)
+    change = (after - before)[:8].reshape(4, 2)
+    assert (change[:, 1] < 0).all()
+    expected = -change[:, 1] if moves and room > 0.5 else np.full(4, room * rule.rate) if moves else np.zeros(4)
+    np.testing.assert_allclose(change[:, 0], expected, atol=2.0**-9)
+
+
 def test_long_sums_are_told() -> None:
     network, found = Network(name="long", input=Shape((1, 256, 256)), layers=(
         Convolution(name="conv", channels=1, kernel=(1, 1)),

@@ -336,6 +336,9 @@ class Forward:
         classes, biased = has_classes(node), fused and before.node.bias > 0
         factor = step.scale / step.batch * (1 if classes else 2 / node.input_elements)
         fold = positions // loss_rows(node)
+        # No error asks an output for more than the room that is left above it.
+        fmt = step.parameters.memory_format
+        limit = float(fmt.most) / (1 << fmt.fraction_bits) if classes and isinstance(fmt, Fixed) else None
 
         def program(first: bool) -> VectorProgram:
             found = VectorProgram(step.parameters)
@@ -344,9 +347,14 @@ class Forward:
             if biased:
                 found.load("b", step.weights[before.node.name].bias_of(error), "row")
                 found.run(VectorOp.ADD, "z", "z", "b")
+            if limit is not None:
+                found.run(VectorOp.RELU, "r", "z")
+                found.run(VectorOp.ADD_IMMEDIATE, "r", "r", immediate=-limit)
             if classes:
                 softmax(found, edge.elements)
             found.run(VectorOp.SUB, "d", "z", "t")
+            if limit is not None:
+                found.run(VectorOp.MAX, "d", "d", "r")
             found.run(VectorOp.SCALE, "d", "d", immediate=factor)
             found.store("z", folded(step.predictions, fold))
             if biased:
