@@ -66,10 +66,10 @@ class FixedFunctionUnit(wiring.Component):
     Attributes
     ----------
     latency : int
-        7 cycles.
+        8 cycles.
     """
 
-    latency = 7
+    latency = 8
 
     def __init__(self) -> None:
         super().__init__({"function": In(shape_of(VectorFunction)), "i": In(_BITS), "wanted": In(1), "o": Out(_BITS)})
@@ -115,27 +115,28 @@ class FixedFunctionUnit(wiring.Component):
         return Cat(place[OFFSET_BITS:], curve), place[:OFFSET_BITS], context
 
     def _line(self, m: Module, address: Value, offset: Value) -> Value:
-        """Stages 3 to 5: the value at a place of a line."""
+        """Stages 3 to 6: the value at a place of a line."""
         entry = data.StructLayout({"knot": unsigned(KNOT_BITS), "rise": signed(RISE_BITS)})
         rows = [{"knot": knot, "rise": rise} for function in CURVES for knot, rise in lines(function)]
         m.submodules.table = table = Memory(shape=entry, depth=len(CURVES) << SEGMENT_BITS, init=rows)
         port = table.read_port()
-        offset_3, knot_4 = Signal(OFFSET_BITS, name="offset_3"), Signal(KNOT_BITS, name="knot_4")
-        climb, value = Signal(signed(RISE_BITS + OFFSET_BITS)), Signal(KNOT_BITS, name="value_5")
+        offset_3, offset_4 = (Signal(OFFSET_BITS, name=f"offset_{stage}") for stage in (3, 4))
+        line_4, knot_5 = Signal(entry, name="line_4"), Signal(KNOT_BITS, name="knot_5")
+        climb, value = Signal(signed(RISE_BITS + OFFSET_BITS)), Signal(KNOT_BITS, name="value_6")
         m.d.comb += port.addr.eq(address)
         m.d.sync += [
-            offset_3.eq(offset),
-            climb.eq(port.data.rise * offset_3), knot_4.eq(port.data.knot),
-            value.eq(knot_4 + (climb >> OFFSET_BITS)),
+            offset_3.eq(offset), offset_4.eq(offset_3), line_4.eq(port.data),
+            climb.eq(line_4.rise * offset_4), knot_5.eq(line_4.knot),
+            value.eq(knot_5 + (climb >> OFFSET_BITS)),
         ]
         return value
 
     def _finish(self, m: Module, value: Value, context: Any) -> None:
-        """Stages 6 and 7: to Q3.12."""
-        contexts = [context, *(Signal(_Context, name=f"context_{stage}") for stage in range(3, 7))]
+        """Stages 7 and 8: to Q3.12."""
+        contexts = [context, *(Signal(_Context, name=f"context_{stage}") for stage in range(3, 8))]
         m.d.sync += [after.eq(before) for before, after in pairwise(contexts)]
-        given, last = contexts[3], contexts[4]
-        size = Signal(_BITS, name="size_6")
+        given, last = contexts[-2:]
+        size = Signal(_BITS, name="size_7")
         m.d.sync += size.eq(((value >> (given.shift - 1)[:len(given.shift)]) + 1) >> 1)
         ends = Mux(last.negative, FORMAT.least, FORMAT.most)
         with m.If(~self.wanted):
