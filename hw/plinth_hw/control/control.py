@@ -238,7 +238,8 @@ class Control(wiring.Component):
     def _causes(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors,
                 watchdog: Watchdog) -> None:
         """What stops the die, the most telling first."""
-        m.d.comb += [errors.cause_0.eq(scheduler.fetch_cause), errors.cause_1.eq(scheduler.task_cause)]
+        m.d.sync += errors.cause_0.eq(scheduler.fetch_cause)
+        m.d.comb += errors.cause_1.eq(scheduler.task_cause)
         # The first of the causes comes last: what it asks the scheduler counts.
         self._blame(m, errors.cause_3, ErrorCode.MEMORY, self.read_failed, self.write_failed, scheduler)
         self._blame(m, errors.cause_2, ErrorCode.BAD_ADDRESS, self.read_fault, self.write_fault, scheduler)
@@ -279,7 +280,7 @@ class Control(wiring.Component):
     def _blame(self, m: Module, cause: data.View, code: ErrorCode, read: data.View, written: data.View,
                scheduler: Scheduler) -> None:
         """An access to memory is of the task that asked for it; of none, if it was for a tile of another die or for the
-        host."""
+        host. Told a cycle later."""
         lookup, number, task = (Signal.like(cause[name]) for name in ("lookup", "number", "task"))
         engine = Signal.like(cause.engine, init=SCHEDULER)
         for fault, owners, own in ((written, self.writers, scheduler.recorded),
@@ -293,9 +294,10 @@ class Control(wiring.Component):
                             lookup.eq(fault.task.any() if owner is not None else 0),
                             task.eq(own if owner is None else 0),
                         ]
-        m.d.comb += [
+        m.d.comb += cause.code.eq(code)
+        m.d.sync += [
             # What a die that is stopped still gets of memory is nobody's any more.
-            cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.code.eq(code), cause.engine.eq(engine),
+            cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.engine.eq(engine),
             cause.lookup.eq(lookup), cause.number.eq(number), cause.task.eq(task),
         ]
 
@@ -325,6 +327,9 @@ class Control(wiring.Component):
         increments: list = []
         parameters = self.parameters
         words = parameters.words_per_cycle.bit_length()
+        # Whatever leads to an increment ends in a register of its own.
+        time = Signal(32, name="counted_cycle")
+        m.d.sync += time.eq(cycle)
         macs = (parameters.rows * parameters.columns).bit_length() if parameters.systolic else None
         for e, engine in enumerate(self.engines):
             strobes = getattr(self, f"engine_{e}").strobes
@@ -333,9 +338,10 @@ class Control(wiring.Component):
             limits = {"words": words, **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
             increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
             m.submodules[f"busy_{e}"] = period = BusyPeriod()
+            busy = Signal(name=f"counted_busy_{e}")
+            m.d.sync += busy.eq(strobes.busy)
             m.d.comb += [
-                period.busy.eq(strobes.busy), period.clear.eq(registers.clear_counters),
-                period.cycle.eq(cycle),
+                period.busy.eq(busy), period.clear.eq(registers.clear_counters), period.cycle.eq(time),
                 getattr(registers, f"first_busy_{e}").eq(period.first),
                 getattr(registers, f"last_busy_{e}").eq(period.last),
             ]
@@ -349,8 +355,11 @@ class Control(wiring.Component):
             increments += [*self.bad_frames, *self.replays]
         assert len(increments) == counter_count(parameters)
         m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
-        m.d.comb += [getattr(counters, f"increment_{i}").eq(value) for i, value in enumerate(increments)
-                     if counters.bits[i]]
+        for i, value in enumerate(increments):
+            if counters.bits[i]:
+                counted = Signal(counters.bits[i], name=f"counted_{i}")
+                m.d.sync += counted.eq(value)
+                m.d.comb += getattr(counters, f"increment_{i}").eq(counted)
         m.d.comb += [
             counters.clear.eq(registers.clear_counters),
             counters.read_valid.eq(registers.read_valid), counters.read_index.eq(registers.read_index),

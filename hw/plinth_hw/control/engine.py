@@ -10,7 +10,7 @@ last write response of the task.
 
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -43,7 +43,7 @@ class Done(data.Struct):
 
 
 class CounterStrobes(data.Struct):
-    """Sampled every cycle by the performance counters; at most one of the four states is set."""
+    """Taken into registers every cycle, and counted a cycle later; at most one of the four states is set."""
 
     #: Useful work happened this cycle.
     busy: unsigned(1)
@@ -110,8 +110,10 @@ def account(m: Module, engine: Any, began: Value, most: int) -> TaskAccount:
         made.stalled.eq((made.tasks != 0) & ~engine.done.valid & ~engine.strobes.busy),
         engine.done.payload.stall_cycles.eq(stall_cycles),
     ]
-    m.d.sync += [
-        made.tasks.eq(made.tasks + began - made.finished),
-        stall_cycles.eq(Mux(made.finished, 0, stall_cycles + made.stalled)),
-    ]
+    m.d.sync += made.tasks.eq(made.tasks + began - made.finished)
+    # What is late says whether the sum moves, not what it becomes.
+    with m.If(made.finished):
+        m.d.sync += stall_cycles.eq(0)
+    with m.Elif(made.stalled):
+        m.d.sync += stall_cycles.eq(stall_cycles + 1)
     return made

@@ -4,7 +4,7 @@
 
     start, base --> request of a descriptor --> read port
                                                    |
-             o <-- registers of a row's lanes <-- store of two descriptors
+             o <-- FIFO <-- registers of a row's lanes <-- store of two descriptors
 
 A descriptor is requested in one burst, and only when the store has room for all of it, so that the read path,
 which all engines share, never waits here. The next one is requested as soon as the first beat of this one has
@@ -23,6 +23,7 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
@@ -121,7 +122,6 @@ class DescriptorFetch(wiring.Component):
             request.payload.task.eq(wanted[0]),
             self.asked.eq((wanted - (wanted[0] != self.asked_number[0])) << size_log2),
             self.requested.eq(wanted << size_log2),
-            self.address.eq((wanted - ahead) << size_log2),
             beat.ready.eq(1),
             write.en.eq(beat.valid), write.addr.eq(arrived), write.data.eq(words),
             read.addr.eq(row),
@@ -140,27 +140,29 @@ class DescriptorFetch(wiring.Component):
             with m.If((arrived[:ceil_log2(rows)] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
-        steps = Signal()
+        # A word that has been found, whether it is the very last one, and the descriptor that it is of.
+        m.submodules.found = found = FIFO(data.StructLayout({
+            "word": DescriptorWord, "ended": 1, "address": unsigned(self.parameters.address_bits)}), 2, Storage.HEAD)
+        steps, there, given = Signal(name="steps"), found.i.valid, found.i.payload
+        chosen, ended = Signal.like(index, name="chosen"), Signal(name="ended")
         lanes = range(1 << row_log2)
         m.d.comb += [
-            steps.eq((row != arrived) & (~self.o.valid | self.o.ready)),
-            self.o.payload.word.eq(one_registered(
+            steps.eq((row != arrived) & (~there | found.i.ready)),
+            given.word.index.eq(chosen), given.ended.eq(ended), given.address.eq((wanted - ahead) << size_log2),
+            given.word.word.eq(one_registered(
                 m, "lane", [index[:row_log2] == lane for lane in lanes],
                 [read.data.word_select(lane, 32) for lane in lanes], steps)),
+            self.o.valid.eq(found.o.valid), found.o.ready.eq(self.o.ready),
+            self.o.payload.eq(found.o.payload.word), self.address.eq(found.o.payload.address),
         ]
-        ended = Signal()  # ``o`` presents the very last word
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-            with m.If(ended):
-                m.d.sync += [self.active.eq(0), ended.eq(0)]
+        with m.If(self.o.valid & self.o.ready & found.o.payload.ended):
+            m.d.sync += self.active.eq(0)
+        with m.If(found.i.ready):
+            m.d.sync += there.eq(0)
         with m.If(steps):
             m.d.comb += begins.eq(index == 0)
-            m.d.sync += [
-                Cat(index, turn).eq(Cat(index, turn) + 1),
-                self.o.valid.eq(1),
-                self.o.payload.index.eq(index),
-                ended.eq(index.all() & final & (ahead == 0)),
-            ]
+            m.d.sync += [Cat(index, turn).eq(Cat(index, turn) + 1), there.eq(1), chosen.eq(index),
+                         ended.eq(index.all() & final & (ahead == 0))]
         with m.If(self.start):
             m.d.sync += [
                 self.active.eq(1), known.eq(1), final.eq(0), fresh.eq(1), wanted.eq(self.base[size_log2:]),

@@ -12,7 +12,7 @@ Every descriptor goes through in 64 cycles or a memory latency, whichever is lon
 for the latencies of starts and completions. Source: MPT section VI.A.
 """
 
-from amaranth.hdl import Cat, Module, unsigned
+from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -221,7 +221,9 @@ class Scheduler(wiring.Component):
                 port.bases.eq(self.bases),
                 getattr(self, f"status_{e}").eq(getattr(sequencer, f"status_{e}")),
             ]
-            active += [port.strobes.busy, port.strobes.words.any()]
+            at_work = Signal(2, name=f"at_work_{e}")
+            m.d.sync += at_work.eq(Cat(port.strobes.busy, port.strobes.words.any()))
+            active.append(at_work)
 
         m.d.comb += self.finished.eq(
             self.running & ~self.halted & ~fetch.active & sequencer.empty & writer.idle)

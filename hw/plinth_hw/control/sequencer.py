@@ -210,7 +210,6 @@ class TaskSequencer(wiring.Component):
             poll.look.eq(self.inspect_valid), poll.look_engine.eq(self.inspect_engine),
             poll.look_wait.eq(inspection.wait),
             self.poll_index.eq(poll.counter), poll.slack.eq(self.slack), poll.awaited.eq(parts.store.read_word),
-            self.inspect_counter.eq(Mux(inspection.waits, poll.counter, 0)),
         ]
 
     def _serve(self, m: Module, parts: _Parts) -> None:
@@ -239,8 +238,9 @@ class TaskSequencer(wiring.Component):
         error = Signal(shape_of(ErrorCode), name="error")
         accept, completed = Signal(self.count, name="accept"), Signal(name="completes")
         failed = Signal(name="failed")  # an engine rejected its task
-        m.d.comb += [error.eq(select([Value.cast(result.payload.error) for result in done], position)),
-                     self.completed.eq(Mux(completed, accept, 0))]
+        # What an engine offers stays until it is accepted.
+        m.d.sync += error.eq(select([Value.cast(result.payload.error) for result in done], position))
+        m.d.comb += self.completed.eq(Mux(completed, accept, 0))
         for e, (result, ring) in enumerate(zip(done, parts.rings, strict=True)):
             m.d.comb += [
                 result.ready.eq(accept[e]), ring.complete.eq(accept[e]),
@@ -315,7 +315,16 @@ class TaskSequencer(wiring.Component):
             with m.State("INSPECT"):
                 with m.If(step == 0):
                     m.d.sync += base.eq(Mux(inspection.adds_base, self.poll_base, 0))
-                with m.Else():
+                with m.If(step == 1):
+                    waited = Signal.like(self.inspect_counter, name="waited")
+                    m.d.comb += waited.eq(Mux(inspection.waits, poll.counter, 0))
+                    m.d.sync += [
+                        self.inspect_counter.eq(waited),
+                        self.inspect_data.eq(Mux(
+                            self.inspect_kind == InspectKind.COUNTER, Cat(waited, Const(0, 23), inspection.waits),
+                            Mux(inspection.none, 0, base + word))),
+                    ]
+                with m.If(step == 2):
                     m.d.comb += self.inspect_ready.eq(1)
                     m.next = "IDLE"
         with m.If(results.busy):
@@ -323,9 +332,6 @@ class TaskSequencer(wiring.Component):
         with m.If(results.accept.any()):
             m.d.comb += [accept.eq(results.accept), completed.eq(1)]
         m.d.comb += [
-            self.inspect_data.eq(Mux(
-                self.inspect_kind == InspectKind.COUNTER, Cat(self.inspect_counter, Const(0, 23), inspection.waits),
-                Mux(inspection.none, 0, base + word))),
             self.cause.valid.eq(failed), self.cause.code.eq(error), self.cause.task.eq(word),
             self.cause.engine.eq(select([Const(engine.value, 8) for engine in self.engines], position)),
         ]
