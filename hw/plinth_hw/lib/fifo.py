@@ -116,8 +116,9 @@ class FIFO(wiring.Component):
             m.submodules.storage = storage = Memory(shape=self.shape, depth=places, init=[], attrs=attributes)
             write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
             found = Value.cast(read.data)
-            m.d.comb += [write.addr.eq(written[:bits]), write.data.eq(self.i.payload), write.en.eq(put),
-                         read.addr.eq(taken[:bits])]
+            # What passes by is written as well, where the next payload comes.
+            m.d.comb += [write.addr.eq(written[:bits]), write.data.eq(self.i.payload),
+                         write.en.eq(self.i.valid & ~full), read.addr.eq(taken[:bits])]
         with m.If(put & ~get):
             m.d.sync += [holds.eq(1), full.eq((self._after(written, places) ^ taken) == 1 << bits)]
         with m.Elif(get & ~put):

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.lib.count import population
 from plinth_hw.lib.delay import delayed
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
@@ -83,24 +83,24 @@ class SystolicFeeder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
-        m.submodules.jobs = jobs = FIFO(geometry.feed_job, PANELS)
+        m.submodules.jobs = jobs = FIFO(geometry.feed_job, PANELS, Storage.HEAD)
         job, queued = jobs.o.payload, jobs.o.valid
         wiring.connect(m, wiring.flipped(self.job), jobs.i)
         k = Signal(geometry.k_bits)
-        first, last, fed = Signal(name="first"), Signal(name="last"), Signal(name="fed")
+        begins, first, last, fed = (Signal(name=name) for name in ("begins", "first", "last", "fed"))
+        start = Signal(init=1)  # k is 0
         allowed, go, boundary = Signal(name="allowed"), Signal(name="go"), Signal(name="boundary")
         slot = Signal(geometry.interleave_log2)
-        m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.tile_places) + 3)
+        m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.tile_places) + 3, Storage.HEAD)
         wiring.connect(m, totals.o, wiring.flipped(self.total))
 
-        # Decision. ``fed`` may lag behind by a cycle: k is stable during a step.
-        m.d.sync += [slot.eq(slot + 1),
+        # Decision. What it is made of may lag behind by a cycle: job and k are stable during a step.
+        m.d.sync += [slot.eq(slot + 1), first.eq(begins), last.eq(k + 1 == job.k),
                      fed.eq(queued & (k < self.a_steps[job.a_half]) & (k < self.b_steps[job.b_half]))]
         m.d.comb += [
             boundary.eq(slot == parameters.interleave - 1),
-            first.eq(job.first & (k == 0)),
-            last.eq(k + 1 == job.k),
-            self.preload_wanted.eq(queued & first & job.accumulate),
+            begins.eq(job.first & start),
+            self.preload_wanted.eq(queued & begins & job.accumulate),
             allowed.eq((~(first & job.accumulate) | self.preload_ready)
                        & (~(last & job.last) | (self.capture_ready & totals.i.ready))),
             go.eq(boundary & queued & fed & allowed),
@@ -111,7 +111,7 @@ class SystolicFeeder(wiring.Component):
             self.hurry.eq(~fed),
         ]
         with m.If(go):
-            m.d.sync += k.eq(Mux(last, 0, k + 1))
+            m.d.sync += [k.eq(Mux(last, 0, k + 1)), start.eq(last)]
 
         # The step under way.
         step = Signal(data.StructLayout({

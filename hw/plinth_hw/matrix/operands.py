@@ -2,7 +2,7 @@
 
 ::
 
-    job -> strips (RunWalk) -> GridRows -> RowLoad -> register -> LineTracker -> VectorMemory <- read (feeder)
+    job -> strips (RunWalk) -> GridRows -> RowLoad -> LineTracker -> VectorMemory <- read (feeder)
                                               |          |
                                           read port      +-> steps[half]: k steps of the half that are complete
 
@@ -15,7 +15,7 @@ have at most E, E, 2E, 4E, ... k steps.
 
 Elements outside a map are written as 0 and, so that they can be told from others, with a bit of their own.
 
-Latency: 2 cycles from a beat on the port to ``steps``. Throughput: one beat a cycle.
+Latency: 3 cycles from a beat on the port to ``steps``. Throughput: one beat a cycle.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
@@ -23,13 +23,14 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows, RunWalk, Start
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
+from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort, give
 
 #: Strips whose data are still to come.
 STRIPS = 4
@@ -98,7 +99,7 @@ class OperandBuffer(wiring.Component):
 
         # Jobs to strips.
         layout = geometry.panel_job(self.span_bits)
-        m.submodules.jobs = jobs = FIFO(layout, 2)
+        m.submodules.jobs = jobs = FIFO(layout, 2, Storage.HEAD)
         m.submodules.runs = runs = RunWalk(geometry.element_address_bits, walk_bits)
         job = jobs.o.payload
         view = Signal(geometry.view(self.clipped))
@@ -121,7 +122,6 @@ class OperandBuffer(wiring.Component):
             rows.grid.eq(view.grid), runs.runs.eq(view.runs), runs.start.eq(job.columns_start),
             rest.eq(Mux(job.along_k, job.k, job.span) - done),
             chunk.eq(Mux(done == 0, lanes, done)),
-            runs.limit.eq(Mux(job.along_k & self.hurry & (chunk < rest), chunk, rest)),
             command.start.eq(Mux(done == 0, job.rows_start, Start.AGAIN)),
             command.rows.eq(Mux(job.along_k, job.span, job.k)), command.columns.eq(runs.columns),
             command.offset.eq(runs.address),
@@ -143,6 +143,7 @@ class OperandBuffer(wiring.Component):
                 with m.If(jobs.o.valid):
                     m.next = "START"
             with m.State("START"):
+                m.d.sync += runs.limit.eq(Mux(job.along_k & self.hurry & (chunk < rest), chunk, rest))
                 m.next = "SIZE"
             with m.State("SIZE"):
                 m.d.comb += runs.size.eq(1)
@@ -154,39 +155,37 @@ class OperandBuffer(wiring.Component):
                     with m.If(walk_in.final):
                         m.next = "JOB"
                     with m.Else():
-                        m.next = "SIZE"
+                        m.next = "START"
 
         # Beats into the memory.
-        beat = Signal(load.o.payload.shape())
-        valid = Signal()
-        walk = walks.o.payload
-        m.d.comb += load.o.ready.eq(1)
-        m.d.sync += valid.eq(load.o.valid)
-        with m.If(load.o.valid):
-            m.d.sync += beat.eq(load.o.payload)
-            if self.clipped:
-                for lane in range(lanes):
-                    with m.If(~load.o.payload.real[lane]):
-                        m.d.sync += beat.data[lane].eq(0)
-        write = memory.write
+        beat, walk, write = load.o.payload, walks.o.payload, memory.write
+        there = tracker.latency
+        data_there = Signal(beat.data.shape())
+        m.d.sync += data_there.eq(beat.data)
+        for lane in range(lanes):
+            real = delayed(m, f"real_{lane}", beat.real[lane], 1) if self.clipped else Const(1)
+            word = Signal(self.element_bits, name=f"word_{lane}")
+            m.d.sync += word.eq(Mux(real, Cat(data_there[lane], real), 0))
+            m.d.comb += write.data[lane].eq(word)
         m.d.comb += [
+            load.o.ready.eq(1),
             tracker.base.eq(walk.line), tracker.along_rows.eq(walk.along_k), tracker.shift.eq(walk.shift),
             tracker.capacity.eq(lookup(m, "capacity", walk.option, geometry.panel_k)),
-            tracker.row.eq(beat.row), tracker.column.eq(beat.column), tracker.take.eq(valid),
-            write.enable.eq(valid), write.line.eq(tracker.line), write.capacity.eq(tracker.capacity),
-            write.skew.eq(tracker.skew), write.column_low.eq(tracker.column_low),
-            write.along_rows.eq(walk.along_k), write.mask.eq(beat.mask),
-            *(write.data[lane].eq(Cat(beat.data[lane], beat.real[lane] if self.clipped else Const(0, 0)))
-              for lane in range(lanes)),
-            walks.o.ready.eq(valid & beat.last),
+            tracker.row.eq(beat.row), tracker.column.eq(beat.column), tracker.take.eq(load.o.valid),
+            *give(write, tracker.command),
+            write.mask.eq(delayed(m, "mask", beat.mask, there)),
+            walks.o.ready.eq(load.o.valid & beat.last),
         ]
-        step_done = Signal()
-        m.d.comb += step_done.eq(valid & Mux(walk.along_k, beat.last, beat.row_last & walk.final))
+        # The steps that are complete with a beat.
+        ends = Mux(walk.along_k, beat.last, beat.row_last & walk.final)
+        step_done = delayed(m, "step_done", load.o.valid & ends, there)
+        steps = delayed(m, "steps", Mux(walk.along_k, walk.k_end, (beat.row + 1)[:geometry.k_bits]), there)
+        half_done = delayed(m, "half", walk.half, there)
         for half in range(2):
             with m.If(self.job.valid & self.job.ready & (self.job.payload.panel.half == half)):
                 m.d.sync += self.steps[half].eq(0)
-            with m.Elif(step_done & (walk.half == half)):
-                m.d.sync += self.steps[half].eq(Mux(walk.along_k, walk.k_end, beat.row + 1))
+            with m.Elif(step_done & (half_done == half)):
+                m.d.sync += self.steps[half].eq(steps)
         m.d.sync += self.words.eq(Mux(
             load.o.valid,
             (load.o.payload.words + (1 << geometry.element_log2) - 1) >> geometry.element_log2, 0))

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.delay import delayed
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.conversion import store_latency, to_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.preload import SlotWalk
@@ -26,7 +26,7 @@ from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowStore
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import WritePort
-from plinth_hw.memory.scratchpad import VectorMemory
+from plinth_hw.memory.scratchpad import VectorMemory, give
 from plinth_hw.shapes import shape_of
 
 #: Beats fetched ahead of the port.
@@ -138,7 +138,7 @@ class OutputBuffer(wiring.Component):
         m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.store = store = RowStore(parameters, geometry.a_bits, geometry.b_bits, fetch_depth=FETCHES)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
-        m.submodules.jobs = jobs = FIFO(geometry.tile_job, JOBS)
+        m.submodules.jobs = jobs = FIFO(geometry.tile_job, JOBS, Storage.HEAD)
         m.submodules.fetched = fetched = FIFO(store.i.payload.shape(), FETCHES)
         job, tile = jobs.o.payload, tiles.o.payload
         wiring.connect(m, wiring.flipped(self.job), jobs.i)
@@ -158,25 +158,26 @@ class OutputBuffer(wiring.Component):
             tracker.capacity.eq(lookup(m, "capacity", tile.option, geometry.a_span)),
             tracker.row.eq(fetch.row), tracker.column.eq(fetch.column),
             tracker.take.eq(store.fetch.valid),
-            read.enable.eq(store.fetch.valid), read.line.eq(tracker.line),
-            read.capacity.eq(tracker.capacity), read.skew.eq(tracker.skew),
-            read.column_low.eq(tracker.column_low), read.along_rows.eq(0),
+            *give(read, tracker.command),
             fetched.i.valid.eq(delayed(m, "fetched", read.enable, memory.read_latency)),
             fetched.i.payload.eq(read.data),
             self.words.eq(store.words),
             self.ended.payload.eq(job.error),
         ]
-        m.d.sync += unanswered.eq(unanswered + issue - store.done)
+        # Tiles in the memory whose rows have not been asked for.
+        complete = Signal(range(tiles.depth + 1))
+        m.d.sync += [unanswered.eq(unanswered + issue - store.done),
+                     complete.eq(complete + tiles.i.valid - issue)]
 
         with m.FSM():
             with m.State("TILE"):
                 with m.If(jobs.o.valid & (job.error != ErrorCode.NONE)):
                     m.next = "ANSWERS"
-                with m.Elif(jobs.o.valid & tiles.o.valid & (unanswered != UNANSWERED)):
+                with m.Elif(jobs.o.valid & (complete != 0) & (unanswered != UNANSWERED)):
                     m.d.comb += rows.command.valid.eq(1)
                     with m.If(rows.command.ready):
-                        m.next = "FETCH"
-            with m.State("FETCH"), m.If(freed):
+                        m.next = "ROWS"
+            with m.State("ROWS"), m.If(~rows.busy):
                 with m.If(job.task_last):
                     m.next = "ANSWERS"
                 with m.Else():

@@ -9,7 +9,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.conversion import from_memory
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import GridRows
@@ -17,7 +18,7 @@ from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import VectorMemory
+from plinth_hw.memory.scratchpad import VectorMemory, give
 
 #: Cycles from ``start`` to the first word on ``data`` of a preload buffer.
 LATENCY = 2 + VectorMemory.read_latency
@@ -114,7 +115,7 @@ class PreloadBuffer(wiring.Component):
         m.submodules.memory = memory = VectorMemory(banks, lines, parameters.word_bits)
         m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
         m.submodules.walk = walk = SlotWalk(geometry, lines)
-        m.submodules.jobs = jobs = FIFO(geometry.tile_job, 2)
+        m.submodules.jobs = jobs = FIFO(geometry.tile_job, 2, Storage.HEAD)
         job, present = jobs.o.payload, jobs.o.valid
         wiring.connect(m, wiring.flipped(self.job), jobs.i)
         wiring.connect(m, rows.o, load.i)
@@ -130,10 +131,10 @@ class PreloadBuffer(wiring.Component):
             tracker.base.eq(0), tracker.along_rows.eq(0), tracker.capacity.eq(walk.capacity),
             tracker.row.eq(load.o.payload.row), tracker.column.eq(load.o.payload.column),
             tracker.take.eq(load.o.valid),
-            write.enable.eq(load.o.valid), write.line.eq(tracker.line),
-            write.capacity.eq(tracker.capacity), write.skew.eq(tracker.skew),
-            write.column_low.eq(tracker.column_low), write.along_rows.eq(0),
-            write.mask.eq(load.o.payload.mask), write.data.eq(load.o.payload.data),
+            *give(write, tracker.command),
+            write.mask.eq(delayed(m, "mask", load.o.payload.mask, tracker.latency)),
+            *(write.data[lane].eq(delayed(m, f"data_{lane}", load.o.payload.data[lane], tracker.latency))
+              for lane in range(banks)),
             walk.option.eq(job.option), walk.step.eq(playing),
             read.along_rows.eq(0),
             jobs.o.ready.eq(playing & walk.last),
@@ -146,6 +147,7 @@ class PreloadBuffer(wiring.Component):
                      read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
         with m.If(rows.command.valid & rows.command.ready):
             m.d.sync += loading.eq(1)
+        # The last beat is written before the first one can be read.
         with m.If(load.o.valid & load.o.payload.last):
             m.d.sync += [loading.eq(0), self.full.eq(1)]
         with m.If(self.start):

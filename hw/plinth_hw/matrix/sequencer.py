@@ -46,7 +46,8 @@ class SystolicSequencer(wiring.Component):
     a_load, b_load : Out streams of ``geometry.load_job``
     feed : Out stream of ``geometry.feed_job``
     preload, store : Out streams of ``geometry.tile_job``
-        The jobs of a panel are handed out in one cycle, so each ``ready`` may have to wait for the others.
+        The jobs of a panel are handed out in one cycle, so each ``ready`` may have to wait for the others, and stays
+        until then.
     release, a_released, b_released : In
         As of the feeder.
     running : Out(1)
@@ -246,13 +247,14 @@ class SystolicSequencer(wiring.Component):
             with m.If(given):
                 m.d.sync += current.eq(half)
             rooms.append(~needed | (stream_.ready & (Mux(half, users[1], users[0]) == 0)))
-        preloads = Signal()
-        stores = Signal()
+        preloads, stores, able = Signal(name="preloads"), Signal(name="stores"), Signal(name="able")
+        # What has room keeps it until a job is given.
+        m.d.sync += able.eq(emit & ~able & (failed | (self.feed.ready & rooms[0] & rooms[1]))
+                            & (~preloads | self.preload.ready) & (~stores | self.store.ready))
         m.d.comb += [
             preloads.eq(task.accumulate & first["k"] & ~failed),
             stores.eq(last["k"] | failed),
-            emitted.eq(emit & (failed | (self.feed.ready & rooms[0] & rooms[1]))
-                       & (~preloads | self.preload.ready) & (~stores | self.store.ready)),
+            emitted.eq(emit & able),
             self.feed.valid.eq(emitted & ~failed),
             self.feed.payload.k.eq(size["k"]),
             self.feed.payload.rows.eq(size["m"]), self.feed.payload.columns.eq(size["n"]),

@@ -11,7 +11,7 @@ a walk goes on from where the walk before it ended, or again from where that beg
 place to the next is a field of the task.
 """
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -61,7 +61,7 @@ def runs_layout(address_bits: int) -> data.StructLayout:
 class GridRows(wiring.Component):
     """Walks rows of a grid.
 
-    Latency: 2 cycles from a command to its first row, 4 if clipped. Throughput: a row a cycle, less two a command.
+    Latency: 2 cycles from a command to its first row, 5 if clipped. Throughput: a row a cycle, less two a command.
 
     Parameters
     ----------
@@ -107,20 +107,23 @@ class GridRows(wiring.Component):
         grid, address = self.grid, unsigned(self.address_bits)
         place = data.StructLayout({
             "address": address, "columns": unsigned(COUNT_BITS), "rows": unsigned(COUNT_BITS),
+            "last_column": 1, "last_row": 1,
             **({"row": ROW_SHAPE, "column": COLUMN_SHAPE} if self.clipped else {})})
         current, begun, origin, following = (Signal(place, name=name)
                                              for name in ("current", "begun", "origin", "following"))
         command = Signal.like(self.command.payload, name="walked")
         active, fresh, step = Signal(name="active"), Signal(name="fresh"), Signal(name="step")
-        last_column, last_row = Signal(name="last_column"), Signal(name="last_row")
+        last_column, last_row = current.last_column, current.last_row
 
         m.d.comb += [
-            last_column.eq((current.columns == 1) & ~grid.plain), last_row.eq(current.rows == 1),
             origin.address.eq(grid.origin), origin.columns.eq(grid.columns), origin.rows.eq(grid.rows),
+            origin.last_column.eq((grid.columns == 1) & ~grid.plain), origin.last_row.eq(grid.rows == 1),
             following.address.eq(current.address + Mux(last_column, Mux(last_row, grid.image_step, grid.row_step),
                                                        grid.step)),
             following.columns.eq(Mux(last_column, grid.columns, current.columns - 1)),
             following.rows.eq(Mux(last_column, Mux(last_row, grid.rows, current.rows - 1), current.rows)),
+            following.last_column.eq(Mux(last_column, origin.last_column, (current.columns == 2) & ~grid.plain)),
+            following.last_row.eq(Mux(last_column, Mux(last_row, origin.last_row, current.rows == 2), last_row)),
             self.command.ready.eq(~active),
         ]
         if self.clipped:
@@ -153,35 +156,33 @@ class GridRows(wiring.Component):
             ]
             return m
 
-        # The row under way.
+        # Three stages, which move together: the row; how far the map reaches beside it; what of it lies in the map.
         row = Signal(data.StructLayout({
             "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1),
             "task": unsigned(TASK_BITS), "row": ROW_SHAPE, "column": COLUMN_SHAPE}))
-        there, taken = Signal(name="there"), Signal(name="taken")
-        m.d.comb += [step.eq(active & ~fresh & (~there | taken)), self.busy.eq(active | there)]
-        with m.If(step):
-            m.d.sync += [row.address.eq(first), row.columns.eq(command.columns), row.last.eq(command.rows == 1),
-                         row.task.eq(grid.task), row.row.eq(current.row + command.kernel_row),
-                         row.column.eq(current.column + command.place)]
-        with m.If(~there | taken):
-            m.d.sync += there.eq(step)
-        skip, left, before = Signal(COLUMN_SHAPE, name="skip"), Signal(COLUMN_SHAPE, name="left"), Signal(name="before")
-        inside = Signal()
-        m.d.comb += [
-            skip.eq(-row.column), left.eq(grid.map_columns - row.column), before.eq(row.column < 0),
-            inside.eq((row.row >= 0) & (row.row < grid.map_rows)
-                      & Mux(before, skip < row.columns, left > 0)),
-            taken.eq(~self.o.valid | self.o.ready),
-        ]
-        clipped = Signal(o.shape())
-        valid = Signal()
-        m.d.comb += [o.eq(clipped), self.o.valid.eq(valid)]
-        with m.If(taken):
+        there, moves = Signal(2, name="there"), Signal(name="moves")
+        m.d.comb += [moves.eq(~self.o.valid | self.o.ready), step.eq(active & ~fresh & moves),
+                     self.busy.eq(active | there.any())]
+        reach = Signal(o.shape(), name="reach")
+        before, row_inside = Signal(name="before"), Signal(name="row_inside")
+        # Columns that lie before the map; from the row's first column to the map's last; to the row's.
+        skip, left_more, more = (Signal(COLUMN_SHAPE, name=name) for name in ("skip", "left_more", "more"))
+        inside, cut = Signal(name="inside"), Signal(name="cut")
+        m.d.comb += [inside.eq(row_inside & Mux(before, skip <= more, left_more >= 0)), cut.eq(left_more < more)]
+        with m.If(moves):
             m.d.sync += [
-                valid.eq(there), clipped.address.eq(row.address), clipped.columns.eq(row.columns),
-                clipped.last.eq(row.last), clipped.task.eq(row.task), clipped.any.eq(grid.plain | inside),
-                clipped.low.eq(Mux(before & ~grid.plain, skip, 0)),
-                clipped.high.eq(Mux(grid.plain | (left >= row.columns), row.columns, left) - 1),
+                there.eq(Cat(step, there)), self.o.valid.eq(there[1]),
+                row.address.eq(first), row.columns.eq(command.columns), row.last.eq(command.rows == 1),
+                row.task.eq(grid.task), row.row.eq(current.row + command.kernel_row),
+                row.column.eq(current.column + command.place),
+
+                *(reach[name].eq(row[name]) for name in ("address", "columns", "last", "task")),
+                skip.eq(-row.column), left_more.eq(grid.map_columns - 1 - row.column), more.eq(row.columns - 1),
+                before.eq(row.column < 0), row_inside.eq((row.row >= 0) & (row.row < grid.map_rows)),
+
+                *(o[name].eq(reach[name]) for name in ("address", "columns", "last", "task")),
+                o.any.eq(grid.plain | inside), o.low.eq(Mux(before & ~grid.plain, skip, 0)),
+                o.high.eq(Mux(cut & ~grid.plain, left_more, more)),
             ]
         return m
 
@@ -225,7 +226,6 @@ class RunWalk(wiring.Component):
         ends, last_run, fresh = Signal(name="ends"), Signal(name="last_run"), Signal(name="fresh")
         m.d.comb += [
             origin.left.eq(runs.run), origin.runs.eq(runs.runs),
-            last_run.eq(current.runs == 1),
             following.eq(current),
             following.address.eq(Mux(ends, current.run, current.address)
                                  + Mux(ends, Mux(last_run, runs.kernel_step, runs.step), self.columns)),
@@ -251,5 +251,6 @@ class RunWalk(wiring.Component):
             m.d.sync += begun.eq(current)
         with m.Elif(self.begin & (self.start == Start.ORIGIN)):
             m.d.sync += begun.eq(origin)
-        m.d.sync += fresh.eq(self.begin)
+        # A strip lasts for two cycles at least.
+        m.d.sync += [fresh.eq(self.begin), last_run.eq(current.runs == 1)]
         return m

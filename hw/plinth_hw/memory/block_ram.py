@@ -4,11 +4,11 @@
 
 ::
 
-    read.request -> burst counter -> RAM (one cycle) -> FIFO of two -> read.data
+    read.request -> burst counter -> RAM (one cycle) -> reg -> FIFO -> read.data
     write.request -> burst counter -\\
     write.data ---------------------+-> RAM with an enable a word -> read-visible; response
 
-Latency: first read beat three cycles after its request; a write's response one cycle after its last
+Latency: first read beat four cycles after its request; a write's response one cycle after its last
 beat. Throughput: one beat a cycle each way, requests back to back without gaps. Reads see every
 write whose beat was taken in an earlier cycle.
 
@@ -27,11 +27,14 @@ from amaranth.utils import ceil_log2
 
 from plinth_hw import emit
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.count import stepped
+from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Bits of a block RAM whose words have a power of two of them: an ECP5's or, half of it, that of a series 7.
 BLOCK_BITS = 1 << 14
+#: Beats that are read and not yet taken; those on the way are half as many.
+_FOUND = 8
 
 
 class BlockMemory(wiring.Component):
@@ -75,20 +78,22 @@ class BlockMemory(wiring.Component):
 
         m.submodules.reads = reads = _Burst(self.read)
         m.submodules.writes = writes = _Burst(self.write)
-        # A beat is in the RAM's output register.
-        fetched = Signal()
-        read_data = Signal(width)
-        m.submodules.head = head = FIFO(width, 2, Storage.HEAD)
+        # The RAMs lie all over the chip: each has a register beside it, and nothing that is late reaches all of them.
+        # A beat is read when the FIFO has a place for it.
+        m.submodules.found = found = FIFO(self.read.data.payload.shape(), _FOUND)
+        read_data, near = Signal(width), Signal(width, reset_less=True)
+        fetched, given = Signal(2), Signal()
+        places, room = Signal(range(_FOUND + 1), init=_FOUND), Signal(init=1)
+        places_left = stepped(places, given, reads.step)
         m.d.comb += [
-            reads.step.eq(reads.busy & (~fetched | head.i.ready)),
-            head.i.valid.eq(fetched), head.i.payload.eq(read_data),
-            self.read.data.valid.eq(head.o.valid), self.read.data.payload.eq(head.o.payload),
-            head.o.ready.eq(self.read.data.ready),
+            reads.step.eq(reads.busy & room), found.i.valid.eq(fetched[1]), Cat(found.i.payload).eq(near),
             self.write.data.ready.eq(writes.busy), writes.step.eq(writes.busy & self.write.data.valid),
         ]
-        m.d.sync += self.write.response.eq(writes.step & writes.last)
-        with m.If(~fetched | head.i.ready):
-            m.d.sync += fetched.eq(reads.busy)
+        m.d.sync += [
+            self.write.response.eq(writes.step & writes.last), fetched.eq(Cat(reads.step, fetched)), near.eq(read_data),
+            given.eq(found.o.valid & found.o.ready), places.eq(places_left), room.eq(places_left != 0),
+        ]
+        connect(m, found.o, flipped(self.read.data))
         for burst, port in ((reads, self.read), (writes, self.write)):
             connect(m, flipped(port.request), burst.request)
         written, strobe = Cat(self.write.data.payload.data), self.write.data.payload.strobe
@@ -99,7 +104,7 @@ class BlockMemory(wiring.Component):
                        module=f"plinth_block_ram_{self.beats}x{slice_bits}")
             words = slice(first // word_bits, first // word_bits + len(memory.strobe))
             m.d.comb += [
-                memory.read.eq(reads.step), memory.read_address.eq(reads.address), read_data[part].eq(memory.read_data),
+                memory.read.eq(1), memory.read_address.eq(reads.address), read_data[part].eq(memory.read_data),
                 memory.write_address.eq(writes.address), memory.write_data.eq(written[part]),
                 memory.strobe.eq(strobe[words] & writes.step.replicate(len(memory.strobe))),
             ]

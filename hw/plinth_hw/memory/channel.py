@@ -21,7 +21,7 @@ A load may count *elements* that lie ``packing`` to a word, element 0 in the low
 many bits more, count elements as well.
 
 Throughput: one beat a cycle, across rows and commands without gaps (the row walk makes one row a
-cycle, so also when each row is a single beat). Latency: request one cycle after the row walk, which
+cycle, so also when each row is a single beat). Latency: request two cycles after the row walk, which
 starts in the cycle after the command; load data pass through without a register.
 """
 
@@ -32,7 +32,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
 
 
@@ -204,6 +204,10 @@ class RowCut(wiring.Component):
             address, more = address + first[lane_bits:], final[lane_bits:] - first[lane_bits:]
             wanted = span.any
 
+        # No path leads from who takes requests to who gives rows.
+        m.submodules.requests = requests = FIFO(
+            data.StructLayout({"request": request_layout(self.parameters), "last": 1}), 2, Storage.HEAD)
+        cut, given = requests.i.payload, requests.o
         split_address = Signal(len(span.address) - lane_bits)
         split_more, split_task = Signal(beats_bits, name="split_more"), Signal(TASK_BITS, name="split_task")
         split_active, split_last = Signal(name="split_active"), Signal(name="split_last")
@@ -212,16 +216,18 @@ class RowCut(wiring.Component):
             self.row.valid.eq(self.i.valid & split_free),
             self.i.ready.eq(self.row.ready & split_free),
             split_final.eq(split_more < self.max_beats),
-            split_free.eq(~split_active | (self.request.ready & split_final)),
-            self.request.valid.eq(split_active),
-            self.request.payload.address.eq(split_address), self.request.payload.task.eq(split_task),
-            self.request.payload.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
-            self.request_last.eq(split_final & split_last),
+            split_free.eq(~split_active | (requests.i.ready & split_final)),
+            requests.i.valid.eq(split_active),
+            cut.request.address.eq(split_address), cut.request.task.eq(split_task),
+            cut.request.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
+            cut.last.eq(split_final & split_last),
+            self.request.valid.eq(given.valid), given.ready.eq(self.request.ready),
+            self.request.payload.eq(given.payload.request), self.request_last.eq(given.payload.last),
         ]
         with m.If(split_free):
             m.d.sync += [split_last.eq(span.last), split_task.eq(span.task),
                          split_active.eq(self.row.valid & self.row.ready & wanted)]
-        with m.If(split_free | self.request.ready):
+        with m.If(split_free | requests.i.ready):
             m.d.sync += [
                 split_address.eq(loaded_sum(m, platform, "next_split_address", split_free, address, split_address,
                                             Const(self.max_beats, len(split_address)))),
@@ -232,13 +238,17 @@ class RowCut(wiring.Component):
 
 
 class BeatWalk(wiring.Component):
-    """Turns row records into the positions and masks of beats, one a cycle.
+    """Turns row records into the positions and masks of beats, one a cycle, from the cycle after the record on.
+
+    All that is said of a beat comes from registers, or is a few look-up tables away from them.
 
     Members
     -------
     row : In stream of the row records
     o : Out stream of :func:`fetch_layout`
         If clipped, with ``real`` as of :func:`load_layout`, and ``words`` are the real ones.
+    read : Out(1)
+        The beat has words that are read; always, if not clipped.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
@@ -251,46 +261,57 @@ class BeatWalk(wiring.Component):
         super().__init__({
             "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped, packing))),
             "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, packing))),
+            "read": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         words = beat_elements(self.parameters, self.packing)
         lane_bits = _lane_bits(self.parameters, self.packing)
-        position = self.o.payload
-        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.packing))
-        row = Signal(self.row_bits)
-        record = self.row.payload
+        position, record = self.o.payload, self.row.payload
+        active, step, load, row_last = (Signal(name=name) for name in ("active", "step", "load", "row_last"))
+        current = Signal.like(record, name="current")
+        # Lanes of the beat at hand, and the number of the next one.
         start, end = Signal(lane_bits, name="start"), Signal(lane_bits, name="end")
+        row, column = Signal(self.row_bits), Signal(position.column.shape())
+        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.packing))
         m.d.comb += [
-            start.eq(Mux(beat == 0, record.offset, 0)),
-            end.eq(Mux(position.row_last, record.end, words - 1)),
             position.mask.eq(_lanes(m, "mask", words, start, end)),
-            position.row.eq(row),
-            # beat * B - offset: the low part is (-offset) mod B, the upper part beat, less a borrow.
-            position.column.eq((Cat(Const(0, lane_bits), beat) - record.offset).as_signed()),
-            position.row_last.eq(beat == record.more),
-            position.last.eq(position.row_last & record.last),
-            self.o.valid.eq(self.row.valid),
-            self.row.ready.eq(self.o.ready & position.row_last),
+            position.row.eq(row), position.column.eq(column),
+            position.row_last.eq(row_last), position.last.eq(row_last & current.last),
+            self.o.valid.eq(active), step.eq(active & self.o.ready),
+            load.eq(~active | (step & row_last)), self.row.ready.eq(load),
         ]
-        if self.clipped:
-            first, final, read = Signal(lane_bits, name="first"), Signal(lane_bits, name="final"), Signal(name="read")
-            m.d.comb += [
-                read.eq(record.any & (beat >= record.first.beat) & (beat <= record.final.beat)),
-                first.eq(Mux(beat == record.first.beat, record.first.lane, 0)),
-                final.eq(Mux(beat == record.final.beat, record.final.lane, words - 1)),
-                position.real.eq(Mux(read, _lanes(m, "real", words, first, final), 0)),
-                position.words.eq(Mux(read, final - first + 1, 0)),
-            ]
-        else:
-            m.d.comb += position.words.eq(end - start + 1)
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += beat.eq(beat + 1)
-            with m.If(position.row_last):
-                m.d.sync += [beat.eq(0), row.eq(row + 1)]
-            with m.If(position.last):
-                m.d.sync += row.eq(0)
+        at_end = Signal()
+        m.d.comb += at_end.eq(Mux(load, record.more == 0, current.more == beat))
+        with m.If(load):
+            m.d.sync += [current.eq(record), active.eq(self.row.valid), beat.eq(1), start.eq(record.offset),
+                         column.eq(-record.offset)]
+        with m.Elif(step):
+            m.d.sync += [beat.eq(beat + 1), start.eq(0), column.eq(column + words)]
+        with m.If(load | step):
+            m.d.sync += [row_last.eq(at_end), end.eq(Mux(at_end, Mux(load, record.end, current.end), words - 1))]
+        with m.If(step & row_last):
+            m.d.sync += row.eq(Mux(current.last, 0, row + 1))
+        if not self.clipped:
+            m.d.comb += [self.read.eq(1), position.words.eq(end - start + 1)]
+            return m
+
+        # Of the words that are read: lanes of the beat at hand, whether it is the first or the last one with any.
+        first, final = Signal(lane_bits, name="first"), Signal(lane_bits, name="final")
+        read, reaches, ends, done = (Signal(name=name) for name in ("reading", "reaches", "ends", "done"))
+        chosen = Signal.like(record, name="chosen")
+        m.d.comb += [
+            chosen.eq(Mux(load, record, current)),
+            reaches.eq(Mux(load, record.first.beat == 0, current.first.beat == beat)),
+            ends.eq(Mux(load, record.final.beat == 0, current.final.beat == beat)),
+            self.read.eq(read), position.real.eq(Mux(read, _lanes(m, "real", words, first, final), 0)),
+            position.words.eq(Mux(read, final - first + 1, 0)),
+        ]
+        with m.If(load | step):
+            m.d.sync += [read.eq(chosen.any & (reaches | (read & ~done & ~load))), done.eq(ends),
+                         first.eq(Mux(reaches, chosen.first.lane, 0)),
+                         final.eq(Mux(ends, chosen.final.lane, words - 1))]
         return m
 
 
@@ -356,16 +377,15 @@ class RowLoad(wiring.Component):
         wiring.connect(m, cut.row, rows.i)
         wiring.connect(m, rows.o, walk.row)
         beat, place = self.o.payload, walk.o.payload
-        # A beat of padding has no data to wait for.
-        unread = ~place.real.any() if self.clipped else Const(0)
         there = Signal()
         m.d.comb += [
             beat.data.as_value().eq(self.port.data.payload.as_value()),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
-            there.eq(self.port.data.valid | unread),
+            # A beat of padding has no data to wait for.
+            there.eq(self.port.data.valid | ~walk.read),
             self.o.valid.eq(there & walk.o.valid),
             walk.o.ready.eq(there & self.o.ready),
-            self.port.data.ready.eq(walk.o.valid & ~unread & self.o.ready),
+            self.port.data.ready.eq(walk.o.valid & walk.read & self.o.ready),
         ]
         return m
 
@@ -431,7 +451,7 @@ class RowStore(wiring.Component):
     done : Out(1)
         Pulse: memory holds all of the oldest unfinished command.
     words : Out
-        Words handed to memory in this cycle.
+        Words handed to memory in the cycle before.
 
     Raises
     ------
@@ -488,8 +508,8 @@ class RowStore(wiring.Component):
             self.port.data.valid.eq(self.i.valid & strobes.o.valid),
             self.i.ready.eq(self.port.data.ready & strobes.o.valid),
             strobes.o.ready.eq(self.i.valid & self.port.data.ready),
-            self.words.eq(Mux(strobes.o.valid & strobes.o.ready, strobes.o.payload[strobe_bits:], 0)),
         ]
+        m.d.sync += self.words.eq(Mux(strobes.o.valid & strobes.o.ready, strobes.o.payload[strobe_bits:], 0))
         return m
 
 

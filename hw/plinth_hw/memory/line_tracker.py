@@ -1,20 +1,28 @@
 """Lines of a vector memory for walks over a matrix, found by additions alone."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.memory.banks import line_bits
+from plinth_hw.memory.scratchpad import vector_command
 
 
 class LineTracker(wiring.Component):
-    """Lines for a walk over a matrix in the order of a strided load or store.
+    """Commands to a vector memory for a walk over a matrix in the order of a strided load or store.
 
     The walk goes over the rows of the *walked* matrix in ascending order from 0, within a row by steps
     of B from a first column in -B + 1 .. 0, as :class:`~plinth_hw.memory.channel.StridedLoad` gives its
     beats. With ``along_rows`` the walked matrix is the transpose of the stored one: lane l of the beat
     at (row, column) is element (column + l, row).
+
+    Latency: :attr:`latency` cycles. Throughput: a beat a cycle. Each stage has one sum::
+
+        column's first line -> where a row begins, or how far its next beat is -> line
 
     Parameters
     ----------
@@ -26,17 +34,20 @@ class LineTracker(wiring.Component):
     Members
     -------
     base, capacity, along_rows : In
-        Where the matrix lies; stable during a walk.
+        Where the matrix lies; of the walk of the beat at hand.
     row, column : In
         Position of lane 0 in the walked matrix, of the beat at hand.
     shift : In
         Columns of the walked matrix, fewer than B, from that at ``base`` to the walk's column 0; stable during a
         walk.
     take : In(1)
-        The beat at hand is used up in this cycle; the next cycle shows the following one.
-    line, skew, column_low : Out
-        For the command of the beat at hand, in the same cycle.
+        There is a beat at hand, and it is used up in this cycle.
+    command : Out, :func:`~plinth_hw.memory.scratchpad.vector_command`
+        Of the beat that was taken ``latency`` cycles ago.
     """
+
+    #: Cycles from a beat to its command.
+    latency = 2
 
     def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int):
         self.banks = banks
@@ -46,47 +57,54 @@ class LineTracker(wiring.Component):
         super().__init__({
             "base": In(bits), "capacity": In(bits), "along_rows": In(1),
             "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
-            "line": Out(bits), "skew": Out(lane_bits), "column_low": Out(lane_bits),
+            "command": Out(wiring.Signature(vector_command(banks, lines))),
         })
 
-    def elaborate(self, platform: object) -> Module:
+    def elaborate(self, platform: Any) -> Module:
         m = Module()
-        bits = line_bits(self.lines)
-        lane_bits = exact_log2(self.banks)
-        following = Signal(bits)
-        start = Signal(bits)
-        step = Signal(bits)
-        first = Signal()
-        first_row = Signal()
-        row_low = Signal(lane_bits)
-        column_low = Signal(lane_bits)
+        bits, lane_bits = line_bits(self.lines), exact_log2(self.banks)
+        command = self.command
         shifted = Signal.like(self.column + self.shift)
+        m.d.comb += shifted.eq(self.column + self.shift)
+
         # Along rows: line of (0, row), which moves by D when the row enters the next B columns.
-        stored_column = Signal(bits)
-        column_line = Signal(bits)
-        last_row_low = Signal(lane_bits)
-        m.d.comb += [
-            first.eq(self.column <= 0),
-            first_row.eq(self.row == 0),
-            row_low.eq(self.row[:lane_bits]),
-            shifted.eq(self.column + self.shift),
-            column_low.eq(shifted[:lane_bits]),
-            self.skew.eq(row_low + column_low),
-            self.column_low.eq(Mux(self.along_rows, row_low, column_low)),
-            step.eq(Mux(self.along_rows, self.banks, self.capacity)),
-        ]
-        with m.If(first_row):
+        row_low, last_row_low = self.row[:lane_bits], Signal(lane_bits)
+        column_line, stored_column = Signal(bits), Signal(bits)
+        with m.If(self.row == 0):
             m.d.comb += column_line.eq(self.base)
         with m.Elif((row_low == 0) & (last_row_low != 0)):
             m.d.comb += column_line.eq(stored_column + self.capacity)
         with m.Else():
             m.d.comb += column_line.eq(stored_column)
-        with m.If(self.along_rows):
-            m.d.comb += start.eq(column_line + shifted)
-        with m.Else():
-            m.d.comb += start.eq(self.base + self.row - Mux(shifted < 0, self.capacity, 0))
-        m.d.comb += self.line.eq(Mux(first, start, following))
         with m.If(self.take):
-            m.d.sync += [following.eq(self.line + step), stored_column.eq(column_line),
-                         last_row_low.eq(row_low)]
+            m.d.sync += [stored_column.eq(column_line), last_row_low.eq(row_low)]
+
+        # Either where the row begins, and how far off this beat is; or how far the next one is from the one before.
+        first, left = Signal(), Signal()
+        m.d.comb += [first.eq(self.column <= 0), left.eq(first & ~self.along_rows & (shifted < 0))]
+        there, begins, back = Signal(name="there"), Signal(name="begins"), Signal(name="back")
+        begin, distance, capacity = (Signal(bits, name=name) for name in ("begin", "distance", "row_capacity"))
+        skew, column_low = Signal(lane_bits, name="skew"), Signal(lane_bits, name="column_low")
+        along_rows = Signal(name="along")
+        column = shifted[:lane_bits]
+        m.d.sync += [
+            there.eq(self.take), begins.eq(first), back.eq(left), capacity.eq(self.capacity),
+            along_rows.eq(self.along_rows), skew.eq(row_low + column),
+            column_low.eq(Mux(self.along_rows, row_low, column)),
+            begin.eq(Mux(self.along_rows, column_line, self.base + self.row)),
+        ]
+        with m.If(~first):
+            m.d.sync += distance.eq(Mux(self.along_rows, self.banks, self.capacity))
+        with m.Elif(self.along_rows):
+            m.d.sync += distance.eq(shifted)
+        with m.Else():
+            # Less D, with the carry.
+            m.d.sync += distance.eq(Mux(left, ~self.capacity, 0))
+
+        m.d.sync += [command.enable.eq(there), command.capacity.eq(capacity), command.skew.eq(skew),
+                     command.column_low.eq(column_low), command.along_rows.eq(along_rows)]
+        with m.If(there):
+            m.d.sync += command.line.eq(table_sum(m, platform, "next_line", [
+                Digits((distance, begins, begin, command.line),
+                       lambda d, s, b, x: x ^ ((b ^ x) & s), lambda d, s, b, x: d)], carry=back))
         return m

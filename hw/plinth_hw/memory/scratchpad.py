@@ -24,6 +24,8 @@ section VI.A (operand buffers that serve the untransposed and the transposed ope
 """
 
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
@@ -45,6 +47,11 @@ def vector_command(banks: int, lines: int) -> dict[str, wiring.Member]:
         "column_low": Out(lane_bits),
         "along_rows": Out(1),
     }
+
+
+def give(port: Any, command: Any) -> list:
+    """Statements: what ``port`` is asked is ``command``, of :func:`vector_command`."""
+    return [getattr(port, name).eq(getattr(command, name)) for name in command.signature.members]
 
 
 class VectorReadPort(wiring.Signature):

@@ -23,6 +23,7 @@ from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import request_layout
 from plinth_hw.optimiser.body import VECTORS, index_of_field
 
@@ -102,17 +103,20 @@ class BlockWalk(wiring.Component):
         row_last, beats = Signal(name="row_last"), Signal(BEATS_BITS, name="beats")
         head, weights, first = Signal(PLACE_BITS, name="head"), Signal(PLACE_BITS), Signal()
         address, places = Signal(bits, name="address"), Signal(PLACE_BITS, name="places")
-        given, ends = Signal.like(self.request.payload, name="given"), Signal(name="ends")
+        ends = Signal()
+        # No path leads from who takes requests to the walk.
+        m.submodules.requests = requests = FIFO(self.request.payload.shape(), 2, Storage.HEAD)
+        wiring.connect(m, requests.o, wiring.flipped(self.request))
         is_gradient, is_last = turn[0], turn[-1]
         m.d.comb += [
             row_last.eq(more < BLOCK_BEATS), beats.eq(Mux(row_last, more[:BEATS_BITS - 1], BLOCK_BEATS - 1) + 1),
             takes.eq((turn & self.used).any()), address.eq(rows[0] + before),
             places.eq(head + Mux(takes, beats, 0)), self.done.eq(~active),
-            step.eq(active & (~takes | (room & (~self.request.valid | self.request.ready)
-                                        & (is_gradient | self.write.ready)))
+            step.eq(active & (~takes | (room & requests.i.ready & (is_gradient | self.write.ready)))
                     & (~is_last | self.block.ready)),
             self.full.eq(active & ((takes & (~room | ~self.write.ready)) | ~self.block.ready)),
-            self.request.payload.eq(given),
+            requests.i.valid.eq(step & takes), requests.i.payload.address.eq(address),
+            requests.i.payload.beats.eq(beats), requests.i.payload.task.eq(self.task),
             self.write.valid.eq(step & takes & ~is_gradient),
             self.write.payload.address.eq(address), self.write.payload.beats.eq(beats),
             self.write.payload.first.eq(first), self.write.payload.row_last.eq(row_last),
@@ -123,14 +127,11 @@ class BlockWalk(wiring.Component):
         ]
         # As it was a cycle ago: a block of a vector may have been taken since.
         m.d.sync += room.eq((head - self.free)[:PLACE_BITS] < PLACES - 2 * BLOCK_BEATS)
-        with m.If(self.request.ready):
-            m.d.sync += self.request.valid.eq(0)
         loads = self.field_valid & Cat(self.field.index == index_of_field(name) for name in VECTORS).any()
         with m.If(step):
             m.d.sync += [turn.eq(turn.rotate_left(1)), head.eq(places)]
             with m.If(takes):
-                m.d.sync += [self.request.valid.eq(1), given.address.eq(address), given.beats.eq(beats),
-                             given.task.eq(self.task), first.eq(is_gradient)]
+                m.d.sync += first.eq(is_gradient)
             with m.If(turn[VECTORS.index("weights")]):
                 m.d.sync += weights.eq(head)
             with m.If(is_last):

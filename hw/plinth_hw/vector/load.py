@@ -2,8 +2,8 @@
 
 ::
 
-    moves --> StridedLoad --> beats --> unpack --> reg --> scratchpad
-          \\-> places ----------------> RegionWalk --^
+    moves --> StridedLoad --> beats --> reg --> unpack --> reg --> scratchpad
+          \\-> places ----------------> RegionWalk ----------^
 
 A beat a cycle, a packed beat (two groups of 16 bits) every two; requests run ahead of data, over the moves of
 a task too.
@@ -16,9 +16,11 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.delay import delayed
 from plinth_hw.memory.channel import StridedLoad
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
-from plinth_hw.memory.scratchpad import VectorWritePort
+from plinth_hw.memory.scratchpad import VectorWritePort, give
 from plinth_hw.vector.body import LOAD_BASE, BodyReadPort
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 from plinth_hw.vector.units import units
@@ -38,7 +40,7 @@ class LoadStage(wiring.Component):
     half : Out(1), write : Out(VectorWritePort)
         Which half is written, and how.
     words : Out
-        Words taken from memory in this cycle.
+        Words taken from memory in the cycle before.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -74,33 +76,33 @@ class LoadStage(wiring.Component):
             taken.eq(step & walk.final),
             finished.eq(taken & beat.last),
             moves.place.ready.eq(finished),
-            self.words.eq(Mux(taken, beat.words, 0)),
             self.half.eq(task.half),
+            self.write.mask.eq(delayed(m, "inside", walk.inside, LineTracker.latency)),
+            *give(self.write, walk.command),
         ]
+        m.d.sync += self.words.eq(Mux(taken, beat.words, 0))
         self._unpack(m, walk, beat)
-        m.d.sync += [self.write.line.eq(walk.line), self.write.capacity.eq(walk.place.capacity),
-                     self.write.skew.eq(walk.skew), self.write.column_low.eq(walk.column_low),
-                     self.write.mask.eq(walk.inside)]
-        m.d.sync += self.write.enable.eq(step)
 
         self._tasks(m, moves, left, finished)
         return m
 
     def _unpack(self, m: Module, walk: RegionWalk, beat: Any) -> None:
-        """Words of a beat, or of half a packed one, a cycle later."""
+        """Words of a beat, or of half a packed one, with its command."""
         banks, bits = self.parameters.beat_words, self.parameters.word_bits
-        packed, words = walk.place.packed, Cat(beat.data[lane] for lane in range(banks))
+        words = Signal(banks * bits, reset_less=True)
+        m.d.sync += words.eq(Cat(beat.data[lane] for lane in range(banks)))
+        packed, upper_half = delayed(m, "packed", Cat(walk.place.packed, walk.upper), LineTracker.latency - 1)
         # Registers for the beat and for each half of a packed one, zero but for the one wanted: none has to be chosen.
         for lane in range(banks):
             whole = Signal(bits, name=f"whole_{lane}", reset_less=True)
-            m.d.sync += whole.eq(Mux(packed, 0, beat.data[lane]))
+            m.d.sync += whole.eq(Mux(packed, 0, words.word_select(lane, bits)))
             if not units(self.parameters).packs:
                 m.d.comb += self.write.data[lane].eq(whole)
                 continue
             lower, upper = (Signal(bits // 2, name=f"{name}_{lane}", reset_less=True) for name in ("lower", "upper"))
             m.d.sync += [
-                lower.eq(Mux(packed & ~walk.upper, words.word_select(lane, bits // 2), 0)),
-                upper.eq(Mux(packed & walk.upper, words.word_select(banks + lane, bits // 2), 0)),
+                lower.eq(Mux(packed & ~upper_half, words.word_select(lane, bits // 2), 0)),
+                upper.eq(Mux(packed & upper_half, words.word_select(banks + lane, bits // 2), 0)),
             ]
             m.d.comb += self.write.data[lane].eq(whole | lower | upper)
 

@@ -17,11 +17,11 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
-from plinth_hw.lib.fifo import FIFO
-from plinth_hw.memory.banks import line_bits
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.channel import command_layout
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
+from plinth_hw.memory.scratchpad import vector_command
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import BODY_BITS, REGION_BASE, BodyReadPort, Summary, next_of, read_word
 from plinth_hw.vector.units import units
@@ -100,7 +100,7 @@ class MoveFetch(wiring.Component):
         index = Signal.like(self.read.index)
         left = Signal.like(self.count)
         number = Signal(3)
-        m.submodules.places = places = FIFO(Place, VECTOR_LOADS)
+        m.submodules.places = places = FIFO(Place, VECTOR_LOADS, Storage.HEAD)
         command, place = self.command.payload, Signal(Place, name="place")
         move, region = Signal(shape_of(VectorMove), name="move"), Signal(shape_of(VectorRegion), name="region")
         word = self.read.data
@@ -153,8 +153,8 @@ class RegionWalk(wiring.Component):
         Words of that beat that belong to the row, and whether it is the row's last.
     take : In(1)
         The step at hand is used up in this cycle.
-    line, skew, column_low : Out
-        Of lane 0, for the scratchpad's command.
+    command : Out, :func:`~plinth_hw.memory.scratchpad.vector_command`
+        For the scratchpad, ``LineTracker.latency`` cycles after the step.
     inside : Out
         The lanes that belong to the row.
     upper : Out(1)
@@ -169,8 +169,7 @@ class RegionWalk(wiring.Component):
         super().__init__({
             "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)),
             "mask": In(banks), "row_last": In(1), "take": In(1),
-            "line": Out(line_bits(lines)), "skew": Out(exact_log2(banks)),
-            "column_low": Out(exact_log2(banks)),
+            "command": Out(wiring.Signature(vector_command(banks, lines))),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),
         })
 
@@ -193,13 +192,13 @@ class RegionWalk(wiring.Component):
             column.eq(Mux(packed, (near << 1) + Mux(self.upper, banks, 0), near)),
             tracker.base.eq(self.place.line), tracker.capacity.eq(self.place.capacity),
             tracker.row.eq(self.row), tracker.column.eq(column), tracker.take.eq(self.take),
-            self.line.eq(tracker.line), self.skew.eq(tracker.skew), self.column_low.eq(tracker.column_low),
             # The second element of the row's last word may be none.
             odd_end.eq(self.row_last & self.place.elements[0]),
             elements.eq(Cat(Cat(word, word & (next_word | ~odd_end))
                             for word, next_word in zip(self.mask, Cat(self.mask[1:], Const(0, 1)), strict=True))),
             self.inside.eq(Mux(packed, elements.word_select(self.upper, banks), self.mask)),
         ]
+        wiring.connect(m, tracker.command, wiring.flipped(self.command))
         with m.If(self.take):
             m.d.sync += second.eq(~self.final)
         return m

@@ -19,9 +19,10 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.delay import delayed
 from plinth_hw.memory.channel import StridedStore
+from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.rotators import SharedReadRotator
-from plinth_hw.memory.scratchpad import VectorReadPort
+from plinth_hw.memory.scratchpad import VectorReadPort, give
 from plinth_hw.vector.body import STORE_BASE, BodyReadPort
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 
@@ -84,10 +85,7 @@ class StoreStage(wiring.Component):
             moves.place.ready.eq(step & walk.final & beat.last),
             self.half.eq(task.half), self.words.eq(store.words),
         ]
-        m.d.sync += [
-            self.read.enable.eq(step), self.read.line.eq(walk.line), self.read.skew.eq(walk.skew),
-            self.read.column_low.eq(walk.column_low), self.read.capacity.eq(walk.place.capacity),
-        ]
+        m.d.comb += give(self.read, walk.command)
         finished = self._pack(m, store, data.View(_Step(banks), Cat(
             step, walk.final, step & walk.final & beat.last, walk.upper, walk.place.packed, walk.inside)))
 
@@ -121,7 +119,7 @@ class StoreStage(wiring.Component):
     def _pack(self, m: Module, store: StridedStore, given: Any) -> Signal:
         """From scratchpad groups to beats; returns a pulse at the end of each move."""
         banks = self.parameters.beat_words
-        step = delayed(m, "step", given, 1 + SharedReadRotator.latency)
+        step = delayed(m, "step", given, LineTracker.latency + SharedReadRotator.latency)
         group = [self.read.data[lane] for lane in range(banks)]
         bits = self.parameters.word_bits
         # Where an even lane is not inside, its word is not written.

@@ -334,7 +334,7 @@ def test_cycles_of_a_tile(k: int, accumulate: bool) -> None:
         writer.gemm(8, 16 * tiles, k, 1, accumulate=accumulate, gap=0, lanes=(0, 0, 0))
         return window(run("tiny", writer.tasks, latency=3))
 
-    assert cycles(6) - cycles(5) == interleave * (k + rows + 1 if accumulate else max(k, rows + 1))
+    assert cycles(9) - cycles(8) == interleave * (k + rows + 1 if accumulate else max(k, rows + 1))
 
 
 def test_stalls_have_their_cause() -> None:

@@ -106,9 +106,9 @@ def test_random_products(seed: int, ready: float) -> None:
         """Releases panels some time after they were given; no half is to be loaded that one of them still needs."""
         gate, leaves, users = randomly(seed + 9, ready), randomly(seed, 0.05), []
         for wanted in jobs.feed:
-            taken = False
+            taken = accepts = False
             while not taken:
-                accepts, releases = next(gate), bool(users) and next(leaves)
+                accepts, releases = accepts or next(gate), bool(users) and next(leaves)
                 ctx.set(dut.feed.ready, accepts)
                 ctx.set(dut.release, releases)
                 for port, half in zip((dut.a_released, dut.b_released), users[0] if users else (0, 0), strict=True):

@@ -57,7 +57,7 @@ def test_rate():
             cycle += 1
 
     simulate(dut, ask, watch, limit_cycles=100)
-    assert times == list(range(3, 11))
+    assert times == list(range(4, 12))
 
 
 @pytest.mark.parametrize(("beats", "error"), [(0, ValueError), (1.5, TypeError), (True, TypeError)])

@@ -97,6 +97,7 @@ class _TrackedWrite(wiring.Component):
 def test_line_tracker(along_rows):
     """Every beat of a walk with a different offset a row, with idle cycles, two walks in a row."""
     rng = np.random.default_rng(7)
+    due: list = []
     dut = _TrackedWrite()
     tracker = dut.tracker
 
@@ -114,12 +115,23 @@ def test_line_tracker(along_rows):
                         await ctx.tick()
                     i, j = (column, row) if along_rows else (row, column)
                     reference = _command(base, capacity, i, j, along_rows)
-                    for name in ("line", "skew", "column_low"):
-                        assert ctx.get(getattr(tracker, name)) == reference[name], (row, column, name)
                     ctx.set(tracker.take, 1)
                     await ctx.tick()
+                    due.append((row, column, {**reference, "capacity": capacity, "along_rows": along_rows}))
 
-    simulate(dut, bench)
+    async def watch(ctx):
+        taken = [False] * LineTracker.latency
+        while True:
+            assert ctx.get(tracker.command.enable) == taken.pop()
+            if ctx.get(tracker.command.enable):
+                row, column, reference = due.pop(0)
+                for name in ("line", "skew", "column_low", "capacity", "along_rows"):
+                    assert ctx.get(getattr(tracker.command, name)) == reference[name], (row, column, name)
+            taken.insert(0, bool(ctx.get(tracker.take)))
+            await ctx.tick()
+
+    simulate(dut, bench, background=[watch])
+    assert len(due) <= LineTracker.latency
 
 
 @pytest.mark.parametrize(("arguments", "error"), [
