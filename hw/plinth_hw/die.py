@@ -130,7 +130,7 @@ class Die(wiring.Component):
         m.d.comb += control.verilog_digest.eq(text_digest(m, platform))
         if isinstance(parameters.multiply_format, Fixed):
             self._ends(m, control, engines.get(Engine.MATRIX), [
-                engines[kind].ends for kind in (Engine.VECTOR, Engine.OPTIMISER) if kind in engines])
+                engine.ends for kind, engine in engines.items() if kind is not Engine.MATRIX])
         if parameters.ports:
             self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         else:
@@ -161,14 +161,14 @@ class Die(wiring.Component):
         connect(m, crossbar.memory_read, memory.read)
         connect(m, crossbar.memory_write, memory.write)
 
-    def _ends(self, m: Module, control: Control, matrix: Any, narrowed: list[Value]) -> None:
+    def _ends(self, m: Module, control: Control, matrix: Any, results: list[Value]) -> None:
         """What of fixed-point numbers comes to an end of its format."""
         if matrix is not None:
             m.submodules.ends = ends = SumsAtEnds(self.parameters)
             beats = matrix.store_memory.data
             m.d.comb += [ends.valid.eq(beats.valid & beats.ready), ends.data.eq(beats.payload.data),
                          ends.strobe.eq(beats.payload.strobe), control.sums_at_ends.eq(ends.count)]
-        m.d.comb += control.results_beyond.eq(sum(narrowed))
+        m.d.comb += control.results_beyond.eq(sum(results))
 
     def _alone(self, m: Module, control: Control) -> None:
         """Of a die without a network advances of its own counters come back; those of another's have no route."""

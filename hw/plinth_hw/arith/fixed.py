@@ -111,6 +111,8 @@ class FixedAdder(wiring.Component):
         ``o = a - b`` instead.
     exact : bool
         The sum has one bit more than the format and is not saturated.
+    tells : bool
+        It has a member ``beyond``.
 
     Members
     -------
@@ -118,6 +120,8 @@ class FixedAdder(wiring.Component):
         Operands, taken every cycle.
     o : Out
         Sum of the operands of the cycle before.
+    beyond : Out(1)
+        With the sum: it was beyond the format.
 
     Attributes
     ----------
@@ -132,12 +136,14 @@ class FixedAdder(wiring.Component):
 
     latency = 1
 
-    def __init__(self, format: Fixed, subtracts: bool = False, exact: bool = False):
+    def __init__(self, format: Fixed, subtracts: bool = False, exact: bool = False, tells: bool = False):
         _formats(adder=format)
         self._format = format
         self._subtracts = subtracts
         self._exact = exact
-        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits + exact)})
+        self._tells = tells
+        super().__init__({"a": In(format.bits), "b": In(format.bits), "o": Out(format.bits + exact),
+                          **({"beyond": Out(1)} if tells else {})})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
@@ -146,6 +152,8 @@ class FixedAdder(wiring.Component):
         a, b = self.a.as_signed(), self.b.as_signed()
         m.d.comb += [total.eq(a - b if self._subtracts else a + b), self.o.eq(o)]
         m.d.sync += o.eq(total if self._exact else saturated(total, self._format))
+        if self._tells:
+            m.d.sync += self.beyond.eq(beyond(total, self._format))
         return m
 
 

@@ -25,4 +25,4 @@ def multiplier(operand: Format, word: Format) -> FloatMultiplier | FixedMultipli
 
 def adder(word: Format) -> FloatAdder | FixedAdder:
     """Unit for sums."""
-    return FixedAdder(word) if isinstance(word, Fixed) else FloatAdder(word)
+    return FixedAdder(word, tells=True) if isinstance(word, Fixed) else FloatAdder(word)

@@ -33,7 +33,8 @@ from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
 from plinth_hw.control.bases import BodyAddresses
-from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.engine import EngineSignature, ends_signature
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
 from plinth_hw.isa.parameters import DieParameters
@@ -68,6 +69,8 @@ class CollectiveEngine(wiring.Component):
         To the next member of the ring, one stream a block; packets are chunks.
     receive_0 ... : In streams of flits
         From the member before.
+    ends : Out
+        As of :class:`~plinth_hw.comm.reduce_lanes.ReduceLanes`.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class CollectiveEngine(wiring.Component):
             **{f"write_{b}": Out(WritePort(parameters)) for b in blocks},
             **{f"send_{b}": Out(flit) for b in blocks},
             **{f"receive_{b}": In(flit) for b in blocks},
+            **ends_signature(parameters, 3 * parameters.flit_words),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -108,6 +112,8 @@ class CollectiveEngine(wiring.Component):
                 block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
                 block.start.eq(started[b]), block.message.eq(message),
             ]
+        if isinstance(self._parameters.memory_format, Fixed):
+            m.d.comb += self.ends.eq(lanes.ends)
         self._control(m, blocks, started, message)
         self._strobes(m, blocks)
         return m

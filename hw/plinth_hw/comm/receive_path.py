@@ -35,8 +35,10 @@ from plinth_hw.arith.units import adder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout, payload_layout
 from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, packet_words, run_layout
 from plinth_hw.control.control import ReceiveFault
+from plinth_hw.control.engine import ends_signature
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.count import index_bits, population
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
@@ -87,6 +89,8 @@ class ReceivePath(wiring.Component):
     advance : Out stream of counter number
     stored : Out(1)
         Pulse: the last packet of this die's own task is in memory.
+    ends : Out
+        Of fixed point: how many sums were beyond the format, the cycle before.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -99,6 +103,7 @@ class ReceivePath(wiring.Component):
             "read": Out(ReadPort(parameters)), "write": Out(WritePort(parameters)),
             "advance": Out(stream.Signature(range(parameters.counters))),
             "stored": Out(1),
+            **ends_signature(parameters, parameters.flit_words),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -207,13 +212,15 @@ class ReceivePath(wiring.Component):
         for lane, unit in enumerate(adders):
             m.submodules[f"adder_{lane}"] = unit
             m.d.comb += [unit.a.eq(reader.o[lane]), unit.b.eq(flits.o.payload[lane])]
-        shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1)})
+        shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1),
+                                   "inside": unsigned(flit_words)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
         made, begins, last = Signal(len(count), name="made"), Signal(name="begins"), Signal(name="last")
         adds = Signal()
         has_words, may_begin, step = Signal(name="has_words"), Signal(name="may_begin"), Signal(name="step")
         ends, finishes = Signal(name="ends"), Signal(name="finishes")
+        inside = Signal(flit_words)
         sector = Signal(sector_bits)
         summing = Cat(stage.valid for stage in delays).any()
         m.d.comb += [
@@ -235,6 +242,7 @@ class ReceivePath(wiring.Component):
         m.d.sync += [
             room.eq(room + freed - Mux(step & begins & ~packet.dropped, beats, 0)),
             delays[0].valid.eq(step & adds & ~packet.dropped), delays[0].sector.eq(sector), delays[0].ends.eq(ends),
+            delays[0].inside.eq(inside),
             *(later.eq(stage) for stage, later in pairwise(delays)),
         ]
         complete = Signal()
@@ -247,6 +255,15 @@ class ReceivePath(wiring.Component):
             sector_write.addr.eq(place),
             sector_write.en.eq(Mux(puts, 1 << chosen, 0)),
         ]
+        if isinstance(parameters.memory_format, Fixed):
+            # Of the first sector of a run from its first word on, of the last one to its last.
+            lane_bits = exact_log2(flit_words)
+            end = (packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]
+            m.d.comb += inside.eq(Cat(
+                (~begins | (lane >= packet.run.address[:lane_bits])) & (~last | (end == 0) | (lane < end))
+                for lane in range(flit_words)))
+            m.d.sync += self.ends.eq(population(Cat(
+                unit.beyond & summed.inside[lane] & summed.valid for lane, unit in enumerate(adders))))
         for number in range(sectors):
             m.d.comb += sector_write.data[number].eq(
                 Mux(summed.valid, Cat(unit.o for unit in adders), flits.o.payload))

@@ -14,16 +14,18 @@ carry less than a flit a cycle, so blocks do not lose anything by sharing. Laten
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.units import adder
 from plinth_hw.comm.message import sector_layout
 from plinth_hw.comm.update import Update
+from plinth_hw.control.engine import ends_signature
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
+from plinth_hw.lib.count import population
 from plinth_hw.lib.delay import DelayLine, delayed
 
 
@@ -60,6 +62,8 @@ class ReduceLanes(wiring.Component):
     sum_valid, updated_valid : Out, a bit a block
         ``sum`` is that block's sum, ``updated`` the update of its own chunk.
     sum, updated : Out, :func:`result_layout`
+    ends : Out
+        Of fixed point: how many sums, products and differences were beyond the format, the cycle before.
 
     Attributes
     ----------
@@ -78,6 +82,7 @@ class ReduceLanes(wiring.Component):
             **{f"rate_{b}": In(32) for b in range(self._blocks)},
             "sum_valid": Out(self._blocks), "updated_valid": Out(self._blocks),
             "sum": Out(result), "updated": Out(result),
+            **ends_signature(parameters, 3 * parameters.flit_words),
         })
 
     @property
@@ -149,4 +154,9 @@ class ReduceLanes(wiring.Component):
             self.sum_valid.eq(at_sum.block & sums.replicate(self._blocks)),
             self.updated_valid.eq(at_update.block & updates.replicate(self._blocks)),
         ]
+        if isinstance(self._parameters.memory_format, Fixed):
+            m.d.sync += self.ends.eq(population(Cat(
+                unit.beyond & (word <= at_sum.words) & at_sum.block.any() for word, unit in enumerate(self._adders)))
+                + sum(Mux((word <= at_update.words) & updates & at_update.block.any(), unit.ends, 0)
+                      for word, unit in enumerate(self._updates)))
         return m

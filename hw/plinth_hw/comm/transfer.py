@@ -35,7 +35,8 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout, tile_piece_layout
 from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.control import ReceiveFault
-from plinth_hw.control.engine import EngineSignature
+from plinth_hw.control.engine import EngineSignature, ends_signature
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, TransferBody, TransferOperation
@@ -75,7 +76,7 @@ class TransferEngine(wiring.Component):
         Advances that came with tiles.
     die, dies : In
         This die's number, and how many there are.
-    limit : In, fault : Out
+    limit : In, fault, ends : Out
         As of :class:`ReceivePath`.
 
     Raises
@@ -99,6 +100,7 @@ class TransferEngine(wiring.Component):
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "fault": Out(ReceiveFault),
+            **ends_signature(parameters, parameters.flit_words),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -113,6 +115,8 @@ class TransferEngine(wiring.Component):
         wiring.connect(m, receiver.advance, wiring.flipped(self.tile_advance))
         wiring.connect(m, wiring.flipped(self.receive), receiver.arrive)
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
+        if isinstance(self.parameters.memory_format, Fixed):
+            m.d.comb += self.ends.eq(receiver.ends)
         target = Signal(_target_layout(self.parameters))
         self._control(m, walk, tile_read, receiver, target)
         self._deliver(m, walk, tile_read, receiver, target)

@@ -93,8 +93,8 @@ class Control(wiring.Component):
     words_read, words_written, injected_words, transit_words, port_words : In
         Words that moved in this cycle; the last three count only on dies with a network.
     sums_at_ends, results_beyond : In
-        Of fixed-point dies only: sums that were stored at an end of the format, and results of the vector engine that
-        were beyond it, in this cycle.
+        Of fixed-point dies only: sums that the matrix engine stored at an end of the format, and results of the
+        others that were beyond it, in this cycle.
     advance_out : Out(stream of RemoteAdvance), advance_in : In(stream of counter number)
         To and from other dies.
     halted : Out(1)
@@ -139,7 +139,7 @@ class Control(wiring.Component):
             "receive_fault": In(ReceiveFault),
             "drained": In(1), "reset": Out(1), "drain": Out(1), "flush": Out(1), "apart": Out(1),
             "words_read": In(words), "words_written": In(words),
-            **({"sums_at_ends": In(words), "results_beyond": In(words)}
+            **({"sums_at_ends": In(words), "results_beyond": In(words + 2)}
                if isinstance(parameters.multiply_format, Fixed) else {}),
             "injected_words": In(all_links), "transit_words": In(all_links),
             "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),

@@ -14,6 +14,7 @@ from amaranth.hdl import Module, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import CounterSteps
@@ -77,6 +78,12 @@ class EngineSignature(wiring.Signature):
             "done": Out(stream.Signature(Done)),
             "strobes": Out(CounterStrobes),
         })
+
+
+def ends_signature(parameters: DieParameters, most: int) -> dict[str, Any]:
+    """Member ``ends``, which only fixed-point dies have: how many results, at most ``most`` in a cycle, were beyond the
+    format."""
+    return {"ends": Out(range(most + 1))} if isinstance(parameters.memory_format, Fixed) else {}
 
 
 class TaskAccount(NamedTuple):

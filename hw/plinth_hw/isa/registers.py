@@ -153,7 +153,7 @@ class Register(_Register):
     WORDS_WRITTEN = 0x060, Access.RO, 64
     #: least and largest numbers that matrix tasks stored as sums; fixed-point dies only (64 bits)
     SUMS_AT_ENDS = 0x068, Access.RO, 64
-    #: results of the vector and the optimiser engine that were beyond the format; fixed-point dies only (64 bits)
+    #: results of all other engines that were beyond the format; fixed-point dies only (64 bits)
     RESULTS_BEYOND = 0x070, Access.RO, 64
     #: bit p: the link of port p is up; dies with a link layer only
     LINKS_UP = 0x078

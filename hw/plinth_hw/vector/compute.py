@@ -27,7 +27,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
-from plinth_hw.isa.formats import Fixed
+from plinth_hw.control.engine import ends_signature
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
@@ -45,12 +45,6 @@ _LANES = 2 + PairReader.latency
 #: Cycles, beside the latency, for which the instruction holds after its last step: until the last result is
 #: on its way to the scratchpad, where the first read of the next instruction comes later.
 _DRAIN = _LANES - 1
-
-
-def ends_signature(parameters: DieParameters) -> dict[str, Any]:
-    """Members that only dies of fixed-point numbers have."""
-    return {"ends": Out((parameters.beat_words // 2).bit_length())} if isinstance(
-        parameters.multiply_format, Fixed) else {}
 
 
 class ComputeStage(wiring.Component):
@@ -86,7 +80,7 @@ class ComputeStage(wiring.Component):
             **{f"data_{half}": In(data.ArrayLayout(unsigned(width), banks)) for half in range(2)},
             "write": Out(VectorWritePort(banks, lines, width, words=banks // 2)),
             "busy": Out(1),
-            **ends_signature(parameters),
+            **ends_signature(parameters, parameters.beat_words // 2),
         })
 
     def elaborate(self, platform: Any) -> Module:

@@ -19,13 +19,14 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
-from plinth_hw.control.engine import EngineSignature, account
+from plinth_hw.control.engine import EngineSignature, account, ends_signature
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.memory.rotators import SharedReadRotator, WriteRotator
 from plinth_hw.memory.scratchpad import SharedArray, VectorWriter, check_sizes
 from plinth_hw.vector.body import READERS, BodyStore
-from plinth_hw.vector.compute import ComputeStage, ends_signature
+from plinth_hw.vector.compute import ComputeStage
 from plinth_hw.vector.load import LoadStage
 from plinth_hw.vector.moves import scratchpad_lines
 from plinth_hw.vector.store import StoreStage
@@ -64,7 +65,7 @@ class VectorEngine(wiring.Component):
             "engine": Out(EngineSignature(parameters)),
             "load_memory": Out(ReadPort(parameters)),
             "store_memory": Out(WritePort(parameters)),
-            **ends_signature(parameters),
+            **ends_signature(parameters, parameters.beat_words // 2),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -99,8 +100,8 @@ class VectorEngine(wiring.Component):
             m.d.sync += used.bit_select(store.half, 1).eq(0)
         with m.If(bodies.started):
             m.d.sync += [half.eq(~half), used.bit_select(half, 1).eq(1)]
-        for name in ends_signature(self.parameters):
-            m.d.comb += getattr(self, name).eq(getattr(compute, name))
+        if isinstance(self.parameters.memory_format, Fixed):
+            m.d.comb += self.ends.eq(compute.ends)
         self._scratchpad(m, load, compute, store)
         self._report(m, bodies, load, compute, store)
         return m

@@ -17,7 +17,7 @@ least or largest number::
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -93,6 +93,18 @@ def saturated(fmt: Fixed, units: Array) -> Array:
     return np.clip(units, fmt.least, fmt.most).astype(np.int16).view(np.uint16)
 
 
+class Made(NamedTuple):
+    """Words, and how many of their numbers were beyond a fixed-point format: 0 of others."""
+
+    words: Array
+    ends: int
+
+
+def made(fmt: Fixed, units: Array) -> Made:
+    """Words of whole units, those beyond the format at its ends, and how many those are."""
+    return Made(saturated(fmt, units), int(np.count_nonzero((units < fmt.least) | (units > fmt.most))))
+
+
 def halved(units: Array, places: int | Array) -> Array:
     """``units / 2^places``, rounded to nearest, ties to even."""
     down = units >> places
@@ -107,14 +119,16 @@ def scaled(units: Array, factor: int, halvings: int = 0) -> Array:
     return -product if found.negative else product
 
 
-def add_words(fmt: Format, a: Array, b: Array) -> Array:
+def add_words(fmt: Format, a: Array, b: Array) -> Made:
     """Sums of words."""
-    return saturated(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else add(a, b)
+    return made(fmt, numbers(fmt, a) + numbers(fmt, b)) if isinstance(fmt, Fixed) else Made(add(a, b), 0)
 
 
-def updated(fmt: Format, weights: Array, total: Array, rate: int) -> Array:
-    """``weights - rate * total``; ``rate`` as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`)."""
+def updated(fmt: Format, weights: Array, total: Array, rate: int) -> Made:
+    """``weights - rate * total``; ``rate`` as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`). Products and
+    differences that are beyond the format count each."""
     if not isinstance(fmt, Fixed):
-        return sub(weights, multiply(np.full_like(total, rate), total))
-    step = numbers(fmt, saturated(fmt, scaled(numbers(fmt, total), rate)))
-    return saturated(fmt, numbers(fmt, weights) - step)
+        return Made(sub(weights, multiply(np.full_like(total, rate), total)), 0)
+    steps = made(fmt, scaled(numbers(fmt, total), rate))
+    found = made(fmt, numbers(fmt, weights) - numbers(fmt, steps.words))
+    return Made(found.words, steps.ends + found.ends)

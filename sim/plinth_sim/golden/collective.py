@@ -15,7 +15,7 @@ the one before and go to the next; wherever members live, the bits are these. Th
 in step.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,8 @@ def owners(words: int, members: int, chunk_words: int) -> Array:
 
 
 def member(operation: CollectiveOperation, index: int, members: int, source: Words, target: Words, rate: int,
-           chunk_words: int, update: UpdateOperation, fmt: Format = FP32) -> Member:
+           chunk_words: int, update: UpdateOperation, fmt: Format = FP32,
+           tell: Callable[[int], None] = lambda ends: None) -> Member:
     """One member of a ring at work; its destination, ``target``, is written in place.
 
     Every ``yield`` gives words for the next member and takes words from the one before. These are all chunks of one
@@ -52,6 +53,8 @@ def member(operation: CollectiveOperation, index: int, members: int, source: Wor
         weights) when its own chunks have been summed.
     rate : int
         Of the update, as tasks hold it (:func:`~plinth_hw.isa.formats.factor_word`).
+    tell : callable
+        Is told how many numbers were beyond a fixed-point format: of each step of a sum, and of the update.
 
     Raises
     ------
@@ -67,9 +70,11 @@ def member(operation: CollectiveOperation, index: int, members: int, source: Wor
         total = source[owner == (index - 1) % members]
         for stage in range(1, members):
             own = source[owner == (index - 1 - stage) % members]
-            total = arithmetic.add_words(fmt, _matching((yield total), own.size), own)
+            total, ends = arithmetic.add_words(fmt, _matching((yield total), own.size), own)
+            tell(ends)
         if update != UpdateOperation.NONE:
-            total = arithmetic.updated(fmt, target[mine], total, rate)
+            total, ends = arithmetic.updated(fmt, target[mine], total, rate)
+            tell(ends)
         target[mine] = total
     if operation is not CollectiveOperation.REDUCE_SCATTER:
         words = target[mine]

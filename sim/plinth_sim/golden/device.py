@@ -127,6 +127,10 @@ class GoldenDevice:
     def __post_init__(self) -> None:
         self._identity: dict[int, int] = {int(register): value for register, value in identity(self.parameters).items()}
 
+    def count_beyond(self, ends: int) -> None:
+        """So many results were beyond the die's format."""
+        self.results_beyond += ends
+
     def read_memory(self, address: int, count: int) -> Words:
         """Copy of ``count`` words from word address ``address``."""
         return self.memory[address:address + count].copy()
@@ -325,7 +329,7 @@ class GoldenDevice:
     def apply(self, message: Tile | Advance) -> None:
         """A tile goes to memory, a counter advances."""
         if isinstance(message, Tile):
-            transfer.write(self.memory, message.rows, self.parameters.memory_format)
+            self.count_beyond(transfer.write(self.memory, message.rows, self.parameters.memory_format))
         counter = message.arrival if isinstance(message, Tile) else message.counter
         if counter is not None:
             self.counters[counter] = (self.counters[counter] + 1) & 0xFFFFFFFF
@@ -429,12 +433,12 @@ class GoldenDevice:
                 self.sums_at_ends += matrix.at_ends(
                     self.parameters.multiply_format, self._multiply(task.operation, task.body))
             elif task.engine is Engine.VECTOR:
-                self.results_beyond += vector.execute(
+                self.count_beyond(vector.execute(
                     self.memory, task.body, self.bases, beat_words=self.parameters.beat_words,
-                    buffer_words=self.parameters.vector_buffer_words, fmt=self.parameters.memory_format)
+                    buffer_words=self.parameters.vector_buffer_words, fmt=self.parameters.memory_format))
             elif task.engine is Engine.OPTIMISER:
-                self.results_beyond += optimiser.execute(self.memory, task.operation, task.body, self.bases,
-                                                           self.parameters.beat_words)
+                self.count_beyond(optimiser.execute(self.memory, task.operation, task.body, self.bases,
+                                                    self.parameters.beat_words))
             else:
                 self._set_group(task.body)
         except vector.BadOperandError as error:

@@ -110,23 +110,19 @@ class FixedLanes(Lanes):
     def __init__(self, fmt: Fixed):
         self.fmt = fmt
 
-    def _made(self, units: NDArray[np.int64]) -> Made:
-        beyond = (units < self.fmt.least) | (units > self.fmt.most)
-        return arithmetic.saturated(self.fmt, units), int(np.count_nonzero(beyond))
-
     def apply(self, op: VectorOp, a: Words, b: Words | None, immediate: int) -> Made:
         fmt = self.fmt
         x = arithmetic.numbers(fmt, a)
         constant = np.array(immediate & 0xFFFF, dtype=word_type(fmt))
         y = arithmetic.numbers(fmt, constant if b is None else b)
         if op in (VectorOp.ADD, VectorOp.ADD_IMMEDIATE):
-            return self._made(x + y)
+            return arithmetic.made(self.fmt, x + y)
         if op is VectorOp.SUB:
-            return self._made(x - y)
+            return arithmetic.made(self.fmt, x - y)
         if op is VectorOp.MUL:
-            return self._made(arithmetic.halved(x * y, fmt.fraction_bits))
+            return arithmetic.made(self.fmt, arithmetic.halved(x * y, fmt.fraction_bits))
         if op is VectorOp.SCALE:
-            return self._made(arithmetic.scaled(x, immediate))
+            return arithmetic.made(self.fmt, arithmetic.scaled(x, immediate))
         found = {VectorOp.MAX: lambda: np.maximum(x, y), VectorOp.RELU: lambda: np.maximum(x, 0),
                  VectorOp.RELU_MASK: lambda: np.where(y > 0, x, 0), VectorOp.COPY: lambda: x}[op]()
         return arithmetic.saturated(fmt, found), 0
@@ -138,7 +134,7 @@ class FixedLanes(Lanes):
         units = np.moveaxis(arithmetic.numbers(self.fmt, x), axis, 0)
         total, ends = units[0], 0
         for row in units[1:]:
-            words, beyond = self._made(total + row)
+            words, beyond = arithmetic.made(self.fmt, total + row)
             total, ends = arithmetic.numbers(self.fmt, words), ends + beyond
         return np.expand_dims(arithmetic.saturated(self.fmt, total), axis), ends
 

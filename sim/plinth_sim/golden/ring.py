@@ -70,4 +70,4 @@ class CollectiveEngine:
         source, target = (die.block(address, 1, body.words, body.words)[0] for address in pointers)
         return collective.member(
             task.operation, group.index, group.members, source, target, body.rate, die.parameters.chunk_words,
-            UpdateOperation(body.update), die.parameters.memory_format)
+            UpdateOperation(body.update), die.parameters.memory_format, die.count_beyond)

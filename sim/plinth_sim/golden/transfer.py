@@ -89,12 +89,17 @@ def check(target: Words, rows: Rows) -> None:
             raise ReceiveError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
 
 
-def write(target: Words, rows: Rows, fmt: Format = FP32) -> None:
-    """The destination's side: store the rows, or add them to what is there, as numbers of a format."""
-    columns = rows.words.shape[1]
+def write(target: Words, rows: Rows, fmt: Format = FP32) -> int:
+    """The destination's side: store the rows, or add them to what is there, as numbers of a format; returns how many
+    sums were beyond it."""
+    columns, ends = rows.words.shape[1], 0
     for start, row in zip(rows.starts, rows.words, strict=True):
         place = target[start:start + columns]
-        place[:] = arithmetic.add_words(fmt, place, row) if rows.adds else row
+        if rows.adds:
+            row, beyond = arithmetic.add_words(fmt, place, row)
+            ends += beyond
+        place[:] = row
+    return ends
 
 
 def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool,

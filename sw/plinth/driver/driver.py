@@ -431,8 +431,8 @@ class Driver:
                 | device.read_register(Register.WORDS_INJECTED + 4) << 32)
 
     def saturations(self, die: int) -> dict[str, int] | None:
-        """Of a fixed-point die, the sums that matrix tasks stored at an end of the format and the results of the
-        vector engine that were beyond it; None of other dies."""
+        """Of a fixed-point die, the sums that matrix tasks stored at an end of the format and the results of
+        other engines that were beyond it; None of other dies."""
         if not isinstance(self.program.parameters.multiply_format, Fixed):
             return None
         device = self.device(die)

@@ -99,7 +99,7 @@ def test_multiples_are_rounded_once(fmt: Fixed, result: Fixed) -> None:
     np.testing.assert_array_equal(got, np.array(expected))
     if fmt.bits == 16:
         steps = [arithmetic.updated(fmt, np.zeros(1, np.uint16), unsigned(fmt, a[i:i + 1]).astype(np.uint16),
-                                    int(words[i])) for i in range(0, len(a), 97)]
+                                    int(words[i])).words for i in range(0, len(a), 97)]
         np.testing.assert_array_equal(-signed(fmt, np.concatenate(steps)), np.minimum(
             np.array(expected)[::97], fmt.most).clip(-fmt.most))
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from plinth_hw.isa.tasks import UpdateOperation
-from plinth_sim.golden.collective import all_gather, all_reduce, owners, reduce_scatter
+from plinth_hw.isa.formats import Q3_12, factor_word
+from plinth_hw.isa.tasks import CollectiveOperation, UpdateOperation
+from plinth_sim.golden.collective import all_gather, all_reduce, member, owners, reduce_scatter, resume
 
 
 def formula(gradients: list[np.ndarray], weights: list[np.ndarray], rate: float, chunk_words: int,
@@ -46,10 +47,10 @@ def test_reduce_scatter_keeps_foreign_chunks() -> None:
     before = [np.full(21, member, np.float32) for member in range(3)]
     results = reduce_scatter(gradients, before, 0.0, 4)
     full = all_reduce(gradients, None, 0.0, 4)[0]
-    for member, result in enumerate(results):
-        mine = owners(21, 3, 4) == member
+    for index, result in enumerate(results):
+        mine = owners(21, 3, 4) == index
         np.testing.assert_array_equal(result[mine], full[mine])
-        assert (result[~mine] == member).all()
+        assert (result[~mine] == index).all()
 
 
 def test_nan_is_canonical_after_an_add_and_untouched_in_a_gather() -> None:
@@ -58,6 +59,24 @@ def test_nan_is_canonical_after_an_add_and_untouched_in_a_gather() -> None:
     assert all_reduce([odd, one], None, 0.0, 4)[1].view(np.uint32)[0] == 0x7FC00000
     assert all_gather([odd, one], 4)[1].view(np.uint32)[0] == 0xFFC12345
     assert all_reduce([odd], None, 0.0, 4)[0].view(np.uint32)[0] == 0xFFC12345
+
+
+def test_results_beyond_a_fixed_format_are_told() -> None:
+    """Of three members with a chunk of two words each: steps of sums, products and differences, by who makes them."""
+    gradients = np.array([[5, 0, 0, 6, -5, 1], [5, 0, 3, 6, -4, 1], [-8, 0, 6, -6, 1, -3]])
+    weights = np.array([[0, 0, 0, 0, 0, 0], [0, 0, -4, 0, 0, 0], [0, 0, 0, 0, -7, 5]])
+    told = [[], [], []]
+    targets = Q3_12.encode(weights).astype(np.int16).view(np.uint16)
+    ring = [member(CollectiveOperation.REDUCE_SCATTER, index, 3, Q3_12.encode(one).astype(np.int16).view(np.uint16),
+                   targets[index], factor_word(Q3_12, 1.5), 2, UpdateOperation.SGD, Q3_12, told[index].append)
+            for index, one in enumerate(gradients)]
+    sent = [resume(one, None) for one in ring]
+    while sent[0] is not None:
+        sent = [resume(one, words) for one, words in zip(ring, sent[-1:] + sent[:-1], strict=True)]
+    # Chunk 0 is summed by 1, 2, 0: 5 - 8 + 5; chunk 1 by 2, 0, 1: 6 + 0 + 3 and -6 + 6 + 6, times 1.5, from -4 and 0;
+    # chunk 2 by 0, 1, 2: -5 - 4 + 1 and 1 + 1 - 3, times 1.5, from -7 and 5.
+    assert told == [[0, 0, 0], [1, 1, 3], [0, 0, 1]]
+    assert (targets.view(np.int16)[[0, 1, 2], [0, 2, 4]] / 4096).tolist() == [-3, -8, 1]
 
 
 def test_bad_arguments_are_named() -> None:

@@ -20,9 +20,10 @@ MEMORY_WORDS = 1 << 15
 def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
     right = transfer.write
 
-    def wrong(target, rows, fmt) -> None:
-        right(target, rows, fmt)
+    def wrong(target, rows, fmt) -> int:
+        ends = right(target, rows, fmt)
         target[rows.starts[0]] ^= np.uint32(1)
+        return ends
 
     monkeypatch.setattr(transfer, "write", wrong)
     program, buffers = random_program(preset("ndp-tiny"), 2, 4, 20, MEMORY_WORDS)
