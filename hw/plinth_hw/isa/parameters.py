@@ -73,7 +73,8 @@ class DieParameters:
     psum_words: int = 16
     #: Operands a cycle of a row-stationary array's multicast bus and of its filter bus; a power of two.
     feed_words: int = 4
-    #: Words in one beat of the internal memory port; a power of two, at least max(rows, columns) and 32 bits.
+    #: Words in one beat of the internal memory port; a power of two, at least 32 bits, columns and, of a
+    #: row-stationary machine, rows.
     beat_words: int
     #: Memory bandwidth in words a cycle, reads and writes together (the memory model throttles).
     memory_words_per_cycle: Fraction
@@ -138,9 +139,10 @@ class DieParameters:
                     "counters"):
             if not _power_of_two(getattr(self, key)):
                 raise ValueError(f"{key} must be a power of two, not {getattr(self, key)!r}")
-        if self.beat_words < max(self.rows, self.columns):
-            raise ValueError(f"beat_words must be at least max(rows, columns) = "
-                             f"{max(self.rows, self.columns)}, not {self.beat_words}")
+        if self.beat_words < self.columns or (self.machine == ROW_STATIONARY and self.beat_words < self.rows):
+            least, name = ((self.columns, "columns") if self.machine == SYSTOLIC
+                           else (max(self.rows, self.columns), "max(rows, columns)"))
+            raise ValueError(f"beat_words must be at least {name} = {least}, not {self.beat_words}")
         if self.beat_bits < WORD_BITS:
             raise ValueError(f"beat_words must be at least {WORD_BITS // self.word_bits}, {WORD_BITS} bits, not "
                              f"{self.beat_words}")

@@ -72,8 +72,10 @@ class MatrixEngine(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.parameters
         m.submodules.sequencer = sequencer = SystolicSequencer(geometry)
-        m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span, clipped=True)
-        m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span)
+        m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span, geometry.a_banks,
+                                                             geometry.a_half_lines, clipped=True)
+        m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span, geometry.b_banks,
+                                                             geometry.b_half_lines)
         m.submodules.feeder = feeder = SystolicFeeder(geometry)
         m.submodules.array = array = SystolicArray(
             parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,

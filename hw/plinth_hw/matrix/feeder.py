@@ -63,7 +63,8 @@ class SystolicFeeder(wiring.Component):
         self.geometry = geometry
         parameters = geometry.parameters
         bits = parameters.multiply_format.bits
-        a_port, b_port = (VectorReadPort(geometry.lanes, 2 * geometry.half_lines, width) for width in (bits + 1, bits))
+        a_port = VectorReadPort(geometry.a_banks, 2 * geometry.a_half_lines, bits + 1)
+        b_port = VectorReadPort(geometry.b_banks, 2 * geometry.b_half_lines, bits)
         steps = data.ArrayLayout(unsigned(geometry.k_bits), 2)
         self.mac_bits = (parameters.rows * parameters.columns).bit_length()
         super().__init__({
@@ -133,18 +134,20 @@ class SystolicFeeder(wiring.Component):
         ]
 
         index = Cat(slot, step.option)
-        for name, port, half, span in (
-                ("a", self.a_read, step.a_half, lambda option, im, jn: im * parameters.rows),
-                ("b", self.b_read, step.b_half, lambda option, im, jn: jn * parameters.columns)):
+        for name, port, half, half_lines, banks, span in (
+                ("a", self.a_read, step.a_half, geometry.a_half_lines, geometry.a_banks,
+                 lambda option, im, jn: im * parameters.rows),
+                ("b", self.b_read, step.b_half, geometry.b_half_lines, geometry.b_banks,
+                 lambda option, im, jn: jn * parameters.columns)):
             column = geometry.by_slot(span)
             lines = geometry.by_slot(
-                lambda option, im, jn, span=span:
-                span(option, im, jn) // geometry.lanes * geometry.panel_k[option])
-            low = lookup(m, f"{name}_column", index, [value % geometry.lanes for value in column])
+                lambda option, im, jn, banks=banks, span=span:
+                span(option, im, jn) // banks * geometry.panel_k[option])
+            low = lookup(m, f"{name}_column", index, [value % banks for value in column])
             line = lookup(m, f"{name}_line", index, lines)
             m.d.sync += [
                 port.enable.eq(step.valid),
-                port.line.eq(Mux(half, geometry.half_lines, 0) + step.k + line),
+                port.line.eq(Mux(half, half_lines, 0) + step.k + line),
                 port.column_low.eq(low), port.skew.eq(step.k + low),
             ]
             m.d.comb += [port.along_rows.eq(0),

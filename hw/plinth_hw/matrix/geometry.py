@@ -6,7 +6,7 @@ outputs. Everything that depends on it is a short table here, indexed by o, or b
 
 from amaranth.hdl import Const, Module, Signal, Value, unsigned
 from amaranth.lib import data
-from amaranth.utils import bits_for, exact_log2
+from amaranth.utils import bits_for, ceil_log2, exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
@@ -50,11 +50,13 @@ class Geometry:
         Operands in a beat: E = 32 W / bits of the multiply format.
     a_span, b_span : list of int
         Rows and columns of a tile, R Im and C In, by option.
+    a_banks, b_banks : int
+        Banks of the operand buffers, E or, where the array has more rows or columns, as many as these.
+    a_half_lines, b_half_lines : int
+        Lines of a half of each operand buffer.
     panel_k : list of int
-        k steps of a panel, by option: as many as a half holds of both operands, down to a multiple of E
+        k steps of a panel, by option: as many as a half holds of both operands, down to a multiple of the banks
         if there are so many; 0 where the half is too small for a single k step.
-    half_lines : int
-        Lines of a half of an operand buffer.
     tile_lines : list of int
         Lines of a tile in the output buffer, by option.
     tile_places : list of int
@@ -78,11 +80,15 @@ class Geometry:
         self.options = self.interleave_log2 + 1
         self.a_span = [rows << o for o in range(self.options)]
         self.b_span = [columns * (interleave >> o) for o in range(self.options)]
-        self.half_lines = parameters.operand_buffer_words // words
+        elements = parameters.operand_buffer_words << self.element_log2
+        self.a_banks, self.b_banks = (max(self.lanes, 1 << ceil_log2(size)) for size in (rows, columns))
+        self.a_half_lines, self.b_half_lines = elements // self.a_banks, elements // self.b_banks
         self.panel_k = []
+        banks = max(self.a_banks, self.b_banks)
         for a_span, b_span in zip(self.a_span, self.b_span, strict=True):
-            steps = self.half_lines // _ceil(max(a_span, b_span), self.lanes)
-            self.panel_k.append(steps // self.lanes * self.lanes if steps >= self.lanes else steps)
+            steps = min(self.a_half_lines // _ceil(a_span, self.a_banks),
+                        self.b_half_lines // _ceil(b_span, self.b_banks))
+            self.panel_k.append(steps // banks * banks if steps >= banks else steps)
         if not any(self.panel_k):
             raise ValueError(f"operand_buffer_words = {parameters.operand_buffer_words} does not hold one "
                              f"k step of any interleave shape")

@@ -44,6 +44,8 @@ class OperandBuffer(wiring.Component):
     geometry : Geometry
     span : list of int
         Positions of a k step, by option: ``geometry.a_span`` or ``b_span``.
+    banks, half_lines : int
+        Of the operand: ``geometry.a_banks`` and ``a_half_lines``, or ``b_banks`` and ``b_half_lines``.
     clipped : bool
         The operand may be windows of a map. Its elements have one bit more then: whether they lie in the map.
 
@@ -59,40 +61,41 @@ class OperandBuffer(wiring.Component):
         The array waits for operands.
     port : Out(ReadPort)
     read : In(VectorReadPort)
-        Read port of the buffer; half h begins at line ``h * geometry.half_lines``.
+        Read port of the buffer; half h begins at line ``h * half_lines``.
     words : Out
         Words loaded in this cycle.
     """
 
-    def __init__(self, geometry: Geometry, span: list[int], clipped: bool = False):
+    def __init__(self, geometry: Geometry, span: list[int], banks: int, half_lines: int, clipped: bool = False):
         parameters = geometry.parameters
         self.geometry = geometry
         self.span = span
+        self.banks = banks
+        self.half_lines = half_lines
         self.clipped = clipped
         self.span_bits = max(max(span).bit_length(), 1)
         self.element_bits = parameters.multiply_format.bits + clipped
-        lines = 2 * geometry.half_lines
         super().__init__({
             "job": In(stream.Signature(geometry.load_job(self.span_bits, clipped))),
             "steps": Out(data.ArrayLayout(unsigned(geometry.k_bits), 2)),
             "hurry": In(1),
             "port": Out(ReadPort(parameters)),
-            "read": In(VectorReadPort(geometry.lanes, lines, self.element_bits)),
+            "read": In(VectorReadPort(banks, 2 * half_lines, self.element_bits)),
             "words": Out(parameters.beat_words.bit_length()),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         geometry, parameters = self.geometry, self.geometry.parameters
-        lanes, lines = geometry.lanes, 2 * geometry.half_lines
+        lanes, banks, lines = geometry.lanes, self.banks, 2 * self.half_lines
         walk_bits = max(self.span_bits, geometry.k_bits)
-        lane_bits = ceil_log2(lanes)
+        bank_bits = ceil_log2(banks)
         m.submodules.rows = rows = GridRows(parameters, walk_bits, walk_bits, self.clipped,
                                             parameters.packing)
         m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped,
                                            packing=parameters.packing)
-        m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
-        m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
+        m.submodules.memory = memory = VectorMemory(banks, lines, self.element_bits, words=lanes)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, walk_bits, walk_bits + 1, words=lanes)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, load.port, wiring.flipped(self.port))
@@ -104,17 +107,17 @@ class OperandBuffer(wiring.Component):
         job = jobs.o.payload
         view = Signal(geometry.view(self.clipped))
         strip = data.StructLayout({
-            "line": unsigned(len(tracker.base)), "shift": unsigned(lane_bits), "k_end": unsigned(geometry.k_bits),
+            "line": unsigned(len(tracker.base)), "shift": unsigned(bank_bits), "k_end": unsigned(geometry.k_bits),
             "final": unsigned(1), "along_k": unsigned(1), "half": unsigned(1),
             "option": unsigned(geometry.option_bits)})
         m.submodules.walks = walks = FIFO(strip, STRIPS)
         walk_in = walks.i.payload
         done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
         issue = Signal()
-        # A panel's columns as stored before this strip are whole groups of E, which begin this many lines on.
-        groups = lookup(m, "group_line", Cat(done[lane_bits:max(lane_bits, self.span_bits)], job.option), [
+        # A panel's columns as stored before this strip are whole groups of the banks, which begin this many lines on.
+        groups = lookup(m, "group_line", Cat(done[bank_bits:max(bank_bits, self.span_bits)], job.option), [
             group * steps for steps in geometry.panel_k
-            for group in range(1 << max(0, self.span_bits - lane_bits))])
+            for group in range(1 << max(0, self.span_bits - bank_bits))])
         command = rows.command.payload
         m.d.comb += [
             jobs.i.payload.eq(self.job.payload.panel), jobs.i.valid.eq(self.job.valid & self.job.ready),
@@ -125,9 +128,9 @@ class OperandBuffer(wiring.Component):
             command.start.eq(Mux(done == 0, job.rows_start, Start.AGAIN)),
             command.rows.eq(Mux(job.along_k, job.span, job.k)), command.columns.eq(runs.columns),
             command.offset.eq(runs.address),
-            walk_in.line.eq(Mux(job.half, geometry.half_lines, 0)
-                            + Mux(job.along_k, Cat(Const(0, lane_bits), done[lane_bits:]), groups)),
-            walk_in.shift.eq(done[:lane_bits]), walk_in.k_end.eq(done + runs.columns),
+            walk_in.line.eq(Mux(job.half, self.half_lines, 0)
+                            + Mux(job.along_k, Cat(Const(0, bank_bits), done[bank_bits:]), groups)),
+            walk_in.shift.eq(done[:bank_bits]), walk_in.k_end.eq(done + runs.columns),
             walk_in.final.eq(runs.columns == rest),
             walk_in.along_k.eq(job.along_k), walk_in.half.eq(job.half), walk_in.option.eq(job.option),
             walks.i.valid.eq(issue), issue.eq(rows.command.valid & rows.command.ready), runs.take.eq(issue),

@@ -16,9 +16,9 @@ class LineTracker(wiring.Component):
     """Commands to a vector memory for a walk over a matrix in the order of a strided load or store.
 
     The walk goes over the rows of the *walked* matrix in ascending order from 0, within a row by steps
-    of B from a first column in -B + 1 .. 0, as :class:`~plinth_hw.memory.channel.StridedLoad` gives its
-    beats. With ``along_rows`` the walked matrix is the transpose of the stored one: lane l of the beat
-    at (row, column) is element (column + l, row).
+    of W, a power of two of at most B, from a first column in -W + 1 .. 0, as
+    :class:`~plinth_hw.memory.channel.StridedLoad` gives its beats. With ``along_rows`` the walked matrix is
+    the transpose of the stored one: lane l of the beat at (row, column) is element (column + l, row).
 
     Latency: :attr:`latency` cycles. Throughput: a beat a cycle. Each stage has one sum::
 
@@ -30,6 +30,8 @@ class LineTracker(wiring.Component):
         As of the vector memory.
     row_bits, column_bits : int
         Widths of ``row`` (unsigned) and ``column`` (signed).
+    words : int or None
+        W, if it is less than B.
 
     Members
     -------
@@ -49,9 +51,10 @@ class LineTracker(wiring.Component):
     #: Cycles from a beat to its command.
     latency = 2
 
-    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int):
+    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int, *, words: int | None = None):
         self.banks = banks
         self.lines = lines
+        self.words = banks if words is None else words
         bits = line_bits(lines)
         lane_bits = exact_log2(banks)
         super().__init__({
@@ -94,7 +97,9 @@ class LineTracker(wiring.Component):
             begin.eq(Mux(self.along_rows, column_line, self.base + self.row)),
         ]
         with m.If(~first):
-            m.d.sync += distance.eq(Mux(self.along_rows, self.banks, self.capacity))
+            # The next B columns begin within these W.
+            entered = column[exact_log2(self.words):] == 0
+            m.d.sync += distance.eq(Mux(self.along_rows, self.words, Mux(entered, self.capacity, 0)))
         with m.Elif(self.along_rows):
             m.d.sync += distance.eq(shifted)
         with m.Else():

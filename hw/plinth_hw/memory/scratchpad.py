@@ -218,6 +218,8 @@ class VectorMemory(wiring.Component):
         Words in a bank, at least ``banks``.
     width : int
         Bits of a word.
+    words : int or None
+        Words that are written at once, a power of two, if they are fewer than the lanes.
 
     Members
     -------
@@ -238,13 +240,14 @@ class VectorMemory(wiring.Component):
     #: Reads issued this many cycles after a write, or later, see it.
     write_latency = 1
 
-    def __init__(self, banks: int, lines: int, width: int = 32):
+    def __init__(self, banks: int, lines: int, width: int = 32, *, words: int | None = None):
         check_sizes(banks, lines, width)
         self.banks = banks
         self.lines = lines
         self.width = width
+        self.words = words
         super().__init__({
-            "write": In(VectorWritePort(banks, lines, width)),
+            "write": In(VectorWritePort(banks, lines, width, words=words)),
             "read": In(VectorReadPort(banks, lines, width)),
         })
 
@@ -252,7 +255,7 @@ class VectorMemory(wiring.Component):
         m = Module()
         sizes = self.banks, self.lines, self.width
         m.submodules.array = array = BankArray(*sizes)
-        m.submodules.writer = writer = VectorWriter(*sizes)
+        m.submodules.writer = writer = VectorWriter(*sizes, words=self.words)
         m.submodules.reader = reader = VectorReader(*sizes)
         wiring.connect(m, wiring.flipped(self.write), writer.i)
         wiring.connect(m, wiring.flipped(self.read), reader.i)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, as_words
-from plinth_hw.isa.parameters import PRESETS, preset
+from plinth_hw.isa.parameters import PRESETS, ROW_STATIONARY, preset
 from plinth_hw.isa.tasks import Engine
 
 #: Change for a die of words of 16 bits.
@@ -16,7 +16,8 @@ HALF_WORDS = {"multiply_format": Q3_12}
 @pytest.mark.parametrize(("changes", "needle"), [
     ({"rows": 0}, "rows must be positive, not 0"),
     ({"beat_words": 12}, "power of two, not 12"),
-    ({"beat_words": 4}, "at least max"),
+    ({"beat_words": 4}, "at least columns = 8, not 4"),
+    ({"machine": ROW_STATIONARY, "rows": 9}, r"at least max\(rows, columns\) = 9, not 8"),
     ({"output_buffer_words": 100}, "one tile of 512 words, not 100"),
     ({"link_rate": Fraction(3, 2)}, "link_rate"),
     ({"link_phits": 17}, "link_phits must be from 0 to 16, not 17"),

@@ -31,9 +31,11 @@ PARAMETERS = {
     "fixed, 2 slots": preset("fpga-tiny", interleave=2),
     "6x10": preset("ndp-tiny", rows=6, columns=10, beat_words=16, output_buffer_words=1024,
                    operand_buffer_words=2048, memory_words_per_cycle=10),
+    # More rows than a beat has words.
+    "7x4": preset("fpga-tiny", rows=7, operand_buffer_words=2048),
 }
 GEOMETRIES = {name: Geometry(parameters) for name, parameters in PARAMETERS.items()}
-ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "fixed", "6x10"))]
+ENGINES = ["tiny", *(pytest.param(name, marks=pytest.mark.slow) for name in ("mixed", "fixed", "6x10", "7x4"))]
 WORDS = 1 << 18
 #: Operands lie in the first part of memory, each task's C in a place of its own in the second.
 DESTINATION = 1 << 16

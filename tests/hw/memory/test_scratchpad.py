@@ -83,8 +83,8 @@ def test_random_rows_and_columns(seed):
 class _TrackedWrite(wiring.Component):
     """Only the tracker; here so that simulate() gets a design with a clock."""
 
-    def __init__(self):
-        self.tracker = LineTracker(BANKS, LINES, 8, 9)
+    def __init__(self, words):
+        self.tracker = LineTracker(BANKS, LINES, 8, 9, words=words)
         super().__init__({})
 
     def elaborate(self, platform):
@@ -93,12 +93,13 @@ class _TrackedWrite(wiring.Component):
         return m
 
 
+@pytest.mark.parametrize("words", [BANKS, BANKS // 2])
 @pytest.mark.parametrize("along_rows", [0, 1])
-def test_line_tracker(along_rows):
+def test_line_tracker(along_rows, words):
     """Every beat of a walk with a different offset a row, with idle cycles, two walks in a row."""
     rng = np.random.default_rng(7)
     due: list = []
-    dut = _TrackedWrite()
+    dut = _TrackedWrite(words)
     tracker = dut.tracker
 
     async def bench(ctx):
@@ -107,7 +108,7 @@ def test_line_tracker(along_rows):
             ctx.set(tracker.capacity, capacity)
             ctx.set(tracker.along_rows, along_rows)
             for row in range(rows):
-                for column in range(-int(rng.integers(BANKS)), columns, BANKS):
+                for column in range(-int(rng.integers(words)), columns, words):
                     ctx.set(tracker.row, row)
                     ctx.set(tracker.column, column)
                     ctx.set(tracker.take, 0)
