@@ -9,7 +9,7 @@
 A word is written when the next one begins, and so that the last of a frame, its check, is known as such. At the
 delimiter a frame whose check is right is committed, and the words of any other are forgotten; so are those of a frame
 with a broken byte, and of one that finds the ring full. Whatever was on the line before, a frame behind a delimiter is
-read. Latency: ``o`` is valid three cycles after the delimiter, and a word in three cycles. A byte takes nine.
+read. Latency: ``o`` is valid four cycles after the delimiter, and a word in three cycles. A byte takes nine.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -65,8 +65,11 @@ class RequestReader(wiring.Component):
         shift, shifts, byte_number = Signal(8), Signal(4), Signal(2)
         spoilt, put, full = Signal(), Signal(), Signal()
         starts = Signal()  # a byte of the frame goes into the word
+        # Bytes are far apart: what one of them finds has been so for cycles.
+        valid, broken, matches = Signal(), Signal(), Signal()
+        m.d.sync += [valid.eq(self.valid), broken.eq(self.broken), matches.eq(check.matches),
+                     full.eq((written ^ taken) == 1 << bits)]
         m.d.comb += [
-            full.eq((written ^ taken) == 1 << bits),
             write.addr.eq(written[:bits]), write.data.word.eq(word), write.en.eq(put & ~full),
             check.bit.eq(shift[0]), check.take.eq(shifts != 0),
         ]
@@ -83,13 +86,13 @@ class RequestReader(wiring.Component):
         with m.If(starts):
             m.d.sync += shifts.eq(8)
             m.d.comb += put.eq(held)
-        with m.If(self.broken):
+        with m.If(broken):
             m.d.sync += spoilt.eq(1)
-        with m.If(self.valid):
+        with m.If(valid):
             with m.If(self.byte == DELIMITER):
                 m.d.comb += [put.eq(held), write.data.last.eq(1), check.start.eq(1)]
                 m.d.sync += [left.eq(1), zero.eq(0), byte_number.eq(0), spoilt.eq(0), held.eq(0)]
-                with m.If(held & ~full & ~spoilt & (left == 1) & check.matches):
+                with m.If(held & ~full & ~spoilt & (left == 1) & matches):
                     m.d.sync += committed.eq(written + 1)
                 with m.Else():
                     m.d.sync += written.eq(committed)

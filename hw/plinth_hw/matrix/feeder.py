@@ -22,6 +22,8 @@ from plinth_hw.memory.scratchpad import VectorMemory, VectorReadPort
 
 #: Cycles from the decision to slot 0 of the step at the array's boundary.
 FEED_LATENCY = 2 + VectorMemory.read_latency
+#: Cycles from what is ready, a preload or the drain memories, to the first decision that takes note of it.
+READY_LATENCY = 1
 #: Panels that may wait.
 PANELS = 4
 
@@ -89,24 +91,28 @@ class SystolicFeeder(wiring.Component):
         wiring.connect(m, wiring.flipped(self.job), jobs.i)
         k = Signal(geometry.k_bits)
         begins, first, last, fed = (Signal(name=name) for name in ("begins", "first", "last", "fed"))
+        ends_panel, loads, captures = (Signal(name=name) for name in ("ends_panel", "loads", "captures"))
+        loaded, room = Signal(name="loaded"), Signal(name="room")
         start = Signal(init=1)  # k is 0
         allowed, go, boundary = Signal(name="allowed"), Signal(name="go"), Signal(name="boundary")
         slot = Signal(geometry.interleave_log2)
         m.submodules.totals = totals = FIFO(unsigned(64), max(geometry.tile_places) + 3, Storage.HEAD)
         wiring.connect(m, totals.o, wiring.flipped(self.total))
 
-        # Decision. What it is made of may lag behind by a cycle: job and k are stable during a step.
-        m.d.sync += [slot.eq(slot + 1), first.eq(begins), last.eq(k + 1 == job.k),
+        # Decision. What it is made of may lag behind by a cycle: job and k are stable during a step, and what is ready
+        # stays so until it is taken.
+        m.d.sync += [slot.eq(slot + 1), first.eq(begins), last.eq(ends_panel),
+                     loads.eq(begins & job.accumulate), captures.eq(ends_panel & job.last),
+                     loaded.eq(self.preload_ready), room.eq(self.capture_ready & totals.i.ready),
                      fed.eq(queued & (k < self.a_steps[job.a_half]) & (k < self.b_steps[job.b_half]))]
         m.d.comb += [
             boundary.eq(slot == parameters.interleave - 1),
-            begins.eq(job.first & start),
+            begins.eq(job.first & start), ends_panel.eq(k + 1 == job.k),
             self.preload_wanted.eq(queued & begins & job.accumulate),
-            allowed.eq((~(first & job.accumulate) | self.preload_ready)
-                       & (~(last & job.last) | (self.capture_ready & totals.i.ready))),
+            allowed.eq((~loads | loaded) & (~captures | room)),
             go.eq(boundary & queued & fed & allowed),
-            self.preload_taken.eq(go & first & job.accumulate),
-            self.captured.eq(go & last & job.last),
+            self.preload_taken.eq(go & loads),
+            self.captured.eq(go & captures),
             self.captured_option.eq(job.option),
             jobs.o.ready.eq(go & last),
             self.hurry.eq(~fed),
@@ -122,7 +128,7 @@ class SystolicFeeder(wiring.Component):
         with m.If(boundary):
             m.d.sync += [
                 step.valid.eq(go), step.first.eq(first), step.preload.eq(job.accumulate),
-                step.last.eq(last & job.last), step.task_last.eq(go & last & job.last & job.task_last),
+                step.last.eq(captures), step.task_last.eq(go & captures & job.task_last),
                 step.ends.eq(go & last), step.blocked.eq(fed & ~allowed), step.waiting.eq(queued),
                 step.a_half.eq(job.a_half), step.b_half.eq(job.b_half),
                 step.option.eq(job.option), step.rows.eq(job.rows), step.columns.eq(job.columns),

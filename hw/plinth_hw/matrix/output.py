@@ -45,7 +45,8 @@ class OutputBuffer(wiring.Component):
     option : In
         Of the tile that wants to drain.
     room : Out(1)
-        There is a place for it; ``reserve`` In(1): it is taken, its words follow.
+        There is a place for it; ``reserve`` In(1): it is taken, its words follow. Of a tile that came, or was taken, in
+        the cycle before it says nothing yet.
     valid, data : In
         As ``drain_valid``, ``drain_data`` of the array.
     job : In stream of ``geometry.tile_job``
@@ -97,15 +98,17 @@ class OutputBuffer(wiring.Component):
         option = Signal(geometry.option_bits)
         places = lookup(m, "places", self.option, geometry.tile_places)
         size = lookup(m, "tile_lines", self.option, geometry.tile_lines)
-        fresh = Signal()
+        fresh, remaining = Signal(), Signal.like(used)
         m.submodules.drains = drains = FIFO(record, self.draining)
         m.d.comb += [
-            fresh.eq(used == 0),
-            self.room.eq((fresh | ((option == self.option) & (used != places))) & drains.i.ready),
+            fresh.eq(used == 0), remaining.eq(used + self.reserve - freed),
             drains.i.valid.eq(self.reserve),
             drains.i.payload.line.eq(Mux(fresh, 0, line)), drains.i.payload.option.eq(self.option),
         ]
-        m.d.sync += used.eq(used + self.reserve - freed)
+        m.d.sync += [
+            used.eq(remaining),
+            self.room.eq(((remaining == 0) | ((option == self.option) & (remaining != places))) & drains.i.ready),
+        ]
         with m.If(self.reserve):
             m.d.sync += option.eq(self.option)
             with m.If(Mux(fresh, 0, place) + 1 == places):

@@ -18,7 +18,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.lib.delay import delayed
-from plinth_hw.matrix.feeder import FEED_LATENCY
+from plinth_hw.matrix.feeder import FEED_LATENCY, READY_LATENCY
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.preload import LATENCY as PRELOAD_LATENCY
 from plinth_hw.matrix.systolic import SystolicArray
@@ -78,8 +78,9 @@ class TokenControl(wiring.Component):
         settled = guard("settle", self.captured,
                         FEED_LATENCY + interleave - 1 + array.compute_latency - delay)
         spaced = guard("spacing", drain | load, array.token_cycles)
-        free = guard("capture", drain, max(1, delay + array.capture_spacing - FEED_LATENCY))
-        arrived = guard("arrival", load, max(1, delay + array.load_latency - FEED_LATENCY))
+        feed = FEED_LATENCY + READY_LATENCY
+        free = guard("capture", drain, max(1, delay + array.capture_spacing - feed))
+        arrived = guard("arrival", load, max(1, delay + array.load_latency - feed))
         m.d.comb += [
             drain.eq(pending & settled & spaced & self.room),
             load.eq(self.preload_wanted & ~loaded & self.preload_full & spaced & (~pending | drain)),

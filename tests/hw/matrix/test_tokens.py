@@ -2,6 +2,7 @@
 # The array is asked for its latencies only.
 """Flow control of the drain memories: the array's rules hold whatever feeder, preload and output buffer do."""
 
+from collections import deque
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tests.support.amaranth_sim import simulate
 
 from plinth_hw.isa.parameters import preset
-from plinth_hw.matrix.feeder import FEED_LATENCY
+from plinth_hw.matrix.feeder import FEED_LATENCY, READY_LATENCY
 from plinth_hw.matrix.geometry import Geometry
 from plinth_hw.matrix.systolic import SystolicArray
 from plinth_hw.matrix.tokens import TokenControl
@@ -39,16 +40,19 @@ def _run(geometry: Geometry, array: SystolicArray, accumulates: list[bool], opti
 
     async def bench(ctx: Any) -> None:
         tile, started, wait, cycle = 0, False, 0, 0
+        loaded, capture = (deque([False] * READY_LATENCY, READY_LATENCY) for _ in range(2))
         while tile < TILES or len(seen.drains) < TILES:
             feeding = tile < TILES
             wanted = feeding and not started and accumulates[tile]
             ctx.set(dut.preload_wanted, wanted)
             ctx.set(dut.preload_full, rng.random() < eager)
             ctx.set(dut.room, rng.random() < eager)
-            taken = wanted and ctx.get(dut.preload_ready) and rng.random() < eager
+            taken = wanted and loaded[0] and rng.random() < eager
             ctx.set(dut.preload_taken, taken)
-            captured = feeding and started and wait == 0 and ctx.get(dut.capture_ready) and rng.random() < eager
+            captured = feeding and started and wait == 0 and capture[0] and rng.random() < eager
             ctx.set(dut.captured, captured)
+            loaded.append(ctx.get(dut.preload_ready))
+            capture.append(ctx.get(dut.capture_ready))
             ctx.set(dut.captured_option, options[tile] if feeding else 0)
             if ctx.get(dut.reserve):
                 assert ctx.get(dut.room)
