@@ -177,7 +177,8 @@ class Control(wiring.Component):
         m.d.comb += [
             scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
             scheduler.halted.eq(errors.halted), scheduler.dies.eq(registers.dies), scheduler.cycle.eq(cycle),
-            scheduler.bases.eq(registers.bases), scheduler.record_base.eq(registers.record_base),
+            registers.base_number.eq(scheduler.base_number), scheduler.base_address.eq(registers.base_address),
+            scheduler.record_base.eq(registers.record_base),
             scheduler.record_write.eq(registers.record_write),
             scheduler.record_data.eq(registers.record_data),
             registers.record_count.eq(scheduler.record_count),
