@@ -2,11 +2,13 @@
 
 ::
 
-    stamps (cycle of start) ---+--> memory {engine, place, word} --> register --> word
-    header words, as they come +
+    stamp of each engine --+--> register of each, zero but for one --> OR --> memory {engine, place, word}
+    header words ----------+                                                      |
+                                                              word <-- register --+
 
-A stamp goes first. A word is read two cycles after its address; what is read for use was written in an earlier cycle: a
-task is known after its last word, and completes after its stamp.
+A stamp, the cycle of a start, goes first. A word is written in the cycle after it was taken, and read two cycles after
+its address; what is read for use was written in an earlier cycle: a task is known two cycles after its last word was
+taken, and completes after its stamp.
 """
 
 from amaranth.hdl import Cat, Const, Module, Value, unsigned
@@ -16,6 +18,8 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
 from plinth_hw.control.task_ring import PLACE_BITS
+from plinth_hw.lib.arbiter import lowest
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.ram import UNCHECKED
 
 #: Bits of a stored word's number.
@@ -68,20 +72,14 @@ class HeaderStore(wiring.Component):
             read.en.eq(1), read.addr.eq(self._address(self.read_engine, self.read_place, self.read_index)),
         ]
         m.d.sync += self.read_word.eq(read.data)
-        with m.If(self.stamp.any()):
-            m.d.comb += write.en.eq(1)
-            for engine in reversed(range(self.engines)):
-                with m.If(self.stamp[engine] & ~self.stamp[:engine].any()):
-                    m.d.comb += [
-                        write.addr.eq(self._address(Const(engine, 4), self.stamp_place[engine],
-                                                  Const(STARTED_WORD, STORED_BITS))),
-                        write.data.eq(self.started_at[engine]), self.stamped[engine].eq(1),
-                    ]
-        with m.Else():
-            m.d.comb += [
-                write.en.eq(self.valid), write.addr.eq(self._address(self.engine, self.place, self.index)),
-                write.data.eq(self.word),
-            ]
+        m.d.comb += self.stamped.eq(lowest(self.stamp))
+        sources = [(self.valid & self.ready, self._address(self.engine, self.place, self.index), self.word), *(
+            (self.stamped[engine], self._address(Const(engine, 4), self.stamp_place[engine],
+                                                 Const(STARTED_WORD, STORED_BITS)), self.started_at[engine])
+            for engine in range(self.engines))]
+        m.d.sync += write.en.eq(Cat(taken for taken, _, _ in sources).any())
+        m.d.comb += Cat(write.addr, write.data).eq(one_registered(
+            m, "source", [taken for taken, _, _ in sources], [Cat(address, word) for _, address, word in sources]))
         return m
 
     def _address(self, engine: Value, place: Value, index: Value) -> Value:

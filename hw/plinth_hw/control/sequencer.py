@@ -181,7 +181,7 @@ class TaskSequencer(wiring.Component):
         for e, ring in enumerate(parts.rings):
             connect(m, ring.start, flipped(getattr(self, f"start_{e}")))
             m.d.comb += [
-                ring.commit.eq(self.commit & (self.position == e)), ring.delivered.eq(self.delivered[e]),
+                ring.delivered.eq(self.delivered[e]),
                 ring.halted.eq(self.halted), ring.cycle.eq(self.cycle),
                 ring.met.eq(parts.poll.met[e]), ring.stamped.eq(store.stamped[e]),
                 store.stamp[e].eq(ring.stamp), store.stamp_place[e].eq(ring.head - 1),
@@ -189,6 +189,8 @@ class TaskSequencer(wiring.Component):
                 self.room[e].eq(ring.room), self.started[e].eq(ring.started),
                 getattr(self, f"operation_{e}").eq(ring.operation), getattr(self, f"status_{e}").eq(ring.status),
             ]
+        # A task is known when the store has its last word.
+        m.d.sync += [ring.commit.eq(self.commit & (self.position == e)) for e, ring in enumerate(parts.rings)]
         m.d.comb += [
             store.valid.eq(self.header_valid), self.header_ready.eq(store.ready),
             store.engine.eq(self.position), store.place.eq(select([ring.tail for ring in parts.rings], self.position)),

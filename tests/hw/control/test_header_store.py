@@ -23,6 +23,7 @@ def test_random(engines: int) -> None:
         word = 0
         stamps: dict[int, tuple[int, int]] = {}  # place and stamp
         asked: list[Any] = [None, None]
+        written: tuple[int, int, int] | None = None
         for _ in range(1500):
             for engine in range(engines):
                 if engine not in stamps and rng.random() < 0.1:
@@ -37,10 +38,10 @@ def test_random(engines: int) -> None:
                 ctx.set(port, value)
             ctx.set(dut.word, word)
             ctx.set(dut.stamp, sum(1 << engine for engine in stamps))
-            # No word is read in the cycle in which it is written.
+            # No word is read in the cycle in which it is taken, nor in the one in which it is written.
             taken = min(stamps, default=None)
-            written = (taken, stamps[taken][0], STARTED_WORD) if taken is not None else offer
-            known = [asks for asks in stored if asks != written]
+            before, written = written, (taken, stamps[taken][0], STARTED_WORD) if taken is not None else offer
+            known = [asks for asks in stored if asks not in (before, written)]
             asks = known[int(rng.integers(len(known)))] if known else (0, 0, 0)
             for port, value in zip((dut.read_engine, dut.read_place, dut.read_index), asks, strict=True):
                 ctx.set(port, value)
