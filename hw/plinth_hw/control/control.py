@@ -26,7 +26,7 @@ from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.recovery import Recovery
-from plinth_hw.control.registers import AXI4LiteSignature, Registers, counter_count
+from plinth_hw.control.registers import ENGINE_COUNTERS, AXI4LiteSignature, Registers, counter_count
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
@@ -42,6 +42,8 @@ from plinth_hw.shapes import either
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
+#: The first of them are states, of which an engine is in one at most.
+STATES = 4
 #: Those of them that only the matrix engine has; the counters of other engines stay 0.
 MACS = ("useful_macs", "issued_macs")
 
@@ -355,7 +357,12 @@ class Control(wiring.Component):
         if parameters.link_phits:
             increments += [*self.bad_frames, *self.replays]
         assert len(increments) == counter_count(parameters)
-        m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
+        # An engine is in one state, and one task completes at a time.
+        engines = len(self.engines)
+        exclusive = [range(first, first + STATES) for first in range(0, ENGINE_COUNTERS * engines, ENGINE_COUNTERS)]
+        if engines > 1:
+            exclusive.append(range(len(STROBES), ENGINE_COUNTERS * engines, ENGINE_COUNTERS))
+        m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments], exclusive)
         for i, value in enumerate(increments):
             if counters.bits[i]:
                 counted = Signal(counters.bits[i], name=f"counted_{i}")
