@@ -20,7 +20,7 @@ from amaranth.utils import ceil_log2
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.lib.arbiter import RoundRobin
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import one_of, one_registered
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.ram import UNCHECKED
 
@@ -89,6 +89,7 @@ class BodyQueues(wiring.Component):
         m.submodules.turn = turn = RoundRobin(self.engines)
         m.d.comb += [turn.requests.eq(wants), turn.taken.eq(1)]
         arrives = Signal(self.engines)  # the memory presents a word of this engine
+        stored: list[Value] = []
         written_at: list[Value] = []
         read_at: list[Value] = []
         for e, count in enumerate(self.bodies):
@@ -99,17 +100,19 @@ class BodyQueues(wiring.Component):
             put, put_word = Signal(place_bits + 1, name=f"put_{e}"), Signal(bits, name=f"put_word_{e}")
             get, get_word = Signal(place_bits + 1, name=f"get_{e}"), Signal(bits, name=f"get_word_{e}")
             last = Signal(name=f"last_{e}")
-            written = delayed(m, f"written_{e}", Cat(put_word, put), 1)  # as far as the memory is
+            stored.append(stores)
+            # A word is there, of the next cycle; after one was read, known by the time that the next one may be.
+            more = Signal(name=f"more_{e}")
             m.d.comb += [
                 stores.eq(self.i_valid & (self.i_engine == e)),
                 reads.eq(turn.grant[e]),
-                wants[e].eq((written != Cat(get_word, get)) & ~arrives[e] & (~body.valid | body.ready)),
+                wants[e].eq(more & ~arrives[e] & (~body.valid | body.ready)),
                 self.room[e].eq((put ^ get) != self.depth),
                 last.eq(body.payload.index == count - 1),
                 body.payload.last.eq(last),
                 self.delivered[e].eq(body.valid & body.ready & last),
             ]
-            m.d.sync += arrives[e].eq(reads)
+            m.d.sync += [arrives[e].eq(reads), more.eq((put != get) | (put_word != get_word))]
             for steps, number, word in ((stores, put, put_word), (reads, get, get_word)):
                 with m.If(steps):
                     m.d.sync += word.eq(word + 1)
@@ -125,7 +128,7 @@ class BodyQueues(wiring.Component):
                 places.append(Cat(word, number[:place_bits]) | first[e])
         m.d.comb += [
             write.en.eq(delayed(m, "stores", self.i_valid, 1)), write.data.eq(self.i_word),
-            write.addr.eq(delayed(m, "place", select(written_at, self.i_engine), 1)),
-            read.en.eq(wants.any()), read.addr.eq(select(read_at, turn.index)),
+            write.addr.eq(one_registered(m, "place", stored, written_at)),
+            read.en.eq(1), read.addr.eq(one_of(turn.grant, read_at)),
         ]
         return m

@@ -12,7 +12,7 @@ Every descriptor goes through in 64 cycles or a memory latency, whichever is lon
 for the latencies of starts and completions. Source: MPT section VI.A.
 """
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -72,7 +72,7 @@ class Scheduler(wiring.Component):
     completed : Out(engines)
         Pulse for each completed task.
     progress : Out(1)
-        A task was fetched, started or completed, or an engine is busy or moved words.
+        A task was fetched, started or completed, a cycle ago.
     fetch_memory : Out(ReadPort)
     record_memory : Out(WritePort)
     advance_out : Out(stream of RemoteAdvance)
@@ -175,7 +175,6 @@ class Scheduler(wiring.Component):
             addresses.base.eq(self.base_address), queues.i_word.eq(addresses.o),
 
             sequencer.header_valid.eq(dispatch.header_valid),
-            dispatch.header_ready.eq(sequencer.header_ready),
             sequencer.header_index.eq(dispatch.header_index),
             sequencer.header_word.eq(dispatch.header_word),
             sequencer.position.eq(dispatch.position),
@@ -214,7 +213,6 @@ class Scheduler(wiring.Component):
             writer.word_valid.eq(sequencer.record_valid),
             writer.word.eq(sequencer.record_word),
         ]
-        active = []
         for e in range(self.count):
             port = getattr(self, f"engine_{e}")
             connect(m, getattr(queues, f"body_{e}"), flipped(port.body))
@@ -224,14 +222,10 @@ class Scheduler(wiring.Component):
                 port.operation.eq(getattr(sequencer, f"operation_{e}")),
                 getattr(self, f"status_{e}").eq(getattr(sequencer, f"status_{e}")),
             ]
-            at_work = Signal(2, name=f"at_work_{e}")
-            m.d.sync += at_work.eq(Cat(port.strobes.busy, port.strobes.words.any()))
-            active.append(at_work)
 
         m.d.comb += self.finished.eq(
             self.running & ~self.halted & ~fetch.active & sequencer.empty & writer.idle)
-        m.d.sync += self.progress.eq(dispatch.commit | sequencer.started.any() | sequencer.completed.any()
-                                     | Cat(active).any())
+        m.d.sync += self.progress.eq(dispatch.commit | sequencer.started.any() | sequencer.completed.any())
         with m.If(self.start):
             m.d.sync += self.running.eq(1)
         with m.Elif(self.finished):
