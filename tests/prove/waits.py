@@ -113,18 +113,19 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     def own(name: str) -> Value:
         return Array(getattr(ring, name) for ring in parts.rings)[which]
 
-    # Headers come in order, a task at a time, where there is room.
+    # Headers come in order, a task at a time, where there is room, and the next not before the last one is known.
     room = block.room.bit_select(block.position, 1)
-    harness.assume(~(block.header_valid | block.commit) | room)
-    # What was stored of the task in that place: the numbers of its counters, which waits it has, and the wait's value.
+    harness.assume(~(block.header_valid | block.commit) | (room & ~harness.past(block.commit)))
+    # What was stored of the task in that place, a cycle after it came: the numbers of its counters, which waits it has,
+    # and the wait's value.
     stored, begun = Signal(PLACE_BITS + 1), Signal(PLACE_BITS + 1)
     numbers, enables, value = Signal(32), Signal(32), Signal(32)
-    writes = block.header_valid & block.header_ready & mine & (stored[:PLACE_BITS] == place)
+    writes = harness.past(block.header_valid & mine & (stored[:PLACE_BITS] == place))
     for index, word in ((2, numbers), (3, enables), (HEADER_WORDS - WAITS + wait, value)):
-        with m.If(writes & (block.header_index == index)):
-            m.d.sync += word.eq(block.header_word)
+        with m.If(writes & (harness.past(block.header_index) == index)):
+            m.d.sync += word.eq(harness.past(block.header_word))
     starts = block.started.bit_select(which, 1)
-    commits = block.commit & mine
+    commits = harness.past(block.commit & mine)
     m.d.sync += [stored.eq(stored + commits), begun.eq(begun + starts)]
     counter = numbers.word_select(wait, 8)[:len(block.poll_index)]
     enabled = header_word(enables, 3).wait_enable.bit_select(wait, 1)
@@ -214,8 +215,8 @@ PROOFS = (
     )),
     Proof("waits", "plinth_hw.control.sequencer", sequencer, 3, (
         Twin("a task starts only once its counter has been seen to reach its value",
-             "Cat(poll.wait, Const(1, STORED_BITS - 2))", "Cat(poll.wait, Const(2, STORED_BITS - 2))", 22),
+             "Cat(poll.wait, Const(1, STORED_BITS - 2))", "Cat(poll.wait, Const(2, STORED_BITS - 2))", 23),
         Twin("a task starts only once its counter has been seen to reach its value", "poll.keep.eq(step == 2)",
-             "poll.keep.eq(step == 3)", 22),
+             "poll.keep.eq(step == 3)", 23),
     ), mapped=True),
 )

@@ -15,12 +15,14 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge, ReadOnly
 from numpy.typing import NDArray
 from tests.support.amaranth_sim import Pattern, always, every, randomly
+from tests.support.engine_bench import resolved
 from tests.support.graphs import task_header
 
 from plinth.driver.program import Task
 from plinth_hw.control.engine import Done
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS, HEADER_WORDS, WAITS, ErrorCode
+from plinth_hw.isa.registers import BASE_COUNT
+from plinth_hw.isa.tasks import BODIES, BODY_WORDS, HEADER_WORDS, OPERATIONS, WAITS, ErrorCode
 from plinth_hw.memory.port import MAX_BEATS
 
 #: Cycles without a completion after which an engine is taken to hang.
@@ -197,7 +199,6 @@ class Scheduler:
         self._graphs = deque(graphs)
         self._operation = getattr(dut, f"{name}__operation")
         self._strobes = getattr(dut, f"{name}__strobes")
-        getattr(dut, f"{name}__bases").value = 0
         self._load()
         self._streams = [Source(dut, f"{name}__body", next(patterns), self._body),
                          Source(dut, f"{name}__start", next(patterns), self._start),
@@ -207,6 +208,9 @@ class Scheduler:
     def _load(self) -> None:
         self._tasks = self._graphs.popleft()
         self._headers = [task_header(task) for task in self._tasks]
+        # All base registers are 0.
+        self._bodies = [resolved(BODIES[OPERATIONS[header.engine](header.operation)], task.words[HEADER_WORDS:],
+                                 [0] * BASE_COUNT) for task, header in zip(self._tasks, self._headers, strict=True)]
         self._counters: dict[int, int] = {}
         self._sent = self._started = self._ended = 0
 
@@ -220,7 +224,7 @@ class Scheduler:
         if task == len(self._tasks):
             return None
         self._sent += 1
-        return index | self._tasks[task].words[HEADER_WORDS + index] << 6 | (index == BODY_WORDS - 1) << 38
+        return index | self._bodies[task][index] << 6 | (index == BODY_WORDS - 1) << 38
 
     def _start(self) -> int | None:
         header = self._headers[self._started] if self._started < len(self._tasks) else None

@@ -16,8 +16,8 @@ struct Counts {
     uint64_t first_busy, last_busy;
 };
 
-void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &memory, const Settings &settings,
-         uint32_t *done, Counts &counts) {
+void run(const uint32_t *tasks, uint64_t count, Memory &memory, const Settings &settings, uint32_t *done,
+         Counts &counts) {
     constexpr int BODY_WORDS = 56, TASK_WORDS = 1 + BODY_WORDS;
     auto context = std::make_unique<VerilatedContext>();
     auto model = std::make_unique<Vmodel>(context.get());
@@ -26,7 +26,6 @@ void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &m
     Held held_done;
     uint64_t given = 0, word = 0, started = 0, finished = 0;
     bool sending = false, starting = false;
-    put(engine.bases, bases, 64);
     model->rst = 1;
     for (int edge = 0; edge < 4; edge++) {
         model->clk = edge & 1;
@@ -90,12 +89,12 @@ void run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Memory &m
 
 }  // namespace
 
-extern "C" int engine_run(const uint32_t *tasks, uint64_t count, const uint32_t *bases, Word *words,
-                          uint64_t size, const Settings *settings, uint32_t *done, Counts *counts,
-                          char *message, uint64_t message_size) {
+extern "C" int engine_run(const uint32_t *tasks, uint64_t count, Word *words, uint64_t size,
+                          const Settings *settings, uint32_t *done, Counts *counts, char *message,
+                          uint64_t message_size) {
     try {
         Memory memory{words, size, *settings, Random(settings->seed)};
-        run(tasks, count, bases, memory, *settings, done, *counts);
+        run(tasks, count, memory, *settings, done, *counts);
         return 0;
     } catch (const std::exception &error) {
         std::strncpy(message, error.what(), message_size - 1);

@@ -16,13 +16,14 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import connect, flipped
 from numpy.typing import NDArray
 from tests.support import checked_memory
+from tests.support.engine_bench import resolved
 
 from plinth_hw import emit
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.interface import NetworkInterface
 from plinth_hw.comm.router import Router
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS
+from plinth_hw.isa.tasks import BODY_WORDS, CollectiveBody
 from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
@@ -137,14 +138,14 @@ enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS} }};
         for die, list_ in enumerate(tasks):
             counts[die] = len(list_)
             for place, (operation, earliest, body) in enumerate(list_):
-                flat[die, place] = [operation, earliest, *body]
+                flat[die, place] = [operation, earliest, *resolved(CollectiveBody, body, bases)]
         sends = [(die, to, counter) for die, list_ in enumerate(advances) for to, counter in list_]
         outcome = Outcome(0, np.zeros((dies, max(1, count), RESULT_WORDS), np.uint32),
                           np.zeros((dies, STROBES), np.uint64),
                           np.zeros((dies, self.parameters.counters), np.uint32),
                           np.zeros((dies, dies), np.uint32))
         arrays: list[NDArray[Any]] = [
-            counts, flat, np.array(bases, np.uint32), np.array(sends or [(0, 0, 0)], np.uint32),
+            counts, flat, np.array(sends or [(0, 0, 0)], np.uint32),
             np.array(errors or [(0, 0)], np.uint32), memories, outcome.results, outcome.strobes,
             outcome.advances, outcome.errors]
         assert all(array.flags.c_contiguous for array in arrays)

@@ -32,7 +32,7 @@ struct Wire {
 };
 
 struct Arrays {
-    const uint32_t *counts, *tasks, *bases, *sends, *errors;
+    const uint32_t *counts, *tasks, *sends, *errors;
     Word* memory;
     uint32_t* results;
     uint64_t* strobes;
@@ -70,7 +70,6 @@ void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a)
     m.dies = s.dies;
     // numerator and denominator of each of two ports, from the low end
     m.rates = uint32_t(s.numerator | s.denominator << 8) * 0x10001u;
-    std::memcpy(&m.engine__bases, a.bases, 16 * 4);
     for (uint64_t to = 0; to < s.dies; ++to) {
         const uint64_t distance = (to + s.dies - die) % s.dies;
         // valid, destination, port from the low end
@@ -215,11 +214,11 @@ long long run(const RingSettings& s, const Arrays& a) {
 }  // namespace
 
 extern "C" long long ring_run(const RingSettings* settings, const uint32_t* counts, const uint32_t* tasks,
-                              const uint32_t* bases, const uint32_t* sends, const uint32_t* errors,
+                              const uint32_t* sends, const uint32_t* errors,
                               Word* memory, uint32_t* results, uint64_t* strobes, uint32_t* advances,
                               uint32_t* reported, char* message) {
     try {
-        return run(*settings, {counts, tasks, bases, sends, errors, memory, results, strobes, advances, reported});
+        return run(*settings, {counts, tasks, sends, errors, memory, results, strobes, advances, reported});
     } catch (const std::exception& error) {
         std::snprintf(message, 256, "%s", error.what());
         return -1;

@@ -1,6 +1,7 @@
 """An engine under Verilator, with the memory behind its ports: thousands of tasks in a second."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ import numpy as np
 from amaranth.hdl import Value
 from numpy.typing import NDArray
 from tests.support import checked_memory
+from tests.support.engine_bench import resolved
 
 from plinth_hw import emit
 from plinth_hw.control.engine import Done
 from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.layout import Struct
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS
 from plinth_hw.memory.port import request_layout
@@ -23,7 +26,7 @@ _DONE_WORDS = 5
 _COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs",
            "issued_macs", "first_busy", "last_busy")
 _ENGINE = ("body__valid", "body__ready", "body__payload", "operation", "start__valid", "start__ready",
-           "bases", "done__valid", "done__ready", "done__payload", "strobes")
+           "done__valid", "done__ready", "done__payload", "strobes")
 
 
 class _Settings(ctypes.Structure):
@@ -65,14 +68,17 @@ class VerilatedEngine:
     engine : wiring.Component
         With ``engine: Out(EngineSignature)`` and memory ports.
     parameters : DieParameters
+    layout : type of Struct
+        Bodies of its tasks.
     reads, writes : list of str
         Names of its read and write ports.
     array_form : "cells" or "loops"
         Form of a systolic array in it.
     """
 
-    def __init__(self, engine: Any, parameters: DieParameters, reads: list[str], writes: list[str],
-                 array_form: emit.ArrayForm = "cells"):
+    def __init__(self, engine: Any, parameters: DieParameters, layout: type[Struct], reads: list[str],
+                 writes: list[str], array_form: emit.ArrayForm = "cells"):
+        self.layout = layout
         request = Value.cast(getattr(engine, (reads + writes)[0]).request.payload)
         assert len(request) == request_layout(parameters).size
         self.word_type = word_type(parameters.memory_format)
@@ -83,9 +89,9 @@ class VerilatedEngine:
                                 headers=headers, jobs=1)
         self._run = ctypes.CDLL(str(library)).engine_run
 
-    def run(self, tasks: list[tuple[int, list[int]]], bases: list[int], memory: NDArray[np.unsignedinteger], *,
+    def run(self, tasks: list[tuple[int, list[int]]], bases: Sequence[int], memory: NDArray[np.unsignedinteger], *,
             seed: int = 1, availability: float = 1, latency: int = 6, limit: int = 1_000_000) -> Outcome:
-        """Run ``tasks`` (operation, body words) on ``memory``, in place.
+        """Run ``tasks`` (operation, body words, with pointers) on ``memory``, in place.
 
         ``availability`` is the probability of every handshake in a cycle, ``latency`` that of memory in
         cycles.
@@ -95,10 +101,10 @@ class VerilatedEngine:
         AssertionError
             If the engine breaks a rule of its ports or hangs; the message says how.
         """
-        words = np.array([[operation, *body] for operation, body in tasks], dtype=np.uint32)
+        words = np.array([[operation, *resolved(self.layout, body, bases)] for operation, body in tasks],
+                         dtype=np.uint32)
         assert words.shape == (len(tasks), 1 + BODY_WORDS)
         assert memory.dtype == self.word_type and memory.flags.c_contiguous
-        registers = np.array(bases, dtype=np.uint32)
         done = np.zeros((len(tasks), _DONE_WORDS), dtype=np.uint32)
         settings = _Settings(seed, round(256 * availability), latency, limit)
         counts = _Counts()
@@ -107,9 +113,9 @@ class VerilatedEngine:
         def pointer(array: NDArray[np.unsignedinteger]) -> ctypes.c_void_p:
             return ctypes.c_void_p(array.ctypes.data)
 
-        failed = self._run(pointer(words), ctypes.c_uint64(len(tasks)), pointer(registers), pointer(memory),
-                           ctypes.c_uint64(memory.size), ctypes.byref(settings), pointer(done),
-                           ctypes.byref(counts), message, ctypes.c_uint64(len(message)))
+        failed = self._run(pointer(words), ctypes.c_uint64(len(tasks)), pointer(memory), ctypes.c_uint64(memory.size),
+                           ctypes.byref(settings), pointer(done), ctypes.byref(counts), message,
+                           ctypes.c_uint64(len(message)))
         assert not failed, message.value.decode()
         return Outcome([Done.from_bits(int.from_bytes(row.tobytes(), "little") & ((1 << 136) - 1))
                         for row in done], **{name: getattr(counts, name) for name in _COUNTS})

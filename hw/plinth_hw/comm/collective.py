@@ -32,14 +32,13 @@ from plinth_hw.comm.message import MEMBER_BITS, message_layout
 from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.limits import GROUPS, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation, pointer_words
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.shapes import shape_of
@@ -127,25 +126,15 @@ class CollectiveEngine(wiring.Component):
         # What is compared with the number of dies is known a cycle after the last word.
         staged, compared, unknown_die = Signal(name="staged"), Signal(name="compared"), Signal(name="unknown_die")
         m.d.sync += [compared.eq(staged), unknown_die.eq((body.members > self.dies) | (body.next_die >= self.dies))]
-        pointers = [CollectiveBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination")]
         word, came = engine.body.payload, Signal(name="came")
-        source = Signal(parameters.address_bits)
-        destination = Signal(parameters.address_bits)
-        m.submodules.addresses = addresses = BodyAddresses(parameters, pointers)
-        m.d.comb += [
-            engine.body.ready.eq(~staged), came.eq(engine.body.valid & engine.body.ready),
-            addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
-        ]
+        source, destination = (words[number][:parameters.address_bits] for number in pointer_words(CollectiveBody))
+        m.d.comb += [engine.body.ready.eq(~staged), came.eq(engine.body.valid & engine.body.ready)]
         with m.If(came):
             with m.Switch(word.index):
-                for number in set(range(body_words)) - set(pointers):
+                for number in range(body_words):
                     with m.Case(number):
                         m.d.sync += words[number].eq(word.word)
             m.d.sync += staged.eq(word.last)
-        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
-            for number, address in zip(pointers, (source, destination), strict=True):
-                with m.Case(number):
-                    m.d.sync += address.eq(addresses.o.word)
 
         row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
                                        "next_die": parameters.die_bits})

@@ -33,13 +33,11 @@ from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout, tile_piece_layout
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
-from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
@@ -129,21 +127,16 @@ class TransferEngine(wiring.Component):
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
         done = Signal.like(engine.done.payload)
         running, number = Signal(name="running"), Signal(TASK_BITS, name="number")
-        m.submodules.addresses = addresses = BodyAddresses(self.parameters, [
-            TransferBody.FIELDS[name].offset // WORD_BITS for name in ("source", "destination", "index")])
         word, came = engine.body.payload, Signal(name="came")
-        # The last word of a body, which is kept as the task may start, is none of the fields.
-        assert len(words) < BODY_WORDS
         m.d.comb += [
             engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
             came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), receiver.task.eq(number),
-            addresses.bases.eq(engine.bases), addresses.i_valid.eq(came), addresses.i.eq(word),
         ]
-        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
-            for index in range(len(words)):
-                with m.Case(index):
-                    m.d.sync += words[index].eq(addresses.o.word)
         with m.If(came):
+            with m.Switch(word.index):
+                for index in range(len(words)):
+                    with m.Case(index):
+                        m.d.sync += words[index].eq(word.word)
             m.d.sync += staged.eq(word.last)
 
         remote = body.remote & (body.destination_die != self.die)

@@ -1,11 +1,11 @@
 """What starts tasks and what the host sees of a die.
 
-- :mod:`~plinth_hw.control.engine`: the seam of an engine: body, start, done, strobes; :mod:`~plinth_hw.control.bases`
-  resolves the pointers of a body.
+- :mod:`~plinth_hw.control.engine`: the seam of an engine: body, start, done, strobes.
 
 A task, from memory to its end:
 
 - :mod:`~plinth_hw.control.fetch`, :mod:`~plinth_hw.control.dispatch`: descriptors, checked and parted.
+- :mod:`~plinth_hw.control.bases`: pointers of bodies become addresses.
 - :mod:`~plinth_hw.control.queues`: bodies wait for their engine.
 - :mod:`~plinth_hw.control.header_store`: headers, of tasks that wait and of tasks that run.
 - :mod:`~plinth_hw.control.task_ring`: an engine's tasks in order, and the start of the next.

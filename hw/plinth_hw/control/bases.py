@@ -1,68 +1,60 @@
-"""Pointers of a task's body become addresses.
+"""Pointers of tasks' bodies become addresses, on the way from dispatch to the queues.
 
 ::
 
-    number of the base --> register of each base, zero but for the one wanted --> OR --+
-    word of the body ----> register ---------------------------------------------------+--> sum --> o
+    word --+--> number of its base --> base registers (LUT RAM, read at once) --> register --+
+           +--> offset of a pointer, or the whole of another word --------------> register --+--> sum --> o
 
-The OR of registers takes 5 LUT4 a bit for 16 base registers, instead of 12 and more. Base registers stay while tasks
-are under way, so a pointer may be resolved as soon as it comes. Latency: 1 cycle; a word a cycle.
+Base registers stay while tasks are under way, so a pointer may be resolved as soon as it comes. Latency: 1 cycle; a
+word a cycle.
 """
 
-from collections.abc import Collection
-
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
-from amaranth.lib import data, wiring
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
 
-from plinth_hw.control.engine import BodyWord
+from plinth_hw.control.dispatch import engine_order
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import Pointer
-from plinth_hw.lib.choice import one_registered
+from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, Pointer, pointer_words
 from plinth_hw.shapes import shape_of
 
 
 class BodyAddresses(wiring.Component):
-    """Words of a body with addresses in place of pointers.
+    """Words of bodies with addresses in place of pointers; engines go by their position.
 
     Parameters
     ----------
     parameters : DieParameters
-    pointers : collection of int
-        Which words of the body are pointers.
 
     Members
     -------
-    bases : In
-        The base registers.
-    i_valid, i : In(1), In(BodyWord)
-        A word is there.
-    o_valid, o : Out(1), Out(BodyWord)
-        It was, a cycle ago; the same word, or the address that it points to.
+    position, index, word : In
+        A word of a descriptor for that engine; one of the body.
+    number : Out(4), base : In
+        Of a pointer: which base register, and what that holds, in the same cycle.
+    o : Out(32)
+        The word of a cycle ago, or the address that it points to.
     """
 
-    def __init__(self, parameters: DieParameters, pointers: Collection[int]) -> None:
+    def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
-        self.pointers = tuple(pointers)
+        self.engines = engine_order(parameters)
         super().__init__({
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), BASE_COUNT)),
-            "i_valid": In(1), "i": In(BodyWord), "o_valid": Out(1), "o": Out(BodyWord),
+            "position": In(range(max(2, len(self.engines)))), "index": In(exact_log2(DESCRIPTOR_WORDS)),
+            "word": In(WORD_BITS), "number": Out(Pointer.FIELDS["base"].shape.bits),
+            "base": In(parameters.address_bits), "o": Out(WORD_BITS),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         pointer, is_pointer = Signal(shape_of(Pointer), name="pointer"), Signal(name="is_pointer")
-        given = Signal.like(self.i.word)
-        numbers = range(BASE_COUNT)
-        base = one_registered(m, "base", [is_pointer & (pointer.base == number) for number in numbers],
-                              [self.bases[number] for number in numbers])
-        m.d.comb += [
-            pointer.eq(self.i.word), is_pointer.eq(Cat(self.i.index == index for index in self.pointers).any()),
-            self.o.word.eq(given + base),
-        ]
-        m.d.sync += [
-            self.o_valid.eq(self.i_valid), self.o.index.eq(self.i.index), self.o.last.eq(self.i.last),
-            given.eq(Mux(is_pointer, pointer.offset, self.i.word)),
-        ]
+        given, base = Signal(WORD_BITS, name="given"), Signal(unsigned(self.parameters.address_bits), name="of")
+        m.d.comb += [pointer.eq(self.word), self.number.eq(pointer.base), self.o.eq(given + base)]
+        with m.Switch(Cat(self.index, self.position)), m.Case(*(
+                position << len(self.index) | HEADER_WORDS + word for position, engine in enumerate(self.engines)
+                for word in pointer_words(self.parameters.body(engine)))):
+            m.d.comb += is_pointer.eq(1)
+        m.d.sync += [given.eq(Mux(is_pointer, pointer.offset, self.word)), base.eq(Mux(is_pointer, self.base, 0))]
         return m

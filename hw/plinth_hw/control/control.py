@@ -15,7 +15,7 @@ section VI.A.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
@@ -26,7 +26,7 @@ from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import SCHEDULER, Errors, Watchdog
 from plinth_hw.control.inspection import InspectKind
 from plinth_hw.control.recovery import Recovery
-from plinth_hw.control.registers import AXI4LiteSignature, Registers, counter_count
+from plinth_hw.control.registers import ENGINE_COUNTERS, AXI4LiteSignature, Registers, counter_count
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.control.sequencer import RemoteAdvance
@@ -36,12 +36,15 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, ErrorCode
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import index_of
+from plinth_hw.lib.delay import delayed
 from plinth_hw.memory.crossbar import fault_layout
 from plinth_hw.memory.port import ReadPort, WritePort
-from plinth_hw.shapes import either
+from plinth_hw.shapes import either, shape_of
 
 #: Bits that an engine's strobes add to its counters in a cycle, in the order of the registers.
 STROBES = ("busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs", "issued_macs")
+#: The first of them are states, of which an engine is in one at most.
+STATES = 4
 #: Those of them that only the matrix engine has; the counters of other engines stay 0.
 MACS = ("useful_macs", "issued_macs")
 
@@ -163,7 +166,7 @@ class Control(wiring.Component):
         m.submodules.recovery = recovery = Recovery()
         scheduler = Scheduler(parameters)
         m.submodules.scheduler = ResetInserter(recovery.reset)(scheduler)
-        m.submodules.errors = errors = Errors(10 if parameters.link_phits else 9)
+        m.submodules.errors = errors = Errors(9 if parameters.link_phits else 8)
         m.submodules.watchdog = watchdog = Watchdog()
         cycle = Signal(64)
         m.d.sync += cycle.eq(cycle + 1)
@@ -177,7 +180,8 @@ class Control(wiring.Component):
         m.d.comb += [
             scheduler.start.eq(registers.start), scheduler.base.eq(registers.task_base),
             scheduler.halted.eq(errors.halted), scheduler.dies.eq(registers.dies), scheduler.cycle.eq(cycle),
-            scheduler.bases.eq(registers.bases), scheduler.record_base.eq(registers.record_base),
+            registers.base_number.eq(scheduler.base_number), scheduler.base_address.eq(registers.base_address),
+            scheduler.record_base.eq(registers.record_base),
             scheduler.record_write.eq(registers.record_write),
             scheduler.record_data.eq(registers.record_data),
             registers.record_count.eq(scheduler.record_count),
@@ -204,8 +208,6 @@ class Control(wiring.Component):
             self.irq.eq(registers.done | errors.error),
 
             watchdog.limit.eq(registers.watchdog),
-            # Tiles of other dies land without a task.
-            watchdog.progress.eq(scheduler.progress | self.words_written.any()),
             watchdog.active.eq(scheduler.running & ~errors.halted),
         ]
         if parameters.ports:
@@ -221,7 +223,9 @@ class Control(wiring.Component):
             m.d.sync += registers.done.eq(1)
         self._causes(m, registers, scheduler, errors, watchdog)
         self._inspect(m, registers, scheduler, errors)
-        self._count(m, registers, scheduler, cycle)
+        moved = self._count(m, registers, scheduler, cycle)
+        # Tiles of other dies land without a task.
+        m.d.comb += watchdog.progress.eq(scheduler.progress | delayed(m, "moved", moved, 1))
         return m
 
     def _window(self, m: Module, registers: Registers, recovery: Recovery) -> None:
@@ -240,28 +244,26 @@ class Control(wiring.Component):
         """What stops the die, the most telling first."""
         m.d.sync += errors.cause_0.eq(scheduler.fetch_cause)
         m.d.comb += errors.cause_1.eq(scheduler.task_cause)
-        # The first of the causes comes last: what it asks the scheduler counts.
-        self._blame(m, errors.cause_3, ErrorCode.MEMORY, self.read_failed, self.write_failed, scheduler)
-        self._blame(m, errors.cause_2, ErrorCode.BAD_ADDRESS, self.read_fault, self.write_fault, scheduler)
+        self._blame(m, errors.cause_2, scheduler)
         m.d.comb += [
-            errors.cause_5.valid.eq(self.error_in.valid), errors.cause_5.code.eq(ErrorCode.REMOTE),
-            errors.cause_5.engine.eq(SCHEDULER), errors.cause_5.die.eq(self.error_in.payload),
+            errors.cause_4.valid.eq(self.error_in.valid), errors.cause_4.code.eq(ErrorCode.REMOTE),
+            errors.cause_4.engine.eq(SCHEDULER), errors.cause_4.die.eq(self.error_in.payload),
             self.error_in.ready.eq(1),
         ]
         # A tile of another die is no fault of a task here.
         own_tile = self.receive_fault.own
         m.d.comb += [
-            errors.cause_6.valid.eq(self.receive_fault.valid), errors.cause_6.engine.eq(Engine.TRANSFER.value),
-            errors.cause_6.code.eq(either(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
-            errors.cause_6.lookup.eq(own_tile),
+            errors.cause_5.valid.eq(self.receive_fault.valid), errors.cause_5.engine.eq(Engine.TRANSFER.value),
+            errors.cause_5.code.eq(either(own_tile, ErrorCode.BAD_ADDRESS, ErrorCode.BAD_PACKET)),
+            errors.cause_5.lookup.eq(own_tile),
         ]
         # No task is known that a packet without a route, or a write to the route table, is of.
-        refused = [(errors.cause_8, ErrorCode.BAD_ROUTE, registers.bad_route)] if self.parameters.ports else []
-        for cause, code, event in ((errors.cause_7, ErrorCode.NO_ROUTE, self.lost), *refused):
+        refused = [(errors.cause_7, ErrorCode.BAD_ROUTE, registers.bad_route)] if self.parameters.ports else []
+        for cause, code, event in ((errors.cause_6, ErrorCode.NO_ROUTE, self.lost), *refused):
             m.d.comb += [cause.valid.eq(event.valid), cause.code.eq(code), cause.engine.eq(SCHEDULER),
                          cause.die.eq(event.die)]
         if self.parameters.link_phits:
-            cause = errors.cause_9
+            cause = errors.cause_8
             m.d.comb += [cause.valid.eq(self.links_lost.any()), cause.code.eq(ErrorCode.LINK),
                          cause.engine.eq(SCHEDULER), cause.port.eq(index_of(lowest(self.links_lost)))]
         # A hang is to blame on the first engine whose task waits, or else runs.
@@ -272,34 +274,39 @@ class Control(wiring.Component):
                 with m.If(getattr(status, name)):
                     m.d.comb += [hung.eq(kind.value), found.eq(1)]
         m.d.comb += [
-            errors.cause_4.valid.eq(watchdog.expired), errors.cause_4.code.eq(ErrorCode.TIMEOUT),
-            errors.cause_4.task.eq(scheduler.fetch_address), errors.cause_4.engine.eq(hung),
-            errors.cause_4.lookup.eq(found),
+            errors.cause_3.valid.eq(watchdog.expired), errors.cause_3.code.eq(ErrorCode.TIMEOUT),
+            errors.cause_3.task.eq(scheduler.fetch_address), errors.cause_3.engine.eq(hung),
+            errors.cause_3.lookup.eq(found),
         ]
 
-    def _blame(self, m: Module, cause: data.View, code: ErrorCode, read: data.View, written: data.View,
-               scheduler: Scheduler) -> None:
+    def _blame(self, m: Module, cause: data.View, scheduler: Scheduler) -> None:
         """An access to memory is of the task that asked for it; of none, if it was for a tile of another die or for the
-        host. Told a cycle later."""
-        lookup, number, task = (Signal.like(cause[name]) for name in ("lookup", "number", "task"))
-        engine = Signal.like(cause.engine, init=SCHEDULER)
-        for fault, owners, own in ((written, self.writers, scheduler.recorded),
-                                   (read, self.readers, scheduler.fetched)):
-            with m.If(fault.valid):
-                m.d.comb += [number.eq(fault.task), scheduler.asked_number.eq(fault.task)]
-                for index, owner in enumerate(owners):
-                    with m.If(fault.index == index):
-                        m.d.comb += [
-                            engine.eq(SCHEDULER if owner is None else owner.value),
-                            lookup.eq(fault.task.any() if owner is not None else 0),
-                            task.eq(own if owner is None else 0),
-                        ]
-        m.d.comb += cause.code.eq(code)
-        m.d.sync += [
-            # What a die that is stopped still gets of memory is nobody's any more.
-            cause.valid.eq((read.valid | written.valid) & ~self.reset), cause.engine.eq(engine),
-            cause.lookup.eq(lookup), cause.number.eq(number), cause.task.eq(task),
+        host. Told a cycle later; one beyond memory before one that memory could not serve, a read before a write."""
+        events = [(self.read_fault, ErrorCode.BAD_ADDRESS), (self.write_fault, ErrorCode.BAD_ADDRESS),
+                  (self.read_failed, ErrorCode.MEMORY), (self.write_failed, ErrorCode.MEMORY)]
+        valid, code = Signal(name="blames"), Signal(shape_of(ErrorCode), name="blamed_code")
+        reads, number = Signal(name="blamed_read"), Signal.like(cause.number, name="blamed_number")
+        index = Signal(max(len(event.index) for event, _ in events), name="blamed_client")
+        # What a die that is stopped still gets of memory is nobody's any more.
+        m.d.sync += valid.eq(Cat(event.valid for event, _ in events).any() & ~self.reset)
+        for event, its_code in reversed(events):
+            with m.If(event.valid):
+                m.d.sync += [code.eq(its_code), index.eq(event.index), number.eq(event.task),
+                             reads.eq(event is self.read_fault or event is self.read_failed)]
+        own = Signal(name="blames_scheduler")
+        m.d.comb += [
+            cause.valid.eq(valid), cause.code.eq(code), cause.number.eq(number), cause.engine.eq(SCHEDULER),
+            scheduler.asked_number.eq(number),
+            cause.task.eq(Mux(own, Mux(reads, scheduler.fetched, scheduler.recorded), 0)),
         ]
+        with m.Switch(Cat(index, reads)):
+            for is_read, owners in enumerate((self.writers, self.readers)):
+                for client, owner in enumerate(owners):
+                    with m.Case(is_read << len(index) | client):
+                        if owner is None:
+                            m.d.comb += own.eq(1)
+                        else:
+                            m.d.comb += [cause.engine.eq(owner.value), cause.lookup.eq(number.any())]
 
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
         """The scheduler's header store answers the errors first, then the host."""
@@ -307,24 +314,32 @@ class Control(wiring.Component):
         for index, engine in enumerate(self.engines):
             with m.If(errors.info.engine == engine.value):
                 m.d.comb += position.eq(index)
-        busy = Signal()  # an answer to the host is under way
-        serve_errors = Signal()
+        asks, for_errors = Signal(name="asks"), Signal(name="for_errors")  # a question is under way
+        engine, kind, number = (Signal.like(port) for port in (
+            scheduler.inspect_engine, scheduler.inspect_kind, scheduler.inspect_number))
         m.d.comb += [
-            serve_errors.eq(errors.lookup_valid & ~busy),
-            scheduler.inspect_valid.eq(serve_errors | registers.inspect_valid),
-            scheduler.inspect_engine.eq(Mux(serve_errors, position, registers.inspect_engine)),
-            scheduler.inspect_number.eq(Mux(serve_errors, errors.lookup_number, 0)),
-            scheduler.inspect_kind.eq(Mux(serve_errors, InspectKind.OLDEST, registers.inspect_kind)),
-            errors.lookup_done.eq(serve_errors & scheduler.inspect_ready),
+            scheduler.inspect_valid.eq(asks), scheduler.inspect_engine.eq(engine),
+            scheduler.inspect_number.eq(number), scheduler.inspect_kind.eq(kind),
+            errors.lookup_done.eq(for_errors & scheduler.inspect_ready),
             errors.lookup_task.eq(scheduler.inspect_data), errors.lookup_counter.eq(scheduler.inspect_counter),
-            registers.inspect_ready.eq(~serve_errors & scheduler.inspect_ready),
+            registers.inspect_ready.eq(~for_errors & scheduler.inspect_ready),
             registers.inspect_data.eq(scheduler.inspect_data),
         ]
-        m.d.sync += busy.eq(registers.inspect_valid & ~serve_errors & ~scheduler.inspect_ready)
+        with m.If(scheduler.inspect_ready):
+            m.d.sync += asks.eq(0)
+        with m.Elif(~asks):
+            m.d.sync += [
+                asks.eq(errors.lookup_valid | registers.inspect_valid), for_errors.eq(errors.lookup_valid),
+                engine.eq(Mux(errors.lookup_valid, position, registers.inspect_engine)),
+                kind.eq(Mux(errors.lookup_valid, InspectKind.OLDEST, registers.inspect_kind)),
+                number.eq(Mux(errors.lookup_valid, errors.lookup_number, 0)),
+            ]
 
-    def _count(self, m: Module, registers: Registers, scheduler: Scheduler, cycle: Signal) -> None:
-        """Performance counters, in the order of the registers."""
+    def _count(self, m: Module, registers: Registers, scheduler: Scheduler, cycle: Signal) -> Value:
+        """Performance counters, in the order of the registers. Returns whether an engine was busy, or words moved or
+        were written, in the cycle that is counted."""
         increments: list = []
+        moves: list[int] = []  # which of them show that something moves
         parameters = self.parameters
         words = parameters.words_per_cycle.bit_length()
         # Whatever leads to an increment ends in a register of its own.
@@ -336,6 +351,7 @@ class Control(wiring.Component):
             # Of PEs each makes one multiply-add, but those that a row-stationary machine shows as useful come in one
             # go.
             limits = {"words": words, **dict.fromkeys(MACS, macs if engine is Engine.MATRIX else 0)}
+            moves += [len(increments) + STROBES.index(name) for name in ("busy", "words")]
             increments += [*(getattr(strobes, name)[:limits.get(name)] for name in STROBES), scheduler.completed[e]]
             m.submodules[f"busy_{e}"] = period = BusyPeriod()
             busy = Signal(name=f"counted_busy_{e}")
@@ -348,20 +364,30 @@ class Control(wiring.Component):
         if parameters.ports:
             increments += [self.injected_words, self.transit_words]
         increments += [self.words_read, self.words_written]
+        moves.append(len(increments) - 1)
         if isinstance(parameters.multiply_format, Fixed):
             increments += [self.sums_at_ends, self.results_beyond]
         increments += [*(self.port_words[port] for port in range(self.parameters.ports))]
         if parameters.link_phits:
             increments += [*self.bad_frames, *self.replays]
         assert len(increments) == counter_count(parameters)
-        m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments])
+        # An engine is in one state, and one task completes at a time.
+        engines = len(self.engines)
+        exclusive = [range(first, first + STATES) for first in range(0, ENGINE_COUNTERS * engines, ENGINE_COUNTERS)]
+        if engines > 1:
+            exclusive.append(range(len(STROBES), ENGINE_COUNTERS * engines, ENGINE_COUNTERS))
+        m.submodules.counters = counters = PerformanceCounters([len(Cat(i)) for i in increments], exclusive)
+        moved: list[Value] = []
         for i, value in enumerate(increments):
             if counters.bits[i]:
                 counted = Signal(counters.bits[i], name=f"counted_{i}")
                 m.d.sync += counted.eq(value)
                 m.d.comb += getattr(counters, f"increment_{i}").eq(counted)
+                if i in moves:
+                    moved.append(counted)
         m.d.comb += [
             counters.clear.eq(registers.clear_counters),
             counters.read_valid.eq(registers.read_valid), counters.read_index.eq(registers.read_index),
             registers.read_ready.eq(counters.read_ready), registers.read_data.eq(counters.read_data),
         ]
+        return Cat(moved).any()

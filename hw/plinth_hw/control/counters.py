@@ -2,27 +2,32 @@
 
 ::
 
-    increment_0 --> part_0 --+                                +--------------+
-    increment_1 --> part_1 --+--> one visited at a time --> + | delay line: low, high word of each, as long as a sweep
-        ...                  |                                +--------------+
-    increment_n --> part_n --+
+    increment_0 -----> part_0 --+                              +--------------+
+    increment_1 -----> part_1 --+-> one visited at a time -> + | delay line: low, high word of each, as long as a sweep
+        ...                     |                              +--------------+
+    increment_n-2 -+-> parts ---+
+    increment_n-1 -+
 
-Each counter has a short register, the low bits of its sum, which adds every cycle. A sweep visits one counter
-after another, two cycles each, and brings its sum up to its register; the registers are long enough
-for a sweep to pass in between. Sums are only ever used in turn, so they go round in look-up-table RAM, without a choice
-among its parts. A read takes the sum when its turn comes, within a sweep and 4 cycles, and is
-exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is counted meanwhile is lost.
+Each counter has a short part, which adds every cycle and wraps around. A sweep visits one counter after another, two
+cycles each, and adds to its sum what the part has moved on by since the visit before; parts are long enough for a sweep
+to pass in between. Sums, and the parts that they were brought up to, are only ever used in turn, so they go round in
+look-up-table RAM, without a choice among its parts. Parts of counters of which at most one counts in a cycle share an
+adder, and lie in look-up-table RAM; of all others each is a register. A read takes the sum when its turn comes, within
+a sweep and 4 cycles, and is exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is counted
+before a counter's turn is lost.
 """
 
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
+from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.lib.choice import one_registered, select
 from plinth_hw.lib.delay import DelayLine
+from plinth_hw.lib.ram import LUT_RAM
 
 #: Cycles of a visit.
 VISIT_CYCLES = 2
@@ -37,6 +42,8 @@ class PerformanceCounters(wiring.Component):
     ----------
     bits : sequence of int
         Width of each counter's increment, 0 of one that stays 0; with the bits of a sweep's length at most 32.
+    exclusive : sequence of range
+        Counters of one bit, of which at most one counts in a cycle; in steps of a power of two.
 
     Members
     -------
@@ -54,10 +61,10 @@ class PerformanceCounters(wiring.Component):
     Raises
     ------
     ValueError
-        If there is no counter, or an increment has a negative width or is too wide.
+        If there is no counter, an increment has a negative width or is too wide, or an exclusive one not one bit.
     """
 
-    def __init__(self, bits: Sequence[int]) -> None:
+    def __init__(self, bits: Sequence[int], exclusive: Sequence[range] = ()) -> None:
         if not bits or any(width < 0 for width in bits):
             raise ValueError(f"Increments need widths of at least 0, not {bits!r}")
         #: Bits of the cycles of a sweep.
@@ -65,7 +72,11 @@ class PerformanceCounters(wiring.Component):
         if max(bits) + self.sweep_bits > 32:
             raise ValueError(f"Increments of {len(bits)} counters may have at most "
                              f"{32 - self.sweep_bits} bits, not {max(bits)}")
+        for members in exclusive:
+            if any(bits[member] != 1 for member in members):
+                raise ValueError(f"Exclusive counters are of one bit, not {[bits[member] for member in members]}")
         self.bits = tuple(bits)
+        self.exclusive = tuple(exclusive)
         super().__init__({
             **{f"increment_{i}": In(width) for i, width in enumerate(self.bits) if width},
             "clear": In(1),
@@ -81,40 +92,41 @@ class PerformanceCounters(wiring.Component):
         place = Signal(1 + len(self.read_index))  # word that is visited: 0 the low one, 1 the high one; counter
         clearing = Signal(init=1)
         # From the cycle in which a sum is ready to the one in which it is needed again.
-        m.submodules.sums = sums = DelayLine(32, VISIT_CYCLES * visits - 1)
+        m.submodules.sums = sums = DelayLine(32 + max(self.bits) + self.sweep_bits, VISIT_CYCLES * visits - 1)
 
         wraps, visited = Signal(name="wraps"), Signal(VISIT_CYCLES * visits, init=1, name="visited")
-        parts: list[Value] = []
+        parts = [self._shared_parts(m, number, members, place[1:]) for number, members in enumerate(self.exclusive)]
+        visits_of = [list(members) for members in self.exclusive]
         for i, width in enumerate(self.bits):
-            if width:
+            if width and not any(i in members for members in self.exclusive):
                 total = Signal(width + self.sweep_bits, name=f"part_{i}")
-                m.d.sync += total.eq(Mux(clearing, 0, total + getattr(self, f"increment_{i}")))
+                m.d.sync += total.eq(total + getattr(self, f"increment_{i}"))
                 parts.append(total)
-            else:
-                parts.append(Const(0))
-        counted = [i for i, width in enumerate(self.bits) if width]
+                visits_of.append([i])
 
-        # A word passes in three cycles: chosen; there; added to and written. The lowest bits of a low word's
-        # sum are those of the part, which has moved on by less than its range.
-        part = Signal(max(len(part) for part in parts))
-        moved = Signal.like(part)
+        # A word passes in three cycles: chosen; there; added to and written. With a low word goes the part that its sum
+        # was brought up to, which has moved on by less than its range.
+        lengths = [width + self.sweep_bits if width else 0 for width in self.bits]
+        part = Signal(max(lengths))
+        moved, reached, before = Signal.like(part), Signal.like(part, name="reached"), Signal.like(part, name="before")
+        known = Signal(32, name="known")
         word, addend, total = Signal(32, name="word"), Signal.like(part, name="addend"), Signal(33, name="total")
         low = Signal(32)
         second, clears = Signal.like(place, name="second"), Signal(name="clears")
         found = Signal(3)  # in each stage: the counter to read, in the last one its high word
-        ranges = Cat(select([Const(len(part) > bit) for part in parts], second[1:]) for bit in range(len(part)))
+        ranges = Cat(select([Const(length > bit) for length in lengths], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            part.eq(one_registered(m, "held", [visited[VISIT_CYCLES * i] for i in counted],
-                                   [parts[i] for i in counted])),
-            moved.eq((part - sums.o) & ranges),
-            total.eq(word + addend), sums.i.eq(total),
+            part.eq(one_registered(m, "held", [Cat(visited[VISIT_CYCLES * i] for i in one).any() for one in visits_of],
+                                   parts)),
+            Cat(known, before).eq(sums.o), moved.eq((part - before) & ranges),
+            total.eq(word + addend), sums.i.eq(Cat(total[:32], reached)),
             wraps.eq(place == VISIT_CYCLES * visits - 1),
             self.read_data.eq(Cat(low, total[:32])),
             self.read_ready.eq(found[2]),
         ]
         m.d.sync += [
             second.eq(place), clears.eq(clearing), visited.eq(Cat(wraps, visited)),
-            word.eq(Mux(clears, 0, sums.o)),
+            word.eq(Mux(clears, 0, known)), reached.eq(part),
             addend.eq(Mux(clears, 0, Mux(second[0], total[32], moved))),
             low.eq(total), found.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), found)),
             place.eq(place + 1),
@@ -124,6 +136,20 @@ class PerformanceCounters(wiring.Component):
         with m.If(self.clear):
             m.d.sync += [place.eq(0), visited.eq(1), clearing.eq(1)]
         return m
+
+    def _shared_parts(self, m: Module, number: int, members: range, visited: Value) -> Value:
+        """The part of whichever of some exclusive counters is ``visited``."""
+        low, bits = exact_log2(members.step), ceil_log2(len(members))
+        m.submodules[f"parts_{number}"] = parts = Memory(shape=1 + self.sweep_bits, depth=1 << bits, init=[],
+                                                         attrs=LUT_RAM)
+        write, read, visit = parts.write_port(), parts.read_port(domain="comb"), parts.read_port(domain="comb")
+        places = {(member >> low) % (1 << bits): getattr(self, f"increment_{member}") for member in members}
+        place = Cat(Cat(counts for place, counts in places.items() if place >> bit & 1).any() for bit in range(bits))
+        m.d.comb += [
+            read.addr.eq(place), write.addr.eq(place), write.data.eq(read.data + 1),
+            write.en.eq(Cat(places.values()).any()), visit.addr.eq(visited[low:low + bits]),
+        ]
+        return visit.data
 
 
 class BusyPeriod(wiring.Component):

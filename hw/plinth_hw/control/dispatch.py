@@ -59,7 +59,7 @@ class Dispatch(wiring.Component):
         Drop what comes.
     position : Out
         Engine of the word at ``i``.
-    header_valid, header_ready, header_index, header_word : Out, In, Out, Out
+    header_valid, header_index, header_word : Out
         Write to the header store, in the place that the next descriptor of ``position`` gets.
     commit : Out(1)
         With the last write to the place: it belongs to a task now.
@@ -80,7 +80,6 @@ class Dispatch(wiring.Component):
             "halted": In(1),
             "position": Out(range(max(2, len(self.engines)))),
             "header_valid": Out(1),
-            "header_ready": In(1),
             "header_index": Out(range(STORED_WORDS)),
             "header_word": Out(32),
             "commit": Out(1),
@@ -161,12 +160,10 @@ class Dispatch(wiring.Component):
                 ends = [Const(HEADER_WORDS + self.parameters.body_words(engine), 7) for engine in self.engines]
                 m.d.comb += [self.body_valid.eq(index < select(ends, position)), self.i.ready.eq(1)]
             with m.Else():
-                granted = Signal()
                 m.d.comb += [
                     self.header_valid.eq(~is_first | (Cat(self.room) >> self.position)[0]),
-                    granted.eq(self.header_valid & self.header_ready),
-                    self.i.ready.eq(granted),
-                    self.commit.eq(granted & (index == ADDRESS_WORD)),
-                    self.body_valid.eq(granted & (index == ADDRESS_WORD)),
+                    self.i.ready.eq(self.header_valid),
+                    self.commit.eq(index == ADDRESS_WORD),
+                    self.body_valid.eq(index == ADDRESS_WORD),
                 ]
         return m

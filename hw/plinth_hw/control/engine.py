@@ -24,7 +24,7 @@ from plinth_hw.shapes import shape_of
 
 
 class BodyWord(data.Struct):
-    """One word of a task body."""
+    """One word of a task body, with the address in place of a pointer."""
 
     index: unsigned(6)
     word: unsigned(32)
@@ -65,8 +65,8 @@ class EngineSignature(wiring.Signature):
     """Seen from the engine.
 
     Members: ``body`` In stream of :class:`BodyWord`; ``operation`` In(4), valid with ``start``;
-    ``start`` In stream of the task's number, never 0; ``bases`` In, the 16 base registers;
-    ``done`` Out stream of :class:`Done`; ``strobes`` Out :class:`CounterStrobes`.
+    ``start`` In stream of the task's number, never 0; ``done`` Out stream of :class:`Done`;
+    ``strobes`` Out :class:`CounterStrobes`.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -74,7 +74,6 @@ class EngineSignature(wiring.Signature):
             "body": In(stream.Signature(BodyWord)),
             "operation": In(4),
             "start": In(stream.Signature(unsigned(TASK_BITS))),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "done": Out(stream.Signature(Done)),
             "strobes": Out(CounterStrobes),
         })

@@ -1,8 +1,13 @@
 """Sticky error of a die: the first cause, its task, and the watchdog.
 
-The first cause wins; of causes in one cycle, the first in the order of the members. When the cause is a
-task in an engine, whose address lies in the scheduler's header store, the address is looked up, and only
-then does ``error`` rise (``halted`` rises at once).
+::
+
+    causes --+--> halted
+             +--> register of each, zero but for the one that wins --> OR --> code, task, info
+
+The first cause wins; of causes in one cycle, the first in the order of the members. ``halted`` rises in the cycle after
+it, the rest is told a cycle later. When the cause is a task in an engine, whose address lies in the scheduler's header
+store, the address is looked up, and only then does ``error`` rise.
 """
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
@@ -14,12 +19,16 @@ from plinth_hw.isa.limits import field_bits, field_most
 from plinth_hw.isa.registers import ErrorInfo
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.arbiter import lowest
-from plinth_hw.lib.choice import one_of
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
 
 #: Value of ``ErrorInfo.engine`` when accesses of the scheduler, or of the host's window, are to blame.
 SCHEDULER = field_most(ErrorInfo, "engine")
+
+
+#: Bits of the watchdog's limit that are compared at once.
+_COMPARED_BITS = 8
 
 
 class Cause(data.Struct):
@@ -57,12 +66,12 @@ class Errors(wiring.Component):
     halted : Out(1)
         From the cycle after the cause.
     error : Out(1)
-        As ``halted``, once ``task`` is known.
+        As ``halted``, a cycle later, and once ``task`` is known.
     lookup_valid : Out(1), lookup_done : In(1), lookup_task : In(32), lookup_counter : In(8)
         Request for the address of a task of engine ``info.engine``, ``lookup_number`` Out, as of :class:`Cause`, and
         for the counter that its next task waits for, which is kept after a TIMEOUT.
     raised : Out(1)
-        Pulse when ``halted`` has risen: the other dies are to be told.
+        Pulse when ``halted`` has risen and ``code`` and ``info`` are known: the other dies are to be told.
     """
 
     def __init__(self, causes: int) -> None:
@@ -86,16 +95,16 @@ class Errors(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         causes = [getattr(self, f"cause_{i}") for i in range(self.causes)]
-        wins = Signal(self.causes)
-        m.d.comb += wins.eq(lowest(Cat(cause.valid for cause in causes)))
-        chosen = Cause(one_of(wins, causes))
+        valid = Cat(cause.valid for cause in causes)
         taken, found = Signal(), Signal()
-        m.d.comb += [taken.eq(~self.halted & ~self.clear & chosen.valid),
-                     found.eq(self.lookup_valid & self.lookup_done)]
-        m.d.sync += self.raised.eq(taken)
-        with m.If(taken):
+        m.d.comb += [taken.eq(~self.halted & ~self.clear), found.eq(self.lookup_valid & self.lookup_done)]
+        # Zero but in the cycle after the cause.
+        chosen = Cause(one_registered(m, "cause", [wins & taken for wins in lowest(valid)], causes))
+        m.d.sync += self.raised.eq(chosen.valid)
+        with m.If(valid.any()):
+            m.d.sync += self.halted.eq(1)
+        with m.If(chosen.valid):
             m.d.sync += [
-                self.halted.eq(1),
                 self.error.eq(~chosen.lookup),
                 self.lookup_valid.eq(chosen.lookup),
                 self.lookup_number.eq(chosen.number),
@@ -109,8 +118,8 @@ class Errors(wiring.Component):
             m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1)]
             with m.If(self.code == ErrorCode.TIMEOUT):
                 m.d.sync += self.info.counter.eq(self.lookup_counter)
-        with m.If(taken | found):
-            m.d.sync += self.task.eq(Mux(found, self.lookup_task, chosen.task))
+        with m.If(chosen.valid | found):
+            m.d.sync += self.task.eq(chosen.task | Mux(found, self.lookup_task, 0))
         with m.If(self.clear):
             m.d.sync += [self.halted.eq(0), self.error.eq(0), self.lookup_valid.eq(0), self.code.eq(ErrorCode.NONE),
                          self.task.eq(0), self.info.eq(0)]
@@ -132,7 +141,7 @@ class Watchdog(wiring.Component):
     active, progress : In(1)
         Counting; starting again.
     expired : Out(1)
-        Pulse.
+        Pulse, two cycles after the last of them.
     """
 
     def __init__(self, bits: int = WORD_BITS) -> None:
@@ -141,10 +150,19 @@ class Watchdog(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        idle_cycles, counted = Signal(self.bits), Signal(self.bits + 1)
-        m.d.comb += [
-            counted.eq(idle_cycles + 1),  # never 0
-            self.expired.eq(self.active & ~self.progress & (counted == self.limit)),
-        ]
-        m.d.sync += idle_cycles.eq(Mux(~self.active | self.progress | self.expired, 0, counted))
+        # A bit more than the limit has, in which it stays.
+        idle_cycles, counts = Signal(self.bits + 1), Signal()
+        parts = range(0, self.bits, _COMPARED_BITS)
+        equal = Signal(len(parts))
+        for number, low in enumerate(parts):
+            part = slice(low, min(low + _COMPARED_BITS, self.bits))
+            m.d.sync += equal[number].eq(idle_cycles[part] == self.limit[part])
+        reached = Signal()  # there were such cycles, and no more than the limit may say
+        m.d.sync += reached.eq(counts & ~idle_cycles[-1])
+        m.d.comb += self.expired.eq(equal.all() & reached)
+        with m.If(~idle_cycles[-1]):
+            m.d.sync += idle_cycles.eq(idle_cycles + 1)
+        m.d.sync += counts.eq(1)
+        with m.If(~self.active | self.progress | self.expired):
+            m.d.sync += [idle_cycles.eq(0), counts.eq(0)]
         return m

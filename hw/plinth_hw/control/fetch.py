@@ -4,7 +4,7 @@
 
     start, base --> request of a descriptor --> read port
                                                    |
-             o <-- FIFO <-- registers of a row's lanes <-- store of two descriptors
+             o <-- FIFO <-- registers of the rows' lanes <-- store of each of two descriptors
 
 A descriptor is requested in one burst, and only when the store has room for all of it, so that the read path,
 which all engines share, never waits here. The next one is requested as soon as the first beat of this one has
@@ -14,7 +14,7 @@ beats must come within 64 cycles. Beats may be smaller or larger than a descript
 for each of its descriptors. Source: MPT section VI.A (task graph in memory).
 """
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
@@ -24,6 +24,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
 from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.ram import FEW, FLIP_FLOPS, LUT_RAM
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
@@ -98,6 +99,7 @@ class DescriptorFetch(wiring.Component):
         rows = DESCRIPTOR_WORDS >> row_log2
         request, beat = self.memory.request, self.memory.data
         wanted = Signal(self.parameters.address_bits - size_log2)  # descriptor requested last
+        before, given_number = Signal.like(wanted), Signal.like(wanted)  # the one before it, and that at ``o``
         fresh = Signal()  # none has been requested; ``wanted`` is the first
         ahead = Signal(range(_STORED + 1))  # descriptors requested after the one at ``o``
         known = Signal()  # word 0 of all that were requested has come, or none was requested
@@ -107,9 +109,10 @@ class DescriptorFetch(wiring.Component):
         arrived = Signal(range(2 * _STORED * rows))  # rows stored
 
         # Read in the cycle of its address, and never a row that is being written.
-        m.submodules.store = store = memory.Memory(shape=32 << row_log2, depth=_STORED * rows, init=[])
-        write, read = store.write_port(), store.read_port(domain="comb")
+        stores = [memory.Memory(shape=32 << row_log2, depth=rows, init=[],
+                                attrs=LUT_RAM if rows > FEW else FLIP_FLOPS) for _ in range(_STORED)]
         row = Cat(index, turn)[row_log2:]
+        which = turn[0]
         words = beat.payload.as_value()
         if beat_log2 > row_log2:
             words = words.word_select(wanted[:beat_log2 - row_log2], 32 << row_log2)
@@ -120,19 +123,24 @@ class DescriptorFetch(wiring.Component):
             request.payload.beats.eq(rows),
             # Of the last two there is one with each.
             request.payload.task.eq(wanted[0]),
-            self.asked.eq((wanted - (wanted[0] != self.asked_number[0])) << size_log2),
+            self.asked.eq(Mux(wanted[0] == self.asked_number[0], wanted, before) << size_log2),
             self.requested.eq(wanted << size_log2),
-            beat.ready.eq(1),
-            write.en.eq(beat.valid), write.addr.eq(arrived), write.data.eq(words),
-            read.addr.eq(row),
+            self.address.eq(given_number << size_log2), beat.ready.eq(1),
         ]
+        found_rows = []
+        for number, store in enumerate(stores):
+            m.submodules[f"store_{number}"] = store
+            write, read = store.write_port(), store.read_port(domain="comb")
+            m.d.comb += [write.en.eq(beat.valid & (arrived[exact_log2(rows)] == number)), write.addr.eq(arrived),
+                         write.data.eq(words), read.addr.eq(row)]
+            found_rows.append(read.data)
 
         asks, begins = Signal(name="asks"), Signal(name="begins")
         m.d.comb += asks.eq(self.active & ~self.stop & known & ~final
                             & ((ahead == 0) | ((ahead == 1) & (index == 0))))
         m.d.sync += ahead.eq(ahead + asks - begins)
         with m.If(asks):
-            m.d.sync += [request.valid.eq(1), known.eq(0), fresh.eq(0), wanted.eq(wanted + ~fresh)]
+            m.d.sync += [request.valid.eq(1), known.eq(0), fresh.eq(0), wanted.eq(wanted + ~fresh), before.eq(wanted)]
         with m.Elif(request.ready):
             m.d.sync += request.valid.eq(0)
         with m.If(beat.valid):
@@ -140,21 +148,22 @@ class DescriptorFetch(wiring.Component):
             with m.If((arrived[:ceil_log2(rows)] == 0) if rows > 1 else Const(1)):
                 m.d.sync += [known.eq(1), final.eq(header_word(words[:32], 0).last)]
 
-        # A word that has been found, whether it is the very last one, and the descriptor that it is of.
-        m.submodules.found = found = FIFO(data.StructLayout({
-            "word": DescriptorWord, "ended": 1, "address": unsigned(self.parameters.address_bits)}), 2, Storage.HEAD)
+        # A word that has been found, and whether it is the very last one.
+        m.submodules.found = found = FIFO(data.StructLayout({"word": DescriptorWord, "ended": 1}), 2, Storage.HEAD)
         steps, there, given = Signal(name="steps"), found.i.valid, found.i.payload
         chosen, ended = Signal.like(index, name="chosen"), Signal(name="ended")
-        lanes = range(1 << row_log2)
+        lanes = [(number, lane) for number in range(_STORED) for lane in range(1 << row_log2)]
         m.d.comb += [
             steps.eq((row != arrived) & (~there | found.i.ready)),
-            given.word.index.eq(chosen), given.ended.eq(ended), given.address.eq((wanted - ahead) << size_log2),
+            given.word.index.eq(chosen), given.ended.eq(ended),
             given.word.word.eq(one_registered(
-                m, "lane", [index[:row_log2] == lane for lane in lanes],
-                [read.data.word_select(lane, 32) for lane in lanes], steps)),
+                m, "lane", [(which == number) & (index[:row_log2] == lane) for number, lane in lanes],
+                [found_rows[number].word_select(lane, 32) for number, lane in lanes], steps)),
             self.o.valid.eq(found.o.valid), found.o.ready.eq(self.o.ready),
-            self.o.payload.eq(found.o.payload.word), self.address.eq(found.o.payload.address),
+            self.o.payload.eq(found.o.payload.word),
         ]
+        with m.If(self.o.valid & self.o.ready & self.o.payload.index.all()):
+            m.d.sync += given_number.eq(given_number + 1)
         with m.If(self.o.valid & self.o.ready & found.o.payload.ended):
             m.d.sync += self.active.eq(0)
         with m.If(found.i.ready):
@@ -166,5 +175,6 @@ class DescriptorFetch(wiring.Component):
         with m.If(self.start):
             m.d.sync += [
                 self.active.eq(1), known.eq(1), final.eq(0), fresh.eq(1), wanted.eq(self.base[size_log2:]),
+                given_number.eq(self.base[size_log2:]),
             ]
         return m

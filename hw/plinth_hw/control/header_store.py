@@ -2,20 +2,24 @@
 
 ::
 
-    stamps (cycle of start) ---+--> memory {engine, place, word} --> register --> word
-    header words, as they come +
+    stamp of each engine --+--> register of each, zero but for one --> OR --> memory {engine, place, word}
+    header words ----------+                                                      |
+                                                              word <-- register --+
 
-A stamp goes first. A word is read two cycles after its address; what is read for use was written in an earlier cycle: a
-task is known after its last word, and completes after its stamp.
+A stamp, the cycle of a start, waits while header words come. A word is written in the cycle after it was taken, and
+read two cycles after its address; what is read for use was written in an earlier cycle: a task is known two cycles
+after its last word was taken, and completes after its stamp.
 """
 
-from amaranth.hdl import Cat, Const, Module, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Value, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
 from plinth_hw.control.task_ring import PLACE_BITS
+from plinth_hw.lib.arbiter import lowest
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.ram import UNCHECKED
 
 #: Bits of a stored word's number.
@@ -31,8 +35,8 @@ class HeaderStore(wiring.Component):
 
     Members
     -------
-    valid, ready : In(1), Out(1)
-        A word of a header comes, and is taken.
+    valid : In(1)
+        A word of a header comes.
     engine, place, index, word : In
         Where it belongs, and the word.
     stamp, stamped : In(engines), Out(engines)
@@ -49,7 +53,7 @@ class HeaderStore(wiring.Component):
         self.engines = engines
         position = range(max(2, engines))
         super().__init__({
-            "valid": In(1), "ready": Out(1),
+            "valid": In(1),
             "engine": In(position), "place": In(PLACE_BITS), "index": In(STORED_BITS), "word": In(32),
             "stamp": In(engines), "stamped": Out(engines),
             "stamp_place": In(data.ArrayLayout(unsigned(PLACE_BITS), engines)),
@@ -64,24 +68,17 @@ class HeaderStore(wiring.Component):
             shape=32, depth=1 << STORED_BITS + PLACE_BITS + ceil_log2(self.engines), init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         m.d.comb += [
-            self.ready.eq(~self.stamp.any()),
             read.en.eq(1), read.addr.eq(self._address(self.read_engine, self.read_place, self.read_index)),
         ]
         m.d.sync += self.read_word.eq(read.data)
-        with m.If(self.stamp.any()):
-            m.d.comb += write.en.eq(1)
-            for engine in reversed(range(self.engines)):
-                with m.If(self.stamp[engine] & ~self.stamp[:engine].any()):
-                    m.d.comb += [
-                        write.addr.eq(self._address(Const(engine, 4), self.stamp_place[engine],
-                                                  Const(STARTED_WORD, STORED_BITS))),
-                        write.data.eq(self.started_at[engine]), self.stamped[engine].eq(1),
-                    ]
-        with m.Else():
-            m.d.comb += [
-                write.en.eq(self.valid), write.addr.eq(self._address(self.engine, self.place, self.index)),
-                write.data.eq(self.word),
-            ]
+        m.d.comb += self.stamped.eq(Mux(self.valid, 0, lowest(self.stamp)))
+        sources = [(self.valid, self._address(self.engine, self.place, self.index), self.word), *(
+            (self.stamped[engine], self._address(Const(engine, 4), self.stamp_place[engine],
+                                                 Const(STARTED_WORD, STORED_BITS)), self.started_at[engine])
+            for engine in range(self.engines))]
+        m.d.sync += write.en.eq(Cat(taken for taken, _, _ in sources).any())
+        m.d.comb += Cat(write.addr, write.data).eq(one_registered(
+            m, "source", [taken for taken, _, _ in sources], [Cat(address, word) for _, address, word in sources]))
         return m
 
     def _address(self, engine: Value, place: Value, index: Value) -> Value:

@@ -7,7 +7,7 @@
                   body_0 <-- register      body_1 <-- register      ...
 
 An engine that does not take its next body blocks no other engine until ``depth`` descriptors of its own wait
-here. From ``i`` to ``body``: 3 cycles. Throughput: one word a cycle in and out, of which one engine gets
+here. From ``i_word`` to ``body``: 3 cycles. Throughput: one word a cycle in and out, of which one engine gets
 at most one in two cycles: a body of 56 words takes 112 cycles.
 """
 
@@ -20,7 +20,8 @@ from amaranth.utils import ceil_log2
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.lib.arbiter import RoundRobin
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import one_of, one_registered
+from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.ram import UNCHECKED
 
 
@@ -37,7 +38,7 @@ class BodyQueues(wiring.Component):
     Members
     -------
     i_valid : In(1)
-        Store ``i_word`` for engine ``i_engine``; only for bodies begun while there was ``room``.
+        Store the ``i_word`` of the next cycle for engine ``i_engine``; only for bodies begun while there was ``room``.
     i_engine : In
         Position of the engine.
     i_word : In(32)
@@ -88,6 +89,7 @@ class BodyQueues(wiring.Component):
         m.submodules.turn = turn = RoundRobin(self.engines)
         m.d.comb += [turn.requests.eq(wants), turn.taken.eq(1)]
         arrives = Signal(self.engines)  # the memory presents a word of this engine
+        stored: list[Value] = []
         written_at: list[Value] = []
         read_at: list[Value] = []
         for e, count in enumerate(self.bodies):
@@ -98,16 +100,19 @@ class BodyQueues(wiring.Component):
             put, put_word = Signal(place_bits + 1, name=f"put_{e}"), Signal(bits, name=f"put_word_{e}")
             get, get_word = Signal(place_bits + 1, name=f"get_{e}"), Signal(bits, name=f"get_word_{e}")
             last = Signal(name=f"last_{e}")
+            stored.append(stores)
+            # A word is there, of the next cycle; after one was read, known by the time that the next one may be.
+            more = Signal(name=f"more_{e}")
             m.d.comb += [
                 stores.eq(self.i_valid & (self.i_engine == e)),
                 reads.eq(turn.grant[e]),
-                wants[e].eq(((put != get) | (put_word != get_word)) & ~arrives[e] & (~body.valid | body.ready)),
+                wants[e].eq(more & ~arrives[e] & (~body.valid | body.ready)),
                 self.room[e].eq((put ^ get) != self.depth),
                 last.eq(body.payload.index == count - 1),
                 body.payload.last.eq(last),
                 self.delivered[e].eq(body.valid & body.ready & last),
             ]
-            m.d.sync += arrives[e].eq(reads)
+            m.d.sync += [arrives[e].eq(reads), more.eq((put != get) | (put_word != get_word))]
             for steps, number, word in ((stores, put, put_word), (reads, get, get_word)):
                 with m.If(steps):
                     m.d.sync += word.eq(word + 1)
@@ -122,7 +127,8 @@ class BodyQueues(wiring.Component):
             for places, number, word in ((written_at, put, put_word), (read_at, get, get_word)):
                 places.append(Cat(word, number[:place_bits]) | first[e])
         m.d.comb += [
-            write.en.eq(self.i_valid), write.data.eq(self.i_word), write.addr.eq(select(written_at, self.i_engine)),
-            read.en.eq(wants.any()), read.addr.eq(select(read_at, turn.index)),
+            write.en.eq(delayed(m, "stores", self.i_valid, 1)), write.data.eq(self.i_word),
+            write.addr.eq(one_registered(m, "place", stored, written_at)),
+            read.en.eq(1), read.addr.eq(one_of(turn.grant, read_at)),
         ]
         return m

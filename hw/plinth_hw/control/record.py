@@ -2,14 +2,14 @@
 
 ::
 
-    word (8 times) --> shift register of 8 words --> request and beat(s) --> write port
+    word (8 times) --> memory of a record, a beat a row --> request and beat(s) --> write port
                                                                    responses --> count
 
 A record takes 8 cycles to collect and at least two to hand over. Several may await their responses.
 """
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -17,6 +17,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import RECORD_WORDS
+from plinth_hw.lib.ram import FLIP_FLOPS, LUT_RAM
 from plinth_hw.memory.port import TASK_BITS, WritePort
 
 _RECORD_LOG2 = exact_log2(RECORD_WORDS)
@@ -73,13 +74,16 @@ class RecordWriter(wiring.Component):
         # In words of a record, 32 bits each; its words of memory.
         beat_words = parameters.beat_bits // WORD_BITS
         beat_log2, size_log2 = exact_log2(beat_words), exact_log2(parameters.words_of(RECORD_WORDS))
-        words = [Signal(32, name=f"word_{i}") for i in range(RECORD_WORDS)]
         collected = Signal(range(RECORD_WORDS))
         outstanding = Signal(range(OUTSTANDING + 1))
         request_valid, data_valid = Signal(name="request_valid"), Signal(name="data_valid")
         record_number = Signal(parameters.address_bits - size_log2)
         beats = max(1, RECORD_WORDS // beat_words)
-        beat = Signal(range(max(2, beats)))
+        beat = Signal(range(beats))
+        lanes = RECORD_WORDS // beats
+        m.submodules.record = record = Memory(shape=data.ArrayLayout(32, lanes), depth=beats, init=[],
+                                              attrs=LUT_RAM if beats > 1 else FLIP_FLOPS)
+        collect, found = record.write_port(granularity=1), record.read_port(domain="comb")
         request, beat_data = self.memory.request, self.memory.data
         # The tasks of the records under way.
         m.submodules.tasks = tasks = Memory(shape=32, depth=OUTSTANDING, init=[])
@@ -91,27 +95,29 @@ class RecordWriter(wiring.Component):
             self.ready.eq(~request_valid & ~data_valid & (outstanding != OUTSTANDING)),
             request.valid.eq(request_valid),
             request.payload.beats.eq(beats), request.payload.task.eq(number),
-            keep.addr.eq(number), keep.data.eq(words[0]), keep.en.eq(request.valid),
+            keep.addr.eq(number), keep.data.eq(self.word), keep.en.eq(self.word_valid & (collected == 0)),
             recall.addr.eq(self.asked_number), self.asked.eq(recall.data),
             beat_data.valid.eq(data_valid),
+            collect.addr.eq(collected >> exact_log2(lanes)), collect.data.eq(Cat(self.word).replicate(lanes)),
+            collect.en.eq(Cat(self.word_valid & (collected[:exact_log2(lanes)] == lane) for lane in range(lanes))),
+            found.addr.eq(beat),
         ]
         position = record_number
         if beat_words >= RECORD_WORDS:
             places_log2 = beat_log2 - _RECORD_LOG2
             m.d.comb += request.payload.address.eq(position >> places_log2)
             place = position[:places_log2]
-            lanes = [(words[lane % RECORD_WORDS], (place == lane // RECORD_WORDS) if places_log2 else Const(1))
-                     for lane in range(beat_words)]
+            written = [(place == lane // RECORD_WORDS) if places_log2 else Const(1) for lane in range(beat_words)]
         else:
             m.d.comb += request.payload.address.eq(position << (_RECORD_LOG2 - beat_log2))
-            lanes = [(words[lane], Const(1)) for lane in range(beat_words)]
+            written = [Const(1)] * beat_words
         m.d.comb += [
-            beat_data.payload.data.as_value().eq(Cat(word for word, _ in lanes)),
-            beat_data.payload.strobe.eq(Cat(written.replicate(parameters.words_of(1)) for _, written in lanes)),
+            beat_data.payload.data.as_value().eq(found.data.as_value().replicate(beat_words // lanes)),
+            beat_data.payload.strobe.eq(Cat(lane.replicate(parameters.words_of(1)) for lane in written)),
         ]
 
         with m.If(self.word_valid):
-            m.d.sync += [Cat(words).eq(Cat(words[1:], self.word)), collected.eq(collected + 1)]
+            m.d.sync += collected.eq(collected + 1)
             with m.If(collected == RECORD_WORDS - 1):
                 m.d.sync += [
                     request_valid.eq(1),
@@ -123,14 +129,7 @@ class RecordWriter(wiring.Component):
         with m.If(issued):
             m.d.sync += [request_valid.eq(0), number.eq(number + 1)]
         with m.If(beat_data.valid & beat_data.ready):
-            if beats == 1:
-                m.d.sync += data_valid.eq(0)
-            else:
-                m.d.sync += [
-                    Cat(words).eq(Cat(words) >> (32 * beat_words)),
-                    beat.eq(Mux(beat == beats - 1, 0, beat + 1)),
-                    data_valid.eq(beat != beats - 1),
-                ]
+            m.d.sync += [beat.eq(beat + 1), data_valid.eq(beat != beats - 1)]
         m.d.sync += outstanding.eq(outstanding + issued - self.memory.response)
         with m.If(self.count_write):
             m.d.sync += self.count.eq(self.count_data)

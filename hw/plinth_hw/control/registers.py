@@ -9,7 +9,7 @@
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
-cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 32
+cycles later, for performance counters when their turn in the sweep comes. The first access after reset waits 16
 cycles. Addresses that hold no register, and writes that do not strobe a whole word, answer SLVERR and do
 nothing; writes to read-only registers do nothing. With a memory window, WINDOW_DATA takes single words of 16 bits, too,
 and writes to other registers wait until memory holds what was written to it. Writes to the route table for a die or
@@ -17,7 +17,7 @@ port that does not exist do nothing but raise ``bad_route``.
 """
 
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -35,6 +35,7 @@ from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Registe
 from plinth_hw.isa.tasks import ErrorCode
 from plinth_hw.lib.choice import one_of, one_registered
 from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of
 
 ADDRESS_BITS = 16
@@ -64,8 +65,8 @@ def _within(address: Value, start: int, count_log2: int) -> Value:
 
 
 def _copy_of(address: Value) -> Value:
-    """Place of a register that is read and written in the memory of copies: single ones, then the bases."""
-    return Cat(address[2:6], address[8])
+    """Place of a register that is read and written in the memory of copies, and of a base register."""
+    return address[2:6]
 
 
 class _Answers:
@@ -140,8 +141,10 @@ class Registers(wiring.Component):
         STATUS.
     code, task, info : In
         The error registers.
-    task_base, record_base, watchdog, die, dies, memory_words, bases : Out
+    task_base, record_base, watchdog, die, dies, memory_words : Out
         Registers.
+    base_number : In, base_address : Out
+        A base register, and what it holds, in the same cycle.
     link_rate : Out
         LINK_RATE; of dies with a network only, as are ``rates``, ``route_write`` and ``bad_route``.
     rates : Out, :func:`~plinth_hw.control.routes.rates_layout`
@@ -200,7 +203,7 @@ class Registers(wiring.Component):
                 "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")}))}
                if parameters.ports else {}),
             **({"links_up": In(parameters.ports)} if parameters.link_phits else {}),
-            "bases": Out(data.ArrayLayout(unsigned(bits), regs.BASE_COUNT)),
+            "base_number": In(range(regs.BASE_COUNT)), "base_address": Out(bits),
             "record_count": In(32),
             "record_write": Out(1),
             "record_data": Out(32),
@@ -253,7 +256,9 @@ class Registers(wiring.Component):
             route = self._routes(m, address, decode, write, written)
             if not self.parameters.link_phits:
                 m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
-        kept, cleared, copy = self._copies(m, address, write, written)
+        cleared = Signal()  # registers that lie in memories take their values after reset
+        kept, copy = self._copies(m, address, write, written, cleared)
+        is_base, base = self._bases(m, address, write, written, cleared)
         decoded, direct = _Answers(), _Answers()
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
         with m.Switch(address[_SPAN_LOG2:_ENGINES_LOG2]):
@@ -275,6 +280,9 @@ class Registers(wiring.Component):
                 with m.Switch(address[_PAGE_LOG2:]):
                     with m.Case(0):
                         self._single(m, address, write, written, decoded, high, kept)
+                        with m.If(_within(address[:_PAGE_LOG2], regs.BASES, exact_log2(regs.BASE_COUNT))):
+                            m.d.comb += is_base.eq(1)
+                            decoded.give(m, base)
                     with m.Case(*range(regs.ENGINES >> _PAGE_LOG2,
                                        regs.ENGINES + regs.ENGINE_SPAN * regs.ENGINE_COUNT >> _PAGE_LOG2)):
                         self._engines(m, address, exists, position, decoded, high)
@@ -389,21 +397,37 @@ class Registers(wiring.Component):
         with m.If(axil.awready):
             m.d.sync += self.window_strobe.eq(Cat(half.all() for half in halves))
 
-    def _kept(self) -> dict[int, Value]:
+    def _kept(self) -> dict[int, Signal]:
         """Byte addresses of the registers of this component that are read and written."""
         return {
             Register.TASK_BASE: self.task_base, Register.RECORD_BASE: self.record_base,
             Register.WATCHDOG: self.watchdog, Register.DIE: self.die, Register.DIES: self.dies,
             Register.MEMORY_WORDS: self.memory_words,
-            **({Register.LINK_RATE: self.link_rate} if self.parameters.ports else {}),
-            **{regs.BASES + 4 * base: self.bases[base] for base in range(regs.BASE_COUNT)}}
+            **({Register.LINK_RATE: self.link_rate} if self.parameters.ports else {})}
 
-    def _copies(self, m: Module, address: Signal, write: Signal, written: Signal) -> tuple[Signal, Signal, Value]:
+    def _bases(self, m: Module, address: Signal, write: Signal, written: Signal,
+               cleared: Signal) -> tuple[Signal, Value]:
+        """The base registers, of which one is wanted at a time: a memory with a read port for the host and one for
+        pointers.
+
+        Returns a flag to drive while one is addressed, and what that holds."""
+        is_base = Signal()
+        m.submodules.bases = bases = memory.Memory(shape=len(self.base_address), depth=regs.BASE_COUNT, init=[],
+                                                   attrs=LUT_RAM)
+        store, back, found = bases.write_port(), bases.read_port(domain="comb"), bases.read_port(domain="comb")
+        m.d.comb += [
+            store.addr.eq(_copy_of(address)), store.data.eq(Mux(cleared, 0, written)),
+            store.en.eq(cleared | (is_base & write)), back.addr.eq(_copy_of(address)),
+            found.addr.eq(self.base_number), self.base_address.eq(found.data),
+        ]
+        return is_base, back.data
+
+    def _copies(self, m: Module, address: Signal, write: Signal, written: Signal,
+                cleared: Signal) -> tuple[Signal, Value]:
         """A memory of what :meth:`_kept` registers hold, to read them without a multiplexer of them all.
 
-        Returns ``kept``, to drive when such a register is addressed, ``cleared``, to drive while it takes the
-        value after reset, and what it holds."""
-        kept, cleared = Signal(), Signal()
+        Returns ``kept``, to drive while such a register is addressed, and what it holds."""
+        kept = Signal()
         m.submodules.copies = copies = memory.Memory(shape=32, depth=1 << len(_copy_of(address)), init=[])
         copy_write, copy_read = copies.write_port(), copies.read_port(domain="comb")
         m.d.comb += [
@@ -412,11 +436,11 @@ class Registers(wiring.Component):
         ]
         with m.Switch(_copy_of(address)):
             for place, register in self._kept().items():
-                initial = register.init if isinstance(register, Signal) else 0
-                if initial or len(register) < 32:
+                if register.init or len(register) < 32:
                     with m.Case(Const.cast(_copy_of(Const(place, ADDRESS_BITS))).value):
-                        m.d.comb += copy_write.data.eq(Mux(cleared, initial, self._taken(place, register, written)))
-        return kept, cleared, copy_read.data
+                        m.d.comb += copy_write.data.eq(
+                            Mux(cleared, register.init, self._taken(place, register, written)))
+        return kept, copy_read.data
 
     def _taken(self, place: int, register: Value, written: Value) -> Value:
         """What a register holds when ``written`` is written to it; memory on the chip has no more than there is."""
@@ -436,7 +460,7 @@ class Registers(wiring.Component):
 
     def _single(self, m: Module, address: Signal, write: Signal, written: Signal, answers: _Answers,
                 high: Signal, kept: Signal) -> None:
-        """Single registers and the base registers."""
+        """Single registers."""
         with m.Switch(address[2:_PAGE_LOG2]):
             for place, register in self._kept().items():
                 with m.Case(place >> 2):

@@ -1,24 +1,30 @@
-"""The words of a record that come from an engine: the time, stall cycles, payload words, multiply-adds.
+"""The words of a record: those that the header store has, then the time, stall cycles, payload words and multiply-adds.
 
-A cycle each, the first in the cycle after ``begin``, beside whatever else the scheduler does.
+::
+
+    word of the store, tag and engine, time, results of each engine --> register of each, zero but for one --> OR --> o
+
+Those of an engine follow by themselves after ``begin``, a cycle each, beside whatever else the scheduler does. A word
+comes a cycle after it was chosen.
 """
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import Done
+from plinth_hw.control.fetch import header_word
 from plinth_hw.isa.tasks import Engine
-from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.choice import one_registered, select
 
-#: ``part`` of the time; those of the four words of the engine follow.
-_TIME = 7
+#: Words of a record after ``begin``: the time, and those of the engine.
+_PARTS = 5
 
 
 class ResultWords(wiring.Component):
-    """Hands on the results of one engine at a time.
+    """Hands on the words of one record at a time.
 
     Parameters
     ----------
@@ -27,49 +33,52 @@ class ResultWords(wiring.Component):
 
     Members
     -------
+    hand, hand_tag, word : In(1), In(1), In(32)
+        Hand on ``word``; or of word 3 of a header the tag, with the number of the engine. Not while ``busy``.
     begin, engine, ended_at : In(1), In, In(32)
-        Hand on the results of this engine, and the time; not while ``busy``.
+        From the next cycle on, hand on the time and the results of this engine; not while ``busy``.
     done_0 ... : In(Done)
         Results; those of the engine stay until it is accepted.
     busy : Out(1)
-        A word comes in this cycle.
-    word : Out(32)
-        It.
+        Time or results are chosen.
+    valid, o : Out(1), Out(32)
+        A word of the record.
     accept : Out(engines)
-        With the last word: the results of that engine are taken.
+        With the last of ``busy``: the results of that engine are taken.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
         self.engines = list(engines)
         count = len(self.engines)
         super().__init__({
+            "hand": In(1), "hand_tag": In(1), "word": In(32),
             "begin": In(1), "engine": In(range(max(2, count))), "ended_at": In(32),
             **{f"done_{e}": In(Done) for e in range(count)},
-            "busy": Out(1), "word": Out(32), "accept": Out(count),
+            "busy": Out(1), "valid": Out(1), "o": Out(32), "accept": Out(count),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        engine, part = Signal.like(self.engine, name="of"), Signal(3, init=_TIME, name="part")
-        following = Signal.like(part, name="following")
-        wanted: list[Value] = []
-        sources: list[Value] = []
-        m.d.comb += following.eq(part + 1)
+        engine, part = Signal.like(self.engine, name="of"), Signal(range(_PARTS), name="part")
+        numbers = [Const(kind.value, 16) for kind in self.engines]
+        sources = [(self.hand, self.word),
+                   (self.hand_tag, Cat(header_word(self.word, 3).tag, select(numbers, self.engine))),
+                   (self.busy & (part == 0), self.ended_at)]
         for position, kind in enumerate(self.engines):
             result = getattr(self, f"done_{position}")
             words = [result.stall_cycles, result.payload_words]
             if kind is Engine.MATRIX:  # others have no multiply-adds
                 words += [result.useful_macs[:32], result.useful_macs[32:]]
-            for number, source in enumerate(words):
-                wanted.append(self.busy & (following == number) & (engine == position))
-                sources.append(source)
-        held = one_registered(m, "held", wanted, sources)
+            sources += [(self.busy & (part == number) & (engine == position), word)
+                        for number, word in enumerate(words, 1)]
+        m.d.comb += self.o.eq(one_registered(m, "held", *zip(*sources, strict=True)))
+        m.d.sync += [self.valid.eq(self.hand | self.hand_tag | self.busy), self.accept.eq(0)]
         with m.If(self.begin):
             m.d.sync += [self.busy.eq(1), engine.eq(self.engine)]
         with m.If(self.busy):
-            m.d.comb += self.word.eq(Mux(part[2], self.ended_at, 0) | held)
-            m.d.sync += part.eq(following)
-            with m.If(part == 3):
-                m.d.comb += self.accept.bit_select(engine, 1).eq(1)
-                m.d.sync += [self.busy.eq(0), part.eq(_TIME)]
+            m.d.sync += part.eq(part + 1)
+            with m.If(part == _PARTS - 2):
+                m.d.sync += self.accept.bit_select(engine, 1).eq(1)
+            with m.If(part == _PARTS - 1):
+                m.d.sync += [self.busy.eq(0), part.eq(0)]
         return m

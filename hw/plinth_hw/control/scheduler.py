@@ -2,8 +2,8 @@
 
 ::
 
-    fetch_memory --> fetch --> dispatch --+-- header --> sequencer --> start, operation
-                                          +-- body ----> queues -----> body        of each engine
+    fetch_memory --> fetch --> dispatch --+-- header -----> sequencer --> start, operation
+                                          +-- addresses --> queues -----> body        of each engine
     advance_in --> update counters <-- poll, advance --> sequencer <-- done
     record_memory <-- record writer <-- words ---------- sequencer --> FIFO --> advance_out
 
@@ -12,10 +12,11 @@ Every descriptor goes through in 64 cycles or a memory latency, whichever is lon
 for the latencies of starts and completions. Source: MPT section VI.A.
 """
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Module
+from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.dispatch import Dispatch, engine_order
 from plinth_hw.control.engine import EngineSignature
 from plinth_hw.control.errors import Cause
@@ -27,7 +28,7 @@ from plinth_hw.control.task_ring import EngineStatus
 from plinth_hw.control.update_counters import UpdateCounters
 from plinth_hw.isa.limits import reset_value
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import Register
+from plinth_hw.isa.registers import BASE_COUNT, Register
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
@@ -60,8 +61,8 @@ class Scheduler(wiring.Component):
         Dies of the array.
     cycle : In(32)
         Time for records.
-    bases : In
-        The base registers, for the engines.
+    base_number : Out, base_address : In
+        A base register, and what it holds, in the same cycle.
     record_base, record_count, record_write, record_data : In, Out, In, In
         See :class:`RecordWriter` (``base``, ``count``, ``count_write``, ``count_data``).
     engine_0 ... : In(EngineSignature)
@@ -71,7 +72,7 @@ class Scheduler(wiring.Component):
     completed : Out(engines)
         Pulse for each completed task.
     progress : Out(1)
-        A task was fetched, started or completed, or an engine is busy or moved words.
+        A task was fetched, started or completed, a cycle ago.
     fetch_memory : Out(ReadPort)
     record_memory : Out(WritePort)
     advance_out : Out(stream of RemoteAdvance)
@@ -102,7 +103,7 @@ class Scheduler(wiring.Component):
             "finished": Out(1),
             "dies": In(parameters.die_bits + 1, init=reset_value(Register.DIES, parameters)),
             "cycle": In(32),
-            "bases": In(data.ArrayLayout(unsigned(bits), 16)),
+            "base_number": Out(range(BASE_COUNT)), "base_address": In(bits),
             "record_base": In(bits),
             "record_count": Out(32),
             "record_write": In(1),
@@ -141,6 +142,7 @@ class Scheduler(wiring.Component):
         m.submodules.dispatch = dispatch = Dispatch(self.parameters)
         m.submodules.queues = queues = BodyQueues(
             [self.parameters.body_words(engine) for engine in self.engines], self.queue_depth)
+        m.submodules.addresses = addresses = BodyAddresses(self.parameters)
         m.submodules.sequencer = sequencer = TaskSequencer(self.parameters)
         m.submodules.writer = writer = RecordWriter(self.parameters)
         m.submodules.counters = counters = UpdateCounters(self.parameters.counters)
@@ -168,10 +170,11 @@ class Scheduler(wiring.Component):
 
             queues.i_valid.eq(dispatch.body_valid),
             queues.i_engine.eq(dispatch.position),
-            queues.i_word.eq(dispatch.body_word),
+            addresses.position.eq(dispatch.position), addresses.index.eq(fetch.o.payload.index),
+            addresses.word.eq(dispatch.body_word), self.base_number.eq(addresses.number),
+            addresses.base.eq(self.base_address), queues.i_word.eq(addresses.o),
 
             sequencer.header_valid.eq(dispatch.header_valid),
-            dispatch.header_ready.eq(sequencer.header_ready),
             sequencer.header_index.eq(dispatch.header_index),
             sequencer.header_word.eq(dispatch.header_word),
             sequencer.position.eq(dispatch.position),
@@ -210,7 +213,6 @@ class Scheduler(wiring.Component):
             writer.word_valid.eq(sequencer.record_valid),
             writer.word.eq(sequencer.record_word),
         ]
-        active = []
         for e in range(self.count):
             port = getattr(self, f"engine_{e}")
             connect(m, getattr(queues, f"body_{e}"), flipped(port.body))
@@ -218,17 +220,12 @@ class Scheduler(wiring.Component):
             connect(m, flipped(port.done), getattr(sequencer, f"done_{e}"))
             m.d.comb += [
                 port.operation.eq(getattr(sequencer, f"operation_{e}")),
-                port.bases.eq(self.bases),
                 getattr(self, f"status_{e}").eq(getattr(sequencer, f"status_{e}")),
             ]
-            at_work = Signal(2, name=f"at_work_{e}")
-            m.d.sync += at_work.eq(Cat(port.strobes.busy, port.strobes.words.any()))
-            active.append(at_work)
 
         m.d.comb += self.finished.eq(
             self.running & ~self.halted & ~fetch.active & sequencer.empty & writer.idle)
-        m.d.sync += self.progress.eq(dispatch.commit | sequencer.started.any() | sequencer.completed.any()
-                                     | Cat(active).any())
+        m.d.sync += self.progress.eq(dispatch.commit | sequencer.started.any() | sequencer.completed.any())
         with m.If(self.start):
             m.d.sync += self.running.eq(1)
         with m.Elif(self.finished):

@@ -72,7 +72,7 @@ class TaskSequencer(wiring.Component):
 
     Members
     -------
-    header_valid, header_ready, header_index, header_word, position, commit
+    header_valid, header_index, header_word, position, commit
         From :class:`Dispatch`.
     room : Out(engines)
         That engine has a free place.
@@ -128,7 +128,6 @@ class TaskSequencer(wiring.Component):
         super().__init__({
             **members,
             "header_valid": In(1),
-            "header_ready": Out(1),
             "header_index": In(STORED_BITS),
             "header_word": In(32),
             "position": In(position),
@@ -181,7 +180,7 @@ class TaskSequencer(wiring.Component):
         for e, ring in enumerate(parts.rings):
             connect(m, ring.start, flipped(getattr(self, f"start_{e}")))
             m.d.comb += [
-                ring.commit.eq(self.commit & (self.position == e)), ring.delivered.eq(self.delivered[e]),
+                ring.delivered.eq(self.delivered[e]),
                 ring.halted.eq(self.halted), ring.cycle.eq(self.cycle),
                 ring.met.eq(parts.poll.met[e]), ring.stamped.eq(store.stamped[e]),
                 store.stamp[e].eq(ring.stamp), store.stamp_place[e].eq(ring.head - 1),
@@ -189,8 +188,10 @@ class TaskSequencer(wiring.Component):
                 self.room[e].eq(ring.room), self.started[e].eq(ring.started),
                 getattr(self, f"operation_{e}").eq(ring.operation), getattr(self, f"status_{e}").eq(ring.status),
             ]
+        # A task is known when the store has its last word.
+        m.d.sync += [ring.commit.eq(self.commit & (self.position == e)) for e, ring in enumerate(parts.rings)]
         m.d.comb += [
-            store.valid.eq(self.header_valid), self.header_ready.eq(store.ready),
+            store.valid.eq(self.header_valid),
             store.engine.eq(self.position), store.place.eq(select([ring.tail for ring in parts.rings], self.position)),
             store.index.eq(self.header_index), store.word.eq(self.header_word),
         ]
@@ -236,14 +237,15 @@ class TaskSequencer(wiring.Component):
             load_turn.requests.eq(Cat(ring.loads for ring in parts.rings)), load_turn.taken.eq(load_grant),
         ]
         error = Signal(shape_of(ErrorCode), name="error")
-        accept, completed = Signal(self.count, name="accept"), Signal(name="completes")
-        failed = Signal(name="failed")  # an engine rejected its task
+        accept = Signal(self.count, name="accept")  # without a record
+        failed = Signal(name="failed")  # ``accept``, for the engine rejected its task
         # What an engine offers stays until it is accepted.
         m.d.sync += error.eq(select([Value.cast(result.payload.error) for result in done], position))
-        m.d.comb += self.completed.eq(Mux(completed, accept, 0))
+        m.d.comb += self.completed.eq(Mux(failed, 0, accept | results.accept))
+        m.d.sync += [accept.eq(0), failed.eq(0)]
         for e, (result, ring) in enumerate(zip(done, parts.rings, strict=True)):
             m.d.comb += [
-                result.ready.eq(accept[e]), ring.complete.eq(accept[e]),
+                ring.complete.eq(accept[e] | results.accept[e]), result.ready.eq(ring.complete),
                 getattr(results, f"done_{e}").eq(result.payload),
                 ring.new_operation.eq(header_word(word, 0).operation),
                 ring.new_waits.eq(header_word(word, 3).wait_enable),
@@ -256,12 +258,14 @@ class TaskSequencer(wiring.Component):
         first, second = header_word(word, 0), header_word(word, 1)
         m.d.comb += [
             poll.keep_engine.eq(position), poll.keep_counters.eq(word), results.engine.eq(position),
+            results.word.eq(word), self.record_valid.eq(results.valid), self.record_word.eq(results.o),
             self.remote.payload.die.eq(second.remote_die), self.remote.payload.counter.eq(second.remote_counter),
         ]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.sync += step.eq(0)
-                with m.If(done_turn.requests.any() & ~results.busy & self.record_ready & self.remote.ready):
+                with m.If(done_turn.requests.any() & ~results.busy & ~results.valid & self.record_ready
+                          & self.remote.ready):
                     m.d.comb += [done_grant.eq(1), *fetch(done_turn.index, select(olds, done_turn.index), Const(0, 4))]
                     m.d.sync += [position.eq(done_turn.index), results.ended_at.eq(self.cycle)]
                     m.next = "DONE"
@@ -292,25 +296,25 @@ class TaskSequencer(wiring.Component):
                 with m.If(step == 1):
                     m.d.sync += [flags.record.eq(first.record), flags.remote.eq(first.remote_enable)]
                     with m.If(error == ErrorCode.NONE):
+                        with m.If(~first.record):
+                            m.d.sync += accept.bit_select(position, 1).eq(1)
                         m.d.sync += [self.local.valid.eq(first.advance_enable), self.local.payload.eq(first.advance)]
-                with m.If((step == 2) & (error == ErrorCode.NONE)):
-                    m.d.comb += self.remote.valid.eq(flags.remote)
-                    with m.If(~flags.record):
-                        m.d.comb += [accept.bit_select(position, 1).eq(1), completed.eq(1)]
-                        m.next = "IDLE"
-                with m.If(step == 3):
+                with m.If(step == 2):
                     with m.If(error != ErrorCode.NONE):
-                        m.d.comb += [failed.eq(1), accept.bit_select(position, 1).eq(1)]
-                        m.next = "IDLE"
+                        m.d.sync += [failed.eq(1), accept.bit_select(position, 1).eq(1)]
                     with m.Else():
-                        m.d.comb += [self.record_valid.eq(1), self.record_word.eq(word)]
+                        m.d.comb += self.remote.valid.eq(flags.remote)
+                        with m.If(~flags.record):
+                            m.next = "IDLE"
+                with m.If(step == 3):
+                    m.d.comb += results.hand.eq(~failed)
+                    with m.If(failed):
+                        m.next = "IDLE"
                 with m.If(step == 4):
-                    tag_and_engine = Cat(header_word(word, 3).tag,
-                                         select([Const(engine.value, 16) for engine in self.engines], position))
-                    m.d.comb += [self.record_valid.eq(1), self.record_word.eq(tag_and_engine)]
+                    m.d.comb += results.hand_tag.eq(1)
                 with m.If(step == 5):
                     # The rest comes from the engine, beside whatever else happens.
-                    m.d.comb += [self.record_valid.eq(1), self.record_word.eq(word), results.begin.eq(1)]
+                    m.d.comb += [results.hand.eq(1), results.begin.eq(1)]
                     m.next = "IDLE"
             with m.State("INSPECT"):
                 with m.If(step == 0):
@@ -327,10 +331,6 @@ class TaskSequencer(wiring.Component):
                 with m.If(step == 2):
                     m.d.comb += self.inspect_ready.eq(1)
                     m.next = "IDLE"
-        with m.If(results.busy):
-            m.d.comb += [self.record_valid.eq(1), self.record_word.eq(results.word)]
-        with m.If(results.accept.any()):
-            m.d.comb += [accept.eq(results.accept), completed.eq(1)]
         m.d.comb += [
             self.cause.valid.eq(failed), self.cause.code.eq(error), self.cause.task.eq(word),
             self.cause.engine.eq(select([Const(engine.value, 8) for engine in self.engines], position)),

@@ -9,7 +9,7 @@
 One more client of the crossbar on each side. A write is answered when it has been taken, a read when memory has
 answered; what lies beyond the memory fails, moves nothing on and never gets to the crossbar. The register file begins
 no other write while a posted one is under way (``idle``), so that whatever a host sets off by a register finds in
-memory what it wrote before. Latency: a write a cycle, a read two cycles more than the crossbar's request to its data.
+memory what it wrote before. Latency: a write a cycle, a read three cycles more than the crossbar's request to its data.
 Throughput: a write a cycle as long as memory takes them, one read at a time.
 """
 
@@ -80,7 +80,7 @@ class MemoryWindow(wiring.Component):
         asks, gives = Signal(), Signal()  # a posted write's request, and its data, are not taken yet
         posted = Signal(range(MOST_POSTED + 1))
         at, word, strobe = Signal.like(unit), Signal(WORD_BITS), Signal.like(self.strobe)
-        asked = Signal()  # the read's request was taken
+        requests, asked = Signal(), Signal()  # the read's request is offered; it was taken
 
         m.d.sync += inside.eq(beat < self.limit)
         with m.If(self.set):
@@ -112,13 +112,15 @@ class MemoryWindow(wiring.Component):
         found, held = Signal(WORD_BITS), Signal()
         beats = Cat(self.read.data.payload)
         m.d.comb += [
-            self.read.request.valid.eq(self.valid & ~self.write & inside & self.idle & ~asked & ~held & ~self.hold),
+            self.read.request.valid.eq(requests),
             self.read.request.payload.address.eq(beat), self.read.request.payload.beats.eq(1),
             self.read.data.ready.eq(1), self.found.eq(found),
             self.ready.eq(self.valid & (~inside | Mux(self.write, take, held))),
         ]
-        with m.If(self.read.request.valid & self.read.request.ready):
-            m.d.sync += asked.eq(1)
+        with m.If(requests & self.read.request.ready):
+            m.d.sync += [requests.eq(0), asked.eq(1)]
+        with m.Elif(self.valid & ~self.write & inside & self.idle & ~asked & ~held & ~self.hold):
+            m.d.sync += requests.eq(1)
         m.d.sync += held.eq(asked & self.read.data.valid)
         with m.If(asked & self.read.data.valid):
             m.d.sync += [asked.eq(0), found.eq(select([beats.word_select(number, WORD_BITS)

@@ -113,6 +113,18 @@ def width(shape: Any) -> int:
     return int(shape.BITS if isinstance(shape, type) and issubclass(shape, Struct) else shape.bits)
 
 
+def offsets(shape: Any, kind: Any) -> list[int]:
+    """Lowest bits of all fields of a kind, those of layouts within the layout and of repeated fields included."""
+    if shape is kind:
+        return [0]
+    if isinstance(shape, Repeat):
+        size = width(shape.shape)
+        return [place * size + offset for place in range(shape.length) for offset in offsets(shape.shape, kind)]
+    if isinstance(shape, type) and issubclass(shape, Struct):
+        return [field.offset + offset for field in shape.FIELDS.values() for offset in offsets(field.shape, kind)]
+    return []
+
+
 def pack(layout: type[Struct], fields: Any) -> tuple[int, ...]:
     """Fields of a layout as words, low word first; those that are not given are 0.
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, Format
-from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.layout import WORD_BITS, Struct
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
@@ -296,12 +296,15 @@ class DieParameters:
         """Outputs of one tile of the systolic matrix engine."""
         return self.rows * self.columns * self.interleave
 
-    def body_words(self, engine: Engine) -> int:
-        """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
-        body = {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
+    def body(self, engine: Engine) -> type[Struct]:
+        """Layout of the bodies of an engine's tasks."""
+        return {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
                 Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody,
                 Engine.OPTIMISER: OptimiserBody}[engine]
-        used = body.BITS // WORD_BITS
+
+    def body_words(self, engine: Engine) -> int:
+        """Words of a task body that go to an engine: those that have fields, rounded up to a power of two."""
+        used = self.body(engine).BITS // WORD_BITS
         return min(BODY_WORDS, 1 << (used - 1).bit_length())
 
     @property

@@ -6,7 +6,7 @@ memory (``DieParameters.word_bits``: 32 or 16 bits) unless a name says otherwise
 word boundary. Source: MPT section VI.A (task graph, update counters).
 """
 
-from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, signed, unsigned
+from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, offsets, signed, unsigned
 
 #: Words in a descriptor (256 bytes).
 DESCRIPTOR_WORDS = 64
@@ -649,6 +649,11 @@ BODIES: dict[Code, type[Struct]] = {
     **dict.fromkeys(TransferOperation, TransferBody),
     **dict.fromkeys(OptimiserOperation, OptimiserBody),
 }
+
+
+def pointer_words(body: type[Struct]) -> tuple[int, ...]:
+    """Which words of a body are pointers."""
+    return tuple(offset // WORD_BITS for offset in offsets(body, Pointer))
 
 
 class Record(Struct):

@@ -94,7 +94,7 @@ class MatrixEngine(wiring.Component):
                             (self.c_memory, preload.port), (self.store_memory, output.port)):
             wiring.connect(m, wiring.flipped(port), inner)
         m.d.comb += [
-            sequencer.operation.eq(self.engine.operation), sequencer.bases.eq(self.engine.bases),
+            sequencer.operation.eq(self.engine.operation),
             sequencer.release.eq(feeder.release), sequencer.a_released.eq(feeder.a_released),
             sequencer.b_released.eq(feeder.b_released),
             feeder.a_steps.eq(a_buffer.steps), feeder.b_steps.eq(b_buffer.steps),

@@ -20,7 +20,6 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
@@ -31,8 +30,8 @@ from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
 FIELD_WORDS = MatrixBody.BITS // WORD_BITS
-#: Those of them that are pointers, which become addresses as they come.
-POINTERS = tuple(MatrixBody.FIELDS[name].offset // WORD_BITS for name in "abc")
+#: Those of them that are addresses.
+ADDRESSES = tuple(MatrixBody.FIELDS[name].offset // WORD_BITS for name in "abc")
 
 
 class SystolicSequencer(wiring.Component):
@@ -40,7 +39,7 @@ class SystolicSequencer(wiring.Component):
 
     Members
     -------
-    body, operation, start, bases
+    body, operation, start
         As of ``EngineSignature``. The body of the next task is taken once all panels of this one have
         been handed out.
     a_load, b_load : Out streams of ``geometry.load_job``
@@ -58,12 +57,10 @@ class SystolicSequencer(wiring.Component):
 
     def __init__(self, geometry: Geometry):
         self.geometry = geometry
-        parameters = geometry.parameters
         super().__init__({
             "body": In(stream.Signature(BodyWord)),
             "operation": In(4),
             "start": In(stream.Signature(unsigned(TASK_BITS))),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), 16)),
             "a_load": Out(stream.Signature(geometry.load_job(geometry.a_bits, True))),
             "b_load": Out(stream.Signature(geometry.load_job(geometry.b_bits, False))),
             "feed": Out(stream.Signature(geometry.feed_job)),
@@ -96,15 +93,7 @@ class SystolicSequencer(wiring.Component):
         emit, emitted = Signal(name="emit"), Signal(name="emitted")
         self._views(m, task, number, convolution, origin)
         self._emit(m, task, emit, emitted, c_column, span["k"], first, last, size, error)
-        m.submodules.addresses = addresses = BodyAddresses(geometry.parameters, POINTERS)
-        m.d.comb += [
-            self.running.eq(1), addresses.bases.eq(self.bases), addresses.i.eq(self.body.payload),
-            addresses.i_valid.eq(self.body.valid & self.body.ready),
-        ]
-        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
-            for index in POINTERS:
-                with m.Case(index):
-                    m.d.sync += words[index].eq(addresses.o.word)
+        m.d.comb += self.running.eq(1)
 
         with m.FSM():
             with m.State("BODY"):
@@ -112,9 +101,8 @@ class SystolicSequencer(wiring.Component):
                 with m.If(self.body.valid):
                     with m.Switch(self.body.payload.index):
                         for index in range(FIELD_WORDS):
-                            if index not in POINTERS:
-                                with m.Case(index):
-                                    m.d.sync += words[index].eq(self.body.payload.word)
+                            with m.Case(index):
+                                m.d.sync += words[index].eq(self.body.payload.word)
                     with m.If(self.body.payload.last):
                         m.next = "PREPARE"
             with m.State("PREPARE"):
@@ -138,7 +126,7 @@ class SystolicSequencer(wiring.Component):
                     with m.Elif((self.operation == MatrixOperation.CONVOLUTION.value) & bad_view):
                         m.d.sync += error.eq(ErrorCode.BAD_OPERAND)
             with m.State("BASES"):
-                m.d.sync += [address.eq(words[index]) for address, index in zip(origin.values(), POINTERS, strict=True)]
+                m.d.sync += [place.eq(words[index]) for place, index in zip(origin.values(), ADDRESSES, strict=True)]
                 m.d.sync += [first[name].eq(1) for name in "mnk"]
                 m.d.sync += [left["m"].eq(task.m), left["n"].eq(task.n), left["k"].eq(task.k), c_column.eq(0)]
                 m.next = "ORIGIN"

@@ -2,31 +2,28 @@
 
 ::
 
-    body --> BodyAddresses --> memory of words --(load)--> fields, rule, checks
+    body --> memory of words --(load)--> fields, rule, checks
 
 The next task's body is taken once this one's has been told. Latency: ``FIELDS`` cycles from ``load`` to the last field.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value, unsigned
-from amaranth.lib import data, stream, wiring
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.registers import BASE_COUNT
 from plinth_hw.isa.tasks import Engine, OptimiserBody, OptimiserOperation
 from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.optimiser.update import Rule
 
 #: Vectors of a task, in the order in which a block of each is read.
 VECTORS = ("gradient", "state", "state_low", "weights", "weights_low")
-_POINTERS = (*VECTORS, "generator")
 #: Fields that are part of the rule.
 _KEPT = ("wide_weights", "wide_state", "stochastic", "rate", "decay", "epsilon")
 #: Words of a body.
@@ -48,8 +45,6 @@ class BodyStore(wiring.Component):
     Members
     -------
     body : In stream of BodyWord
-    bases : In
-        The base registers.
     staged : Out(1)
         A body is there.
     load : In(1)
@@ -68,7 +63,6 @@ class BodyStore(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "body": In(stream.Signature(BodyWord)),
-            "bases": In(data.ArrayLayout(unsigned(parameters.address_bits), BASE_COUNT)),
             "staged": Out(1), "load": In(1), "operation": In(4), "valid": Out(1), "field": Out(BodyWord),
             "rule": Out(Rule), "used": Out(len(VECTORS)), "bad": Out(1),
         })
@@ -76,25 +70,21 @@ class BodyStore(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         index, field, rule = Signal(range(SECTION)), self.field, self.rule
-        pointers = [index_of_field(name) for name in _POINTERS]
-        m.submodules.addresses = addresses = BodyAddresses(self.parameters, pointers)
         m.submodules.words = words = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
         write, read = words.write_port(), words.read_port(domain="comb")
-        came = Signal()
-        # The last word of a body, which comes to the memory as it is told already, is none of the fields.
-        assert FIELDS < self.parameters.body_words(Engine.OPTIMISER) <= SECTION
+        came, word = Signal(), self.body.payload
+        assert self.parameters.body_words(Engine.OPTIMISER) <= SECTION
         m.d.comb += [
             self.body.ready.eq(~self.staged), came.eq(self.body.valid & self.body.ready),
-            addresses.bases.eq(self.bases), addresses.i_valid.eq(came), addresses.i.eq(self.body.payload),
-            write.en.eq(addresses.o_valid & (addresses.o.index < SECTION)), write.addr.eq(addresses.o.index),
-            write.data.eq(addresses.o.word), read.addr.eq(index),
+            write.en.eq(came & (word.index < SECTION)), write.addr.eq(word.index),
+            write.data.eq(word.word), read.addr.eq(index),
             field.index.eq(index), field.word.eq(read.data), field.last.eq(index == FIELDS - 1),
             rule.sgd.eq(self.operation == OptimiserOperation.SGD.value),
             rule.momentum.eq(self.operation == OptimiserOperation.MOMENTUM.value),
             rule.printed.eq(self.operation == OptimiserOperation.ADAGRAD_PRINTED.value),
             self.used.eq(Cat(1, ~rule.sgd, ~rule.sgd & rule.wide_state, 1, rule.wide_weights)),
         ]
-        with m.If(came & self.body.payload.last):
+        with m.If(came & word.last):
             m.d.sync += self.staged.eq(1)
         with m.If(self.load):
             m.d.sync += [self.valid.eq(1), index.eq(0), self.bad.eq(0)]

@@ -84,7 +84,7 @@ class OptimiserEngine(wiring.Component):
         number, operation = Signal.like(engine.start.payload), Signal.like(engine.operation)
         end_lane, generator = Signal.like(update.end_lane), Signal(beat_address_bits(self.parameters))
         m.d.comb += [
-            body.bases.eq(engine.bases), body.operation.eq(operation),
+            body.operation.eq(operation),
             walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
             walk.task.eq(number), walk.free.eq(writes.place),
             update.rule.eq(body.rule), update.end_lane.eq(end_lane), update.place.eq(writes.place),

@@ -2,12 +2,12 @@
 
 ::
 
-    body words --> resolve pointers --> place S mod 4 of a memory --> one read port, shared by the stages
+    body words --> place S mod 4 of a memory --> one read port, shared by the stages
               \\-> checks, on the fly --> summary of the body (error, counts), with ``started``
 
 The words of a body come in ascending order, one a cycle at most. Everything that makes a body unfit is
-known when its last word has come; nothing of an unfit task is run. A word is written a cycle after it came,
-pointers as the addresses that they mean: bases stay while tasks are under way. Reads have one cycle latency.
+known when its last word has come; nothing of an unfit task is run. Reads have one
+cycle latency.
 """
 
 from typing import Any
@@ -19,7 +19,6 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.common import at_least
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -55,8 +54,6 @@ MOVE_WORDS = VectorMove.BITS // WORD_BITS
 STORE_BASE = LOAD_BASE + MOVE_WORDS * VECTOR_LOADS
 IMMEDIATE_BASE = STORE_BASE + MOVE_WORDS * VECTOR_STORES
 PROGRAM_BASE = IMMEDIATE_BASE + VECTOR_IMMEDIATES
-#: Words that are pointers.
-POINTERS = (*range(LOAD_BASE, STORE_BASE, MOVE_WORDS), *range(STORE_BASE, IMMEDIATE_BASE, MOVE_WORDS))
 assert PROGRAM_BASE + VECTOR_INSTRUCTIONS == BODY_WORDS
 assert VectorBody.FIELDS["program"].offset == 32 * PROGRAM_BASE
 
@@ -117,7 +114,7 @@ class BodyStore(wiring.Component):
 
     Members
     -------
-    body, operation, bases, start
+    body, operation, start
         As of ``EngineSignature``. ``start`` is taken once the body is complete.
     started : Out(1)
         Pulse: the task of the body at ``place`` starts; ``summary`` tells of it. Of an unfit task it says the error
@@ -132,7 +129,6 @@ class BodyStore(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
-            "bases": In(data.ArrayLayout(unsigned(self.parameters.address_bits), 16)),
             "start": In(stream.Signature(unsigned(TASK_BITS))),
             "started": Out(1), "place": Out(BODY_BITS), "summary": Out(Summary),
             "read": In(BodyReadPort()).array(READERS),
@@ -143,12 +139,9 @@ class BodyStore(wiring.Component):
         m.submodules.words = words = Memory(shape=unsigned(32), depth=BODIES * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
         complete, comes, word = Signal(name="complete"), Signal(name="comes"), self.body.payload
-        m.submodules.addresses = addresses = BodyAddresses(self.parameters, POINTERS)
         m.d.comb += [
             self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
-            addresses.bases.eq(self.bases), addresses.i_valid.eq(comes), addresses.i.eq(word),
-            write.en.eq(addresses.o_valid), write.addr.eq(Cat(addresses.o.index, self.place)),
-            write.data.eq(addresses.o.word),
+            write.en.eq(comes), write.addr.eq(Cat(word.index, self.place)), write.data.eq(word.word),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
             self.started.eq(self.start.valid & complete),

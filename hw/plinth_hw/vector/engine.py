@@ -88,7 +88,7 @@ class VectorEngine(wiring.Component):
         used = Signal(2)
         may_start = Signal()
         m.d.comb += [
-            bodies.operation.eq(engine.operation), bodies.bases.eq(engine.bases),
+            bodies.operation.eq(engine.operation),
             may_start.eq(load.i.ready & ~used.bit_select(half, 1)),
             bodies.start.valid.eq(engine.start.valid & may_start),
             engine.start.ready.eq(bodies.start.ready & may_start),

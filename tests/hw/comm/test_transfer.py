@@ -139,8 +139,9 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
         await ctx.tick().repeat(20 * latency + 20 * response_delay + 300)
 
     benches = [bench for die, mine in enumerate(tasks) for bench in run_tasks(
-        getattr(dut, f"engine_{die}"), [(operation, body_words(TransferBody, fields)) for operation, fields in mine],
-        BASES, results[die], lambda: randomly(5, 0.3))]
+        getattr(dut, f"engine_{die}"), TransferBody,
+        [(operation, body_words(TransferBody, fields)) for operation, fields in mine], BASES, results[die],
+        lambda: randomly(5, 0.3))]
     background = [watch(0), watch(1)]
     for die, memory in enumerate(memories):
         background += memory.benches(
@@ -279,7 +280,7 @@ def test_refused(changes, operation, error):
     dut = Pair(TINY)
     results = []
     tasks = [(operation, body_words(TransferBody, {**good, **changes})), (COPY, body_words(TransferBody, good))]
-    simulate(dut, *run_tasks(dut.engine_0, tasks, BASES, results), limit_cycles=2000,
+    simulate(dut, *run_tasks(dut.engine_0, TransferBody, tasks, BASES, results), limit_cycles=2000,
              background=memory.benches([dut.read_0], [dut.write_0]))
     assert [result.error for result in results] == [error, ErrorCode.NONE]
     assert (memory.words == expected).all()
@@ -306,8 +307,8 @@ def test_a_tile_beyond_the_memory_is_reported_and_taken(operation, remote):
     tasks = [tile(101, WORDS - 30, (1, 1, 60), **there), tile(150, HALF, (1, 1, 20), remote=1, destination_die=4)]
     if not remote:
         tasks.pop()
-    simulate(dut, *run_tasks(dut.engine_0, [(operation, body_words(TransferBody, fields)) for fields in tasks], BASES,
-                             results)[:2 + remote], settle, limit_cycles=2000,
+    given = [(operation, body_words(TransferBody, fields)) for fields in tasks]
+    simulate(dut, *run_tasks(dut.engine_0, TransferBody, given, BASES, results)[:2 + remote], settle, limit_cycles=2000,
              background=[watch, *(bench for n, memory in enumerate(memories) for bench in memory.benches(
                  [getattr(dut, f"read_{n}"), getattr(dut, f"add_read_{n}")], [getattr(dut, f"write_{n}")]))])
     assert faults and set(faults) == {1 - remote}

@@ -1,44 +1,44 @@
-"""Words of a body with addresses in place of pointers."""
+"""Words of bodies with addresses in place of pointers."""
 
 import numpy as np
 from tests.support.amaranth_sim import simulate
+from tests.support.engine_bench import resolved
 
 from plinth_hw.control.bases import BodyAddresses
-from plinth_hw.isa.layout import pack
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.registers import BASE_COUNT
-from plinth_hw.isa.tasks import Pointer
+from plinth_hw.isa.tasks import BODY_WORDS, DESCRIPTOR_WORDS, HEADER_WORDS, Engine, pointer_words
 
-PARAMETERS = preset("ndp-tiny", address_bits=20)
-POINTERS = (0, 3)
+PARAMETERS = preset("fpga-tiny")
 
 
 def test_addresses():
-    """Words come with and without gaps; pointers of every base; other words as they are."""
-    dut = BodyAddresses(PARAMETERS, POINTERS)
+    """Bodies of every engine, words of any value, pointers of every base."""
+    dut = BodyAddresses(PARAMETERS)
     rng = np.random.default_rng(1)
-    bases = rng.integers(0, 1 << 18, BASE_COUNT).tolist()
-    given, got = [], []
+    bases = rng.integers(0, 1 << 32, BASE_COUNT).tolist()
 
     async def bench(ctx):
-        ctx.set(dut.bases, bases)
-        for step in range(200):
-            index, last, valid = step % 5, int(step % 5 == 4), int(rng.integers(4) > 0)
-            base, offset = int(rng.integers(BASE_COUNT)), int(rng.integers(1 << 18))
-            (word,) = pack(Pointer, {"base": base, "offset": offset})
-            ctx.set(dut.i, {"index": index, "word": word, "last": last})
-            ctx.set(dut.i_valid, valid)
-            if valid:
-                given.append((index, bases[base] + offset if index in POINTERS else word, last))
-            await ctx.tick()
+        for _ in range(3):
+            for position, engine in enumerate(dut.engines):
+                body = rng.integers(0, 1 << 32, BODY_WORDS).tolist()
+                wanted = resolved(PARAMETERS.body(engine), body, bases)
+                for index, (word, address) in enumerate(zip(body, wanted, strict=True), HEADER_WORDS):
+                    ctx.set(dut.position, position)
+                    ctx.set(dut.index, index)
+                    ctx.set(dut.word, word)
+                    ctx.set(dut.base, bases[ctx.get(dut.number)])
+                    await ctx.tick()
+                    assert ctx.get(dut.o) == address, (engine, index)
 
-    async def watch(ctx):
-        while True:
-            _, _, valid, word = await ctx.tick().sample(dut.o_valid, dut.o)
-            if valid:
-                got.append((word.index, word.word, word.last))
+    assert PARAMETERS.address_bits == 32
+    simulate(dut, bench)
 
-    simulate(dut, bench, background=[watch])
-    assert len(got) > 100
-    assert got == given[:len(got)]
-    assert len(given) - len(got) <= 1
+
+def test_pointer_words():
+    """Those of repeated fields are found; every body leaves the header alone."""
+    assert pointer_words(PARAMETERS.body(Engine.VECTOR)) == tuple(range(10, 31, 3))
+    for engine in Engine:
+        words = pointer_words(PARAMETERS.body(engine))
+        assert len(set(words)) == len(words) > 0
+        assert max(words) < DESCRIPTOR_WORDS - HEADER_WORDS

@@ -10,7 +10,7 @@ from tests.support.axi_lite import Master, monitor, pause
 from tests.support.control import StandIn, descriptor, no_error
 from tests.support.memory_model import MemoryModel
 
-from plinth_hw.control.control import MACS, STROBES, Control
+from plinth_hw.control.control import MACS, STATES, STROBES, Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.errors import SCHEDULER
 from plinth_hw.isa import registers as regs
@@ -139,8 +139,13 @@ def test_strobes_reach_their_counters() -> None:
             totals = dict.fromkeys((address for _, address in counted), 0)
             windows: dict[int, list[int]] = {address: [] for _, address in counted}
             for _ in range(300):
+                # An engine is in one state.
+                states = [STROBES[int(rng.integers(STATES))] for _ in range(4)]
+                others = {regs.ENGINES + regs.ENGINE_SPAN * engine + CYCLES[name]
+                          for engine, state in enumerate(states) for name in STROBES[:STATES] if name != state}
                 for signal, address in counted:
                     value = int(rng.integers(most.get(address, (1 << len(signal)) - 1) + 1)) * int(rng.random() < 0.3)
+                    value *= address not in others
                     ctx.set(signal, value)
                     totals[address] += value
                     if value:

@@ -17,6 +17,9 @@ from plinth_hw.isa.parameters import preset
 READ_LAG = 3
 MIXED = [1, 12, 25, 0, 16, 25, 7, 3]
 FULL = [1, 1, 1, 1, 12, 16, 16, 1] * 4 + [6, 6, 4, 4, 2, 2]
+#: Of two engines: states, and completed tasks; three counters in steps of two.
+FEW = [1, 1, 1, 1, 5, 0, 0, 1] * 2 + [1, 7, 1, 3, 1]
+SHARED = [range(4), range(8, 12), range(7, 16, 8), range(16, 21, 2)]
 
 
 def clear_cycles(count: int) -> int:
@@ -24,22 +27,24 @@ def clear_cycles(count: int) -> int:
     return 2 * max(2, count) + 2
 
 
-@pytest.mark.parametrize(("bits", "probability", "idle"), [
-    (MIXED, 0.6, 20), (MIXED, 1.0, 0), ([30], 0.9, 3), ([5, 27], 0.5, 0),
-    pytest.param(FULL, 1.0, 0, marks=pytest.mark.slow)])
-def test_every_read_is_exact(bits: list[int], probability: float, idle: int) -> None:
+@pytest.mark.parametrize(("bits", "exclusive", "probability", "idle"), [
+    (MIXED, [], 0.6, 20), (MIXED, [], 1.0, 0), ([30], [], 0.9, 3), ([5, 27], [], 0.5, 0), (FEW, SHARED, 0.9, 2),
+    (FEW, SHARED, 1.0, 0), pytest.param(FULL, [], 1.0, 0, marks=pytest.mark.slow)])
+def test_every_read_is_exact(bits: list[int], exclusive: list[range], probability: float, idle: int) -> None:
     """Random increments (or the largest in every cycle), reads as fast as registers can ask, and clears."""
     rng = np.random.default_rng(len(bits) + idle)
-    dut = PerformanceCounters(bits)
+    dut = PerformanceCounters(bits, exclusive)
     count = len(bits)
     totals = [[0] for _ in bits]  # before cycle 0, 1, 2, ...
     counting = [False]
 
     async def increments(ctx: Any) -> None:
         while True:
+            chosen = {members: int(rng.choice(members)) for members in exclusive}
+            others = {member for members in exclusive for member in members if member != chosen[members]}
             for index, width in enumerate(bits):
                 value = 0
-                if width and counting[0] and rng.random() < probability:
+                if width and index not in others and counting[0] and rng.random() < probability:
                     value = (1 << width) - 1 if probability == 1 else int(rng.integers(1 << width))
                 if width:
                     ctx.set(getattr(dut, f"increment_{index}"), value)
@@ -111,6 +116,11 @@ def test_die_has_as_many_as_its_registers() -> None:
 def test_bad_increments(bits: list[int], message: str) -> None:
     with refused(ValueError, message):
         PerformanceCounters(bits)
+
+
+def test_exclusive_counters_are_of_one_bit() -> None:
+    with refused(ValueError, r"of one bit, not \[1, 2\]"):
+        PerformanceCounters([1, 2], [range(2)])
 
 
 @pytest.mark.parametrize("probability", [0.02, 0.5])

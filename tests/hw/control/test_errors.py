@@ -31,18 +31,21 @@ def test_first_cause_wins(seed: int) -> None:
         for number, cause in enumerate(causes):
             ctx.set(getattr(dut, f"cause_{number}"), cause or NO_CAUSE)
         await ctx.tick()
-        return bool(ctx.get(dut.raised))
+        return bool(ctx.get(dut.halted))
 
     async def bench(ctx: Any) -> None:
         for _ in range(120):
             causes = [random_cause(rng) if rng.random() < 0.3 else None for _ in range(CAUSES)]
-            raised = await cycle(ctx, causes)
+            halted = await cycle(ctx, causes)
             first = next((cause for cause in causes if cause), None)
             if first is None:
-                assert not (raised or ctx.get(dut.halted) or ctx.get(dut.error))
+                assert not (halted or ctx.get(dut.raised) or ctx.get(dut.error))
                 assert ctx.get(dut.code) == ErrorCode.NONE and ctx.get(dut.info).as_bits() == 0
                 continue
-            assert raised
+            assert halted and not ctx.get(dut.raised) and not ctx.get(dut.error)
+            # More causes change nothing.
+            await cycle(ctx, [random_cause(rng) for _ in range(CAUSES)])
+            assert ctx.get(dut.raised)
             task = int(rng.integers(1 << 32)) if first["lookup"] else first["task"]
             waited = int(rng.integers(256))
             ctx.set(dut.lookup_counter, waited)
@@ -54,8 +57,8 @@ def test_first_cause_wins(seed: int) -> None:
                 assert ctx.get(dut.info.engine) == first["engine"]
                 ctx.set(dut.lookup_done, first["lookup"] and not wait)
                 ctx.set(dut.lookup_task, int(rng.integers(1 << 32)) if wait else task)
-                # More causes change nothing.
-                assert not await cycle(ctx, [random_cause(rng) for _ in range(CAUSES)])
+                await cycle(ctx, [random_cause(rng) for _ in range(CAUSES)])
+                assert not ctx.get(dut.raised)
             ctx.set(dut.lookup_done, 0)
             assert ctx.get(dut.error) and ctx.get(dut.halted) and not ctx.get(dut.lookup_valid)
             info = ctx.get(dut.info)
@@ -74,24 +77,25 @@ def test_first_cause_wins(seed: int) -> None:
 @pytest.mark.parametrize(("limit", "progress", "bits"), [
     (0, 0.01, 32), (1, 0.5, 32), (7, 0.1, 32), (20, 0.02, 32), (62, 0.005, 6), (63, 0.005, 6), (0, 0.005, 6)])
 def test_watchdog(limit: int, progress: float, bits: int) -> None:
-    """Expires in the ``limit``-th cycle without progress, and counts anew after that; the largest limit that there is,
-    which it has after reset, is one like others."""
+    """Expires two cycles after the ``limit``-th one without progress, and counts anew after that; the largest limit
+    that there is, which it has after reset, is one like others."""
     rng = np.random.default_rng(limit)
     dut = Watchdog(bits)
     expired = [0]
 
     async def bench(ctx: Any) -> None:
         ctx.set(dut.limit, limit)
-        idle = 0
+        idle, reached = 0, [False, False]
         for _ in range(1500):
             active, moves = rng.random() < 0.98, rng.random() < progress
             ctx.set(dut.active, active)
             ctx.set(dut.progress, moves)
-            idle = idle + 1 if active and not moves and limit else 0
+            idle = idle + 1 if active and not moves else 0
             *_, pulse = await ctx.tick().sample(dut.expired)
-            assert pulse == (idle == limit and idle > 0)
+            assert pulse == reached.pop(0)
             expired[0] += pulse
             idle = 0 if pulse else idle
+            reached.append(idle == limit and idle > 0)
 
     simulate(dut, bench)
     assert (expired[0] > 0) == (limit > 0)

@@ -236,7 +236,8 @@ def test_every_register_and_hole(parameters: DieParameters) -> None:
                                *([("link_rate", Register.LINK_RATE)] if parameters.ports else [])):
             assert ctx.get(getattr(dut, name)) == table.values[register]
         for base in range(regs.BASE_COUNT):
-            assert ctx.get(dut.bases[base]) == table.values[regs.BASES + 4 * base]
+            ctx.set(dut.base_number, base)
+            assert ctx.get(dut.base_address) == table.values[regs.BASES + 4 * base]
         assert routes == expected_routes and bool(routes) == bool(parameters.ports)
         assert refused == expected_refused and bool(refused) == bool(parameters.ports)
 

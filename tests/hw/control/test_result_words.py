@@ -1,4 +1,4 @@
-"""The words of a record that come from an engine."""
+"""The words of a record."""
 
 from typing import Any
 
@@ -19,13 +19,21 @@ def test_random(engines: list[Engine]) -> None:
     async def bench(ctx: Any) -> None:
         for _ in range(40):
             for _ in range(int(rng.integers(3))):
-                assert not ctx.get(dut.busy)
                 await ctx.tick()
+                assert not (ctx.get(dut.busy) or ctx.get(dut.valid))
             taken, ended = int(rng.integers(len(engines))), int(rng.integers(1 << 32))
             stall, payload = (int(word) for word in rng.integers(0, 1 << 32, 2))
             macs = int(rng.integers(1 << 63))
-            ctx.set(dut.begin, 1)
+            address, tag = int(rng.integers(1 << 32)), int(rng.integers(1 << 16))
             ctx.set(dut.engine, taken)
+            for port, word, handed in ((dut.hand, address, address),
+                                       (dut.hand_tag, tag << 16 | 0xABC, tag | engines[taken].value << 16)):
+                ctx.set(dut.word, word)
+                ctx.set(port, 1)
+                await ctx.tick()
+                ctx.set(port, 0)
+                assert (ctx.get(dut.busy), ctx.get(dut.valid), ctx.get(dut.o)) == (0, 1, handed)
+            ctx.set(dut.begin, 1)
             ctx.set(dut.ended_at, ended)
             ctx.set(getattr(dut, f"done_{taken}"), {"stall_cycles": stall, "payload_words": payload,
                                                     "useful_macs": macs})
@@ -38,9 +46,10 @@ def test_random(engines: list[Engine]) -> None:
                 other = int(rng.integers(len(engines)))
                 if other != taken:
                     ctx.set(getattr(dut, f"done_{other}").stall_cycles, int(rng.integers(1 << 32)))
-                assert (ctx.get(dut.busy), ctx.get(dut.word)) == (1, word)
+                assert ctx.get(dut.busy)
                 assert ctx.get(dut.accept) == (1 << taken if number == len(words) - 1 else 0)
                 await ctx.tick()
+                assert (ctx.get(dut.valid), ctx.get(dut.o)) == (1, word)
         assert not ctx.get(dut.busy)
 
     simulate(dut, bench)

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from tests.support.amaranth_sim import randomly, simulate
 from tests.support.control import StandIn, Task, no_error, random_graph, record_words
+from tests.support.engine_bench import resolved
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.control.scheduler import Scheduler
 from plinth_hw.isa.parameters import COMMON_ENGINES, DieParameters, preset
+from plinth_hw.isa.registers import BASE_COUNT
 from plinth_hw.isa.tasks import Engine
 
 TASK_BASE, RECORD_BASE = 128, 6144
@@ -27,8 +29,11 @@ def die(beat_words: int, engines: frozenset[Engine] = COMMON_ENGINES) -> DiePara
 class Check:
     """What the stand-ins report, against the graph."""
 
-    def __init__(self, tasks: list[Task], rng: np.random.Generator) -> None:
+    def __init__(self, parameters: DieParameters, tasks: list[Task], bases: list[int],
+                 rng: np.random.Generator) -> None:
+        self.parameters = parameters
         self.tasks = tasks
+        self.bases = bases
         self.rng = rng
         self.to_start = {engine: deque(t for t in tasks if t.engine is engine) for engine in Engine}
         self.to_end: dict[Engine, deque[Task]] = {engine: deque() for engine in Engine}
@@ -39,7 +44,7 @@ class Check:
         """Callback of the engine's stand-in."""
         def callback(body: list[int], operation: int, cycle: int) -> None:
             task = self.to_start[engine].popleft()
-            assert body == task.body[:len(body)]
+            assert body == resolved(self.parameters.body(engine), task.body, self.bases)[:len(body)]
             assert operation == task.operation
             for counter, value in task.waits:
                 assert self.counters[counter] >= value, f"started before counter {counter} reached {value}"
@@ -80,7 +85,8 @@ def test_random_graph(beat_words: int, engines: frozenset[Engine], seed: int, ep
     assert dut.engines == order
     memory = MemoryModel(parameters, words=8192)
     graphs = [random_graph(rng, TASK_BASE, order, 16), random_graph(rng, TASK_BASE, order, 8)]
-    checks = [Check(tasks, rng) for tasks in graphs]
+    bases = rng.integers(0, 1 << parameters.address_bits, BASE_COUNT).tolist()
+    checks = [Check(parameters, tasks, bases, rng) for tasks in graphs]
     current = [checks[0]]
     remote: list[Any] = []
     total: Counter[int] = Counter()
@@ -145,6 +151,11 @@ def test_random_graph(beat_words: int, engines: frozenset[Engine], seed: int, ep
                 assert await host_read(ctx, counter) == (epoch + total[counter]) & 0xFFFFFFFF
             await ctx.tick().repeat(100)  # the network takes the last remote advances
 
+    async def base_registers(ctx: Any) -> None:
+        ctx.set(dut.base_address, bases[0])
+        async for number, in ctx.changed(dut.base_number):
+            ctx.set(dut.base_address, bases[number])
+
     async def clock(ctx: Any) -> None:
         cycle = 0
         while True:
@@ -164,7 +175,7 @@ def test_random_graph(beat_words: int, engines: frozenset[Engine], seed: int, ep
                          lambda *a, engine=engine: current[0].end(engine)(*a), parameters.body_words(engine))
                  for e, engine in enumerate(order)]
     simulate(dut, bench, background=[
-        clock, take_remote, *(s.bench for s in stand_ins),
+        clock, base_registers, take_remote, *(s.bench for s in stand_ins),
         *memory.benches([dut.fetch_memory], [dut.record_memory], latency=20, response_delay=15,
                         seed=seed, availability=0.7)], limit_cycles=60_000)
     wanted = [(task.header["remote_die"], task.header["remote_counter"])

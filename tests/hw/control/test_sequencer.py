@@ -51,8 +51,6 @@ class Around:
                 ctx.set(dut.header_valid, 1)
                 ctx.set(dut.header_index, index)
                 ctx.set(dut.header_word, word)
-                while not ctx.get(dut.header_ready):
-                    await ctx.tick()
                 ctx.set(dut.commit, index == ADDRESS_WORD)
                 await ctx.tick()
                 ctx.set(dut.commit, 0)

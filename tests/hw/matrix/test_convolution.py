@@ -38,7 +38,7 @@ GEMM, CONVOLUTION = MatrixOperation.GEMM.value, MatrixOperation.CONVOLUTION.valu
 
 @cache
 def engine(name: str) -> VerilatedEngine:
-    return VerilatedEngine(MatrixEngine(PARAMETERS[name]), PARAMETERS[name],
+    return VerilatedEngine(MatrixEngine(PARAMETERS[name]), PARAMETERS[name], MatrixBody,
                            ["a_memory", "b_memory", "c_memory"], ["store_memory"], "loops")
 
 

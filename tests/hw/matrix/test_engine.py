@@ -48,7 +48,7 @@ Pointer = dict[str, int]
 
 @cache
 def engine(name: str) -> VerilatedEngine:
-    return VerilatedEngine(MatrixEngine(PARAMETERS[name]), PARAMETERS[name],
+    return VerilatedEngine(MatrixEngine(PARAMETERS[name]), PARAMETERS[name], MatrixBody,
                            ["a_memory", "b_memory", "c_memory"], ["store_memory"],
                            "cells" if "cells" in name else "loops")
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.amaranth_sim import randomly, receive, send, simulate
+from tests.support.engine_bench import body_words, resolved
 
-from plinth_hw.isa.layout import pack
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, MatrixBody, MatrixOperation
 from plinth_hw.matrix.geometry import Geometry
@@ -81,10 +81,8 @@ def test_random_products(seed: int, ready: float) -> None:
     loaded: dict[str, list[int]] = {"a": [], "b": []}
 
     async def bodies(ctx: Any) -> None:
-        for base in range(4):
-            ctx.set(dut.bases[base], 1000 * base)
         for task in tasks:
-            body = [*pack(MatrixBody, task), *[0] * BODY_WORDS][:BODY_WORDS]
+            body = resolved(MatrixBody, body_words(MatrixBody, task), range(0, 4000, 1000))
             await send(ctx, dut.body, [{"index": index, "word": word, "last": index == BODY_WORDS - 1}
                                        for index, word in enumerate(body)])
             ctx.set(dut.operation, MatrixOperation.GEMM.value)

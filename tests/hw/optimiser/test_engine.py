@@ -28,7 +28,7 @@ Task = tuple[int, dict[str, Any]]
 
 @cache
 def engine(parameters: DieParameters) -> VerilatedEngine:
-    return VerilatedEngine(OptimiserEngine(parameters), parameters, ["read"], ["write"])
+    return VerilatedEngine(OptimiserEngine(parameters), parameters, OptimiserBody, ["read"], ["write"])
 
 
 def image(seed: int) -> np.ndarray:

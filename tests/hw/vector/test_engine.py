@@ -46,7 +46,7 @@ PROGRAM = VectorOperation.PROGRAM.value
 
 @cache
 def engine(parameters: DieParameters) -> VerilatedEngine:
-    return VerilatedEngine(VectorEngine(parameters), parameters, ["load_memory"], ["store_memory"])
+    return VerilatedEngine(VectorEngine(parameters), parameters, VectorBody, ["load_memory"], ["store_memory"])
 
 
 def words_of(fields: dict[str, Any]) -> list[int]:
@@ -180,7 +180,7 @@ def test_in_amaranth_simulation(monkeypatch: pytest.MonkeyPatch) -> None:
         golden(expected, words_of(body), TINY)
     dut = VectorEngine(TINY)
     results: list[Any] = []
-    simulate(dut, *run_tasks(dut.engine, [(PROGRAM, words_of(body)) for body in fields], BASES, results,
+    simulate(dut, *run_tasks(dut.engine, VectorBody, [(PROGRAM, words_of(body)) for body in fields], BASES, results,
                              lambda: randomly(5, 0.3)),
              limit_cycles=20_000, background=memory.benches([dut.load_memory], [dut.store_memory], seed=4))
     check_memory(memory.words, expected)
@@ -209,7 +209,7 @@ def test_numbers_at_an_end_are_counted(op: VectorOp) -> None:
             counted.append(found)
 
     results: list[Any] = []
-    simulate(dut, *run_tasks(dut.engine, [(PROGRAM, words_of(body)) for body in fields], BASES, results),
+    simulate(dut, *run_tasks(dut.engine, VectorBody, [(PROGRAM, words_of(body)) for body in fields], BASES, results),
              limit_cycles=40_000, background=[count, *memory.benches([dut.load_memory], [dut.store_memory], seed=4)])
     check_memory(memory.words, expected)
     assert sum(counted) == ends > 50

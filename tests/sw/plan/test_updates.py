@@ -39,7 +39,7 @@ SLOT, FIRST = 4096, 1024
 
 @cache
 def engine(parameters: DieParameters) -> VerilatedEngine:
-    return VerilatedEngine(OptimiserEngine(parameters), parameters, ["read"], ["write"])
+    return VerilatedEngine(OptimiserEngine(parameters), parameters, OptimiserBody, ["read"], ["write"])
 
 
 def counted(parameters: DieParameters, rule: UpdateRule, rows: int, columns: int) -> int:

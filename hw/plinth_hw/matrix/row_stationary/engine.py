@@ -139,7 +139,7 @@ class RowStationaryEngine(wiring.Component):
                             (self.c_memory, preload.port), (self.store_memory, store.port)):
             wiring.connect(m, wiring.flipped(port), inner)
         m.d.comb += [
-            sequencer.operation.eq(self.engine.operation), sequencer.bases.eq(self.engine.bases),
+            sequencer.operation.eq(self.engine.operation),
             ifmaps.released.eq(feeder.released), feeder.full.eq(ifmaps.full),
             array.ifmaps.eq(feeder.ifmaps), array.line_done.eq(feeder.line_done), array.ids.eq(feeder.ids),
             feeder.lines_released.eq(array.lines_released),

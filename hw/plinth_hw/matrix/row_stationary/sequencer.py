@@ -20,7 +20,6 @@ from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.control.bases import BodyAddresses
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
@@ -31,8 +30,8 @@ from plinth_hw.shapes import either, shape_of
 
 #: Words of the body that hold fields.
 FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
-#: Those of them that are pointers, which become addresses as they come.
-POINTERS = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
+#: Those of them that are addresses.
+ADDRESSES = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
 
 
 class RowStationarySequencer(wiring.Component):
@@ -44,7 +43,7 @@ class RowStationarySequencer(wiring.Component):
 
     Members
     -------
-    body, operation, start, bases
+    body, operation, start
         As of ``EngineSignature``. The body of the next task is taken once all rounds of this one have been handed out.
     task : Out(RowStationaryBody)
         Stable while a job is offered.
@@ -68,7 +67,6 @@ class RowStationarySequencer(wiring.Component):
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
             "start": In(stream.Signature(unsigned(TASK_BITS))),
-            "bases": In(data.ArrayLayout(unsigned(sizes.address_bits), 16)),
             "task": Out(shape_of(RowStationaryBody)),
             **{name: Out(stream.Signature(layout)) for name, layout in self.jobs.items()},
             "count": Out(1), "counting": In(1), "running": Out(1), "began": Out(1),
@@ -123,16 +121,7 @@ class RowStationarySequencer(wiring.Component):
 
         pointer, place = Signal(range(3), name="pointer"), Signal(address, name="place")
         first = Cat(Const(0, sizes.element_log2), place)
-        m.submodules.addresses = addresses = BodyAddresses(sizes.parameters, POINTERS)
-        m.d.comb += [
-            place.eq(Array(words[index] for index in POINTERS)[pointer]),
-            addresses.bases.eq(self.bases), addresses.i.eq(self.body.payload),
-            addresses.i_valid.eq(self.body.valid & self.body.ready),
-        ]
-        with m.If(addresses.o_valid), m.Switch(addresses.o.index):
-            for index in POINTERS:
-                with m.Case(index):
-                    m.d.sync += words[index].eq(addresses.o.word)
+        m.d.comb += place.eq(Array(words[index] for index in ADDRESSES)[pointer])
 
         # The last fields are there long before the last word.
         m.submodules.check = check = LimitCheck(sizes)
@@ -145,9 +134,8 @@ class RowStationarySequencer(wiring.Component):
                 with m.If(self.body.valid):
                     with m.Switch(self.body.payload.index):
                         for index in range(FIELD_WORDS):
-                            if index not in POINTERS:
-                                with m.Case(index):
-                                    m.d.sync += words[index].eq(self.body.payload.word)
+                            with m.Case(index):
+                                m.d.sync += words[index].eq(self.body.payload.word)
                     with m.If(self.body.payload.last):
                         m.next = "PREPARE"
             with m.State("PREPARE"):

@@ -40,7 +40,7 @@ SPACE = 1700
 
 @cache
 def engine(name: str) -> VerilatedEngine:
-    return VerilatedEngine(RowStationaryEngine(PARAMETERS[name]), PARAMETERS[name],
+    return VerilatedEngine(RowStationaryEngine(PARAMETERS[name]), PARAMETERS[name], RowStationaryBody,
                            ["x_memory", "w_memory", "c_memory"], ["store_memory"],
                            "loops" if "loops" in name else "cells")
 
