@@ -92,7 +92,7 @@ class OperandBuffer(wiring.Component):
         m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped,
                                            packing=parameters.packing)
         m.submodules.memory = memory = VectorMemory(lanes, lines, self.element_bits)
-        m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits, walk_bits + 1)
+        m.submodules.tracker = tracker = LineTracker(lanes, lines, walk_bits)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, load.port, wiring.flipped(self.port))

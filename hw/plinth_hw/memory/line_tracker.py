@@ -9,6 +9,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.memory.banks import line_bits
+from plinth_hw.memory.channel import near_column_bits
 from plinth_hw.memory.scratchpad import vector_command
 
 
@@ -29,14 +30,14 @@ class LineTracker(wiring.Component):
     banks, lines : int
         As of the vector memory.
     row_bits, column_bits : int
-        Widths of ``row`` (unsigned) and ``column`` (signed).
+        Widths of ``row`` (unsigned) and ``column`` (signed): those of beats, unless told.
 
     Members
     -------
     base, capacity, along_rows : In
         Where the matrix lies; of the walk of the beat at hand.
     row, column : In
-        Position of lane 0 in the walked matrix, of the beat at hand.
+        Position of lane 0 in the walked matrix, of the beat at hand; of a column above 0 only the low part matters.
     shift : In
         Columns of the walked matrix, fewer than B, from that at ``base`` to the walk's column 0; stable during a
         walk.
@@ -49,14 +50,16 @@ class LineTracker(wiring.Component):
     #: Cycles from a beat to its command.
     latency = 2
 
-    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int):
+    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int | None = None):
         self.banks = banks
         self.lines = lines
         bits = line_bits(lines)
         lane_bits = exact_log2(banks)
         super().__init__({
             "base": In(bits), "capacity": In(bits), "along_rows": In(1),
-            "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
+            "row": In(row_bits),
+            "column": In(signed(near_column_bits(banks) if column_bits is None else column_bits)),
+            "shift": In(lane_bits), "take": In(1),
             "command": Out(wiring.Signature(vector_command(banks, lines))),
         })
 
