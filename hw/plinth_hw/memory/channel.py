@@ -30,7 +30,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import Digits, chosen_sum, loaded_sum, table_sum
+from plinth_hw.arith.carry import Digits, chosen_sum, counted_down, loaded_sum, table_sum
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
@@ -143,10 +143,10 @@ class StridedRows(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         current = Signal.like(self.command.payload)
-        step = Signal()
+        step, left = Signal(), Signal(signed(len(current.rows) + 1))
         m.d.comb += [
             self.o.payload.address.eq(current.address), self.o.payload.columns.eq(current.columns),
-            self.o.payload.last.eq(current.rows == 1), self.o.payload.task.eq(current.task),
+            self.o.payload.last.eq(left[-1]), self.o.payload.task.eq(current.task),
             step.eq(self.o.valid & self.o.ready),
             self.command.ready.eq(~self.o.valid | (step & self.o.payload.last)),
         ]
@@ -160,8 +160,7 @@ class StridedRows(wiring.Component):
             m.d.sync += [
                 current.address.eq(loaded_sum(m, platform, "next_address", loads, command.address, current.address,
                                               current.stride)),
-                current.rows.eq(loaded_sum(m, platform, "next_rows", loads, command.rows, current.rows,
-                                           Const(-1, len(current.rows)))),
+                left.eq(counted_down(m, platform, "next_left", loads, command.rows, left)),
             ]
         return m
 
