@@ -191,14 +191,15 @@ def rotator(harness: Harness, code: ModuleType) -> None:
         spread = code.rotate_held(m, f"held_{way}", [words], 0, 3, lambda source, value, lane: amount == value, up=up)
         harness.claim("each lane goes so many on, a cycle later",
                       harness.first | (Cat(spread) == harness.past(rotated)))
-        inner = Module()
-        kept = code.rotate_registered(inner, words, amount, enable, up=up)
-        m.submodules[f"registered_{way}"] = inner
         given, last = Signal(name=f"given_{way}"), Signal(2 * lanes, name=f"last_{way}")
         with m.If(enable):
             m.d.sync += [given.eq(1), last.eq(rotated)]
-        harness.invariant(~given | (Cat(kept) == last))
-        harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
+        for late in (False, True):
+            inner = Module()
+            kept = code.rotate_registered(inner, words, amount, enable, up=up, late=late)
+            m.submodules[f"{'late' if late else 'registered'}_{way}"] = inner
+            harness.invariant(~given | (Cat(kept) == last))
+            harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
 
 
 PROOFS = (
@@ -223,8 +224,8 @@ PROOFS = (
              "cut = total - low if up else low + width"),
         Twin("each lane goes so many on, a cycle later", "places = (-value if up else value) << first_bit",
              "places = (value if up else value) << first_bit"),
-        Twin("each lane went so many on when it was enabled last", "(-high if up else high) << low",
-             "(high if up else -high) << low"),
+        Twin("each lane went so many on when it was enabled last", "(-value if up else value) << low",
+             "(value if up else -value) << low"),
     )),
     *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
             twins)

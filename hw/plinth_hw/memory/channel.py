@@ -22,7 +22,8 @@ many bits more, count elements as well.
 
 Throughput: one beat a cycle, across rows and commands without gaps (the row walk makes one row a
 cycle, so also when each row is a single beat). Latency: request two cycles after the row walk, which
-starts in the cycle after the command; load data pass through without a register.
+starts in the cycle after the command; load data pass through without a register, or one cycle later where memory is on
+the chip alone.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
@@ -34,10 +35,20 @@ from plinth_hw.arith.carry import Digits, chosen_sum, counted_down, loaded_sum, 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
-from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
+from plinth_hw.memory.port import (
+    MAX_BEATS,
+    TASK_BITS,
+    ReadPort,
+    WritePort,
+    beat_layout,
+    on_chip,
+    request_layout,
+)
 
 #: Requests of a channel that may wait for the crossbar: few, but enough for look-up-table RAM.
 _REQUESTS = 4
+#: Beats that have come, and wait to be taken, where memory is on the chip alone.
+_ARRIVED = 4
 
 
 def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
@@ -407,16 +418,20 @@ class RowLoad(wiring.Component):
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
         wiring.connect(m, cut.row, rows.i)
         wiring.connect(m, rows.o, walk.row)
-        beat, place = self.o.payload, walk.o.payload
+        beat, place, found = self.o.payload, walk.o.payload, self.port.data
+        if on_chip(self.parameters):
+            m.submodules.arrived = arrived = FIFO(beat_layout(self.parameters), _ARRIVED)
+            wiring.connect(m, wiring.flipped(self.port.data), arrived.i)
+            found = arrived.o
         there = Signal()
         m.d.comb += [
-            beat.data.as_value().eq(self.port.data.payload.as_value()),
+            beat.data.as_value().eq(found.payload.as_value()),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             # A beat of padding has no data to wait for.
-            there.eq(self.port.data.valid | ~walk.read),
+            there.eq(found.valid | ~walk.read),
             self.o.valid.eq(there & walk.o.valid),
             walk.o.ready.eq(there & self.o.ready),
-            self.port.data.ready.eq(walk.o.valid & walk.read & self.o.ready),
+            found.ready.eq(walk.o.valid & walk.read & self.o.ready),
         ]
         return m
 

@@ -2,10 +2,10 @@
 
 ::
 
-    readers --request--> round robin -> reg -> address check (-> reg) -> memory.request
+    readers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (reader, beats)
     memory.data (one stream) -> to the reader at the FIFO's head
-    writers --request--> round robin -> reg -> address check (-> reg) -> memory.request
+    writers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
@@ -38,22 +38,19 @@ from plinth_hw.arith.carry import counted_down
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_registered
-from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.count import index_bits, population
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
-from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, request_layout
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, on_chip, request_layout
+
+#: Requests that are checked and wait for memory on the chip.
+_CHECKED = 4
 
 
 def fault_layout(clients: int) -> data.StructLayout:
     """``valid``, the index of the client whose request failed, and the request's ``task``."""
     return data.StructLayout({"valid": unsigned(1), "index": unsigned(index_bits(clients)),
                               "task": unsigned(TASK_BITS)})
-
-
-def checks_late(parameters: DieParameters) -> bool:
-    """Whether a request's address is checked a cycle before the request goes on: where memory is on the chip alone,
-    which answers at once, and the check would be most of a cycle of an FPGA."""
-    return not parameters.axi_ports
 
 
 def _outstanding(parameters: DieParameters) -> tuple[int, int, int]:
@@ -101,7 +98,7 @@ class MemoryCrossbar(wiring.Component):
     read_failed, write_failed : Out :func:`fault_layout`
         ``valid`` pulses in the next cycle.
     words_read, words_written : Out
-        Words that crossed in this cycle: all words of a read beat, the strobed words of a written one.
+        Words that crossed in the cycle before: all words of a read beat, the strobed words of a written one.
 
     Raises
     ------
@@ -169,7 +166,6 @@ class MemoryCrossbar(wiring.Component):
             self.memory_read.data.ready.eq(read.data_valid & (
                 (Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain)),
             read.data_step.eq(self.memory_read.data.valid & self.memory_read.data.ready),
-            self.words_read.eq(Mux(read.data_step, words, 0)),
         ]
         for index, client in enumerate(readers):
             m.d.comb += [
@@ -179,6 +175,7 @@ class MemoryCrossbar(wiring.Component):
             ]
 
         m.d.sync += [
+            self.words_read.eq(Mux(read.data_step, words, 0)),
             self.read_failed.valid.eq(self.read_error), self.read_failed.index.eq(index_of(read.data_whose)),
             self.read_failed.task.eq(read.data_task),
         ]
@@ -202,10 +199,10 @@ class MemoryCrossbar(wiring.Component):
             self.drained.eq(~(read.busy | write.busy | full | unanswered.o.valid)),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
-            self.words_written.eq(Mux(full & self.memory_write.data.ready,
-                                      sum(self.memory_write.data.payload.strobe), 0)),
         ]
         m.d.sync += [
+            self.words_written.eq(Mux(full & self.memory_write.data.ready,
+                                      population(self.memory_write.data.payload.strobe), 0)),
             self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(index_of(oldest.whose)),
             self.write_failed.task.eq(oldest.task),
         ]
@@ -245,9 +242,10 @@ class _Grant(wiring.Component):
         wanting = Signal(self.clients)
         free = Signal()
         takes = Signal()
-        # What is checked: the request that was granted or, a cycle later, the register behind it; whose it is.
+        # What is checked: the request that was granted or, a cycle later, what comes out of the queue behind it; whose
+        # it is.
         asked, asked_valid, whose = Signal(self.layout), Signal(), Signal(self.clients)
-        moves = Signal()  # it may leave
+        moves = Signal()  # the one that was granted may leave
         room = Signal()
         inside = Signal()
         barred = Signal()
@@ -272,7 +270,6 @@ class _Grant(wiring.Component):
             self.request.valid.eq(asked_valid & inside & queue.i.ready),
             queue.i.payload.eq(Cat(asked.beats, asked.beats == 1, asked.task, whose)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            moves.eq(~asked_valid | (self.request.ready & queue.i.ready)),
             free.eq((~held_valid | moves) & ~self.drain),
             self.busy.eq(held_valid | asked_valid | queue.o.valid),
         ]
@@ -287,16 +284,22 @@ class _Grant(wiring.Component):
             fits.eq(~rest[-1] & (rest[few:-1].any() | (rest[:few] >= held.beats))),
         ]
         gone = queue.i.valid | (asked_valid & ~inside)
-        checked = [(asked, held), (whose, turn.last), (room, fits)]
-        if checks_late(self.parameters):
-            with m.If(moves):
-                m.d.sync += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
-            with m.Elif(gone):
-                m.d.sync += asked_valid.eq(0)
+        if on_chip(self.parameters):
+            # The check would be most of a cycle of an FPGA, of which the memory takes another part.
+            m.submodules.checked = checked = FIFO(data.StructLayout({
+                "request": self.layout, "whose": self.clients, "room": 1}), _CHECKED)
+            place = checked.o.payload
+            m.d.comb += [
+                checked.i.payload.request.eq(held), checked.i.payload.whose.eq(turn.last),
+                checked.i.payload.room.eq(fits), checked.i.valid.eq(held_valid),
+                asked.eq(place.request), whose.eq(place.whose), room.eq(place.room),
+                asked_valid.eq(checked.o.valid), checked.o.ready.eq(gone), moves.eq(checked.i.ready),
+            ]
             with m.If(takes | moves):
                 m.d.sync += held_valid.eq(takes)
         else:
-            m.d.comb += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
+            m.d.comb += [asked.eq(held), whose.eq(turn.last), room.eq(fits), asked_valid.eq(held_valid),
+                         moves.eq(self.request.ready & queue.i.ready)]
             with m.If(takes | gone):
                 m.d.sync += held_valid.eq(takes)
 

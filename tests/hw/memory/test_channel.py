@@ -11,8 +11,10 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.channel import RowLoad, StridedLoad, StridedStore
 
 PARAMETERS = preset("ndp-tiny")
-B = PARAMETERS.beat_words
 WORDS = 4096
+ON_CHIP = preset("ndp-tiny", axi_ports=0, block_ram_words=WORDS, address_bits=12)
+DIES = pytest.mark.parametrize("parameters", [PARAMETERS, ON_CHIP], ids=["axi", "chip"])
+B = PARAMETERS.beat_words
 
 
 def _commands(rng, count, longest=40):
@@ -53,11 +55,12 @@ PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: rand
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_load(pattern, seed):
+@DIES
+def test_load(pattern, seed, parameters):
     rng = np.random.default_rng(1)
-    memory = MemoryModel(PARAMETERS, WORDS)
+    memory = MemoryModel(parameters, WORDS)
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
-    dut = StridedLoad(PARAMETERS, row_bits=6, column_bits=11, row_depth=4)
+    dut = StridedLoad(parameters, row_bits=6, column_bits=11, row_depth=4)
     commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203},
                 {"address": 2 * B, "stride": 0, "rows": 1, "columns": 128 * B}, *_commands(rng, 12)]
     expected = [(row, _told(column), *rest) for command in commands for row, column, *rest in _beats(command)]
@@ -136,10 +139,11 @@ def test_clipped_rows(pattern, seed, bits, far):
              background=memory.benches([dut.port], seed=seed, latency=6))
 
 
-def test_load_rate():
+@DIES
+def test_load_rate(parameters):
     """Rows of one beat each: no gap between rows or commands once data flow."""
-    memory = MemoryModel(PARAMETERS, WORDS)
-    dut = StridedLoad(PARAMETERS)
+    memory = MemoryModel(parameters, WORDS)
+    dut = StridedLoad(parameters)
     commands = [{"address": 0, "stride": 3 * B, "rows": 20, "columns": B}] * 2
     cycles = []
 
