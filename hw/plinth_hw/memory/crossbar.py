@@ -59,9 +59,12 @@ def _outstanding(parameters: DieParameters) -> tuple[int, int, int]:
     return (64, 16, 32) if parameters.axi_ports else (16, 16, 16)
 
 
-def _storage(places: int) -> Storage:
-    """Of a queue that is seldom empty when what it waits for comes, if it has many places."""
-    return Storage.SECTIONS if places > SECTION else Storage.HEAD
+def _storage(parameters: DieParameters, places: int) -> Storage:
+    """Of a queue: behind a register, where memory is on the chip and answers at once; else, what it waits for takes
+    longer than it does to come through sections."""
+    if on_chip(parameters):
+        return Storage.HEAD
+    return Storage.LUT if places % SECTION else Storage.SECTIONS
 
 
 class MemoryCrossbar(wiring.Component):
@@ -73,8 +76,8 @@ class MemoryCrossbar(wiring.Component):
     readers, writers : sequence of str
         Names of the clients; each gives a member ``<name>``.
     outstanding : int or None
-        Requests each way that may wait for data or a response; at most 16, or a multiple of that. Unless told, as many
-        as keep the memory busy.
+        Requests each way that may wait for data or a response; at least 2 where memory is on the chip alone. Unless
+        told, as many as keep the memory busy.
 
     Members
     -------
@@ -183,7 +186,7 @@ class MemoryCrossbar(wiring.Component):
         # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
         full, free, given = Signal(name="full"), Signal(name="free"), Signal(name="given")
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
-            "whose": unsigned(len(writers)), "task": unsigned(TASK_BITS)}), answers, _storage(answers))
+            "whose": unsigned(len(writers)), "task": unsigned(TASK_BITS)}), answers, _storage(self.parameters, answers))
         oldest = unanswered.o.payload
         m.d.comb += [
             write.permit.eq(unanswered.i.ready),
@@ -250,7 +253,7 @@ class _Grant(wiring.Component):
         inside = Signal()
         barred = Signal()
         queue_width = self.clients + 1 + self.layout["beats"].width + TASK_BITS
-        m.submodules.queue = queue = FIFO(queue_width, self.outstanding, _storage(self.outstanding))
+        m.submodules.queue = queue = FIFO(queue_width, self.outstanding, _storage(self.parameters, self.outstanding))
 
         m.submodules.turn = turn = RoundRobin(self.clients)
         m.d.comb += [

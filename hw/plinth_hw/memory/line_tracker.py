@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.arith.carry import Digits, chosen_sum, table_sum
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import near_column_bits
 from plinth_hw.memory.scratchpad import vector_command
@@ -70,17 +70,20 @@ class LineTracker(wiring.Component):
         shifted = Signal.like(self.column + self.shift)
         m.d.comb += shifted.eq(self.column + self.shift)
 
-        # Along rows: line of (0, row), which moves by D when the row enters the next B columns.
+        # Where the row begins: ``base + row``; along rows the line of (0, row), which is ``base`` of the first row, and
+        # moves by D when the row enters the next B columns.
         row_low, last_row_low = self.row[:lane_bits], Signal(lane_bits)
-        column_line, stored_column = Signal(bits), Signal(bits)
-        with m.If(self.row == 0):
-            m.d.comb += column_line.eq(self.base)
-        with m.Elif((row_low == 0) & (last_row_low != 0)):
-            m.d.comb += column_line.eq(stored_column + self.capacity)
-        with m.Else():
-            m.d.comb += column_line.eq(stored_column)
+        begin_now, last_begin = Signal(bits), Signal(bits)
+        goes_on, enters = Signal(), Signal()
+        m.d.comb += [
+            goes_on.eq(self.along_rows & (self.row != 0)),
+            enters.eq(goes_on & (row_low == 0) & (last_row_low != 0)),
+            begin_now.eq(chosen_sum(
+                m, platform, "next_begin", goes_on, last_begin, self.base,
+                Mux(self.along_rows, Mux(enters, self.capacity, 0), self.row[:bits]))),
+        ]
         with m.If(self.take):
-            m.d.sync += [stored_column.eq(column_line), last_row_low.eq(row_low)]
+            m.d.sync += [last_begin.eq(begin_now), last_row_low.eq(row_low)]
 
         # Either where the row begins, and how far off this beat is; or how far the next one is from the one before.
         first, left = Signal(), Signal()
@@ -94,15 +97,12 @@ class LineTracker(wiring.Component):
             there.eq(self.take), begins.eq(first), back.eq(left), capacity.eq(self.capacity),
             along_rows.eq(self.along_rows), skew.eq(row_low + column),
             column_low.eq(Mux(self.along_rows, row_low, column)),
-            begin.eq(Mux(self.along_rows, column_line, self.base + self.row)),
+            begin.eq(begin_now),
+            # Along rows as far as it is from the first column, or B more; else D more, or to the left D less, with the
+            # carry.
+            distance.eq(Mux(self.along_rows, Mux(first, shifted, self.banks),
+                            (self.capacity ^ left.replicate(bits)) & (~first | left).replicate(bits))),
         ]
-        with m.If(~first):
-            m.d.sync += distance.eq(Mux(self.along_rows, self.banks, self.capacity))
-        with m.Elif(self.along_rows):
-            m.d.sync += distance.eq(shifted)
-        with m.Else():
-            # Less D, with the carry.
-            m.d.sync += distance.eq(Mux(left, ~self.capacity, 0))
 
         m.d.sync += [command.enable.eq(there), command.capacity.eq(capacity), command.skew.eq(skew),
                      command.column_low.eq(column_low), command.along_rows.eq(along_rows)]
