@@ -303,6 +303,7 @@ class BeatWalk(wiring.Component):
         active, step, load, row_last = (Signal(name=name) for name in ("active", "step", "load", "row_last"))
         current = Signal.like(record, name="current")
         start, end = Signal(lane_bits, name="start"), Signal(lane_bits, name="end")
+        from_start, to_end = Signal(words, name="from_start"), Signal(words, name="to_end")
         row = Signal(self.row_bits)
         low, high = Signal(lane_bits, name="low"), Signal(len(position.column) - lane_bits, name="high")
 
@@ -318,7 +319,7 @@ class BeatWalk(wiring.Component):
         m.d.comb += [
             row_last.eq(countdown("after_next", record.more)),
             end.eq(Mux(row_last, current.end, words - 1)),
-            position.mask.eq(_lanes(m, "mask", words, start, end)),
+            position.mask.eq(from_start & (to_end | ~row_last.replicate(words))),
             position.row.eq(row), position.column.eq(Cat(low, high)),
             position.row_last.eq(row_last), position.last.eq(row_last & current.last),
             self.o.valid.eq(active), step.eq(active & self.o.ready),
@@ -326,9 +327,10 @@ class BeatWalk(wiring.Component):
         ]
         with m.If(load):
             m.d.sync += [current.eq(record), active.eq(self.row.valid), start.eq(record.offset), low.eq(-record.offset),
-                         high.eq(record.offset.any().replicate(len(high)))]
+                         high.eq(record.offset.any().replicate(len(high))),
+                         from_start.eq(_lanes_from(record.offset, words)), to_end.eq(_lanes_to(record.end, words))]
         with m.Elif(step):
-            m.d.sync += [start.eq(0), high.eq(high + 1 if self.far else ~low.any())]
+            m.d.sync += [start.eq(0), from_start.eq(~0), high.eq(high + 1 if self.far else ~low.any())]
         with m.If(step & row_last):
             m.d.sync += row.eq(Mux(current.last, 0, row + 1))
         if not self.clipped:
@@ -337,16 +339,18 @@ class BeatWalk(wiring.Component):
 
         # Words are read from one beat on up to another one: ``begun`` behind the former, ``done`` behind the latter.
         first, final = Signal(lane_bits, name="first"), Signal(lane_bits, name="final")
+        from_first, to_final = Signal(words, name="from_first"), Signal(words, name="to_final")
         begun, done, read = Signal(name="begun"), Signal(name="done"), Signal(name="reading")
         begins, ends = (countdown(f"before_{name}", record[name].beat) for name in ("first", "final"))
         m.d.comb += [
             read.eq(current.any & begins & ~done), self.read.eq(read),
             first.eq(Mux(begun, 0, current.first.lane)), final.eq(Mux(ends, current.final.lane, words - 1)),
-            position.real.eq(Mux(read, _lanes(m, "real", words, first, final), 0)),
+            position.real.eq(Mux(read, (from_first | begun.replicate(words)) & (to_final | ~ends.replicate(words)), 0)),
             position.words.eq(Mux(read, final - first + 1, 0)),
         ]
         with m.If(load):
-            m.d.sync += [begun.eq(0), done.eq(0)]
+            m.d.sync += [begun.eq(0), done.eq(0), from_first.eq(_lanes_from(record.first.lane, words)),
+                         to_final.eq(_lanes_to(record.final.lane, words))]
         with m.Elif(step):
             m.d.sync += [begun.eq(begins), done.eq(ends)]
         return m
@@ -600,12 +604,14 @@ class StridedStore(wiring.Component):
         return m
 
 
-def _lanes(m: Module, name: str, words: int, start: Value, end: Value) -> Value:
-    """Which lanes are in ``start`` .. ``end``."""
-    below, beyond = Signal(words, name=f"{name}_below"), Signal(words, name=f"{name}_beyond")
-    m.d.comb += [below.eq(Cat(lane < start for lane in range(words))),
-                 beyond.eq(Cat(lane > end for lane in range(words)))]
-    return ~(below | beyond)
+def _lanes_from(lane: Value, lanes: int) -> Value:
+    """That lane and all above it."""
+    return Cat(number >= lane for number in range(lanes))
+
+
+def _lanes_to(lane: Value, lanes: int) -> Value:
+    """That lane and all below it."""
+    return Cat(number <= lane for number in range(lanes))
 
 
 def _check_beats(max_beats: int) -> None:
