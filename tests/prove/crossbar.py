@@ -45,6 +45,11 @@ class Ledger:
         return (self.count != 0) & (self.who[0] == number)
 
 
+def _one_hot(number: Value, clients: list[Any]) -> Value:
+    """Whose it is, as the crossbar's queues have it."""
+    return (1 << number)[:len(clients)]
+
+
 @dataclass
 class Side:
     """Readers or writers, and what was taken of them."""
@@ -133,14 +138,16 @@ class Side:
         """Requests whose data are to come; a beat comes with ``step``."""
         request = self.memory.request.payload
         ledger = Ledger(harness, self.asks, self.who, request.task, request.beats, step, f"{self.name}_data")
-        queue, taken, bits = self.state["queue"], self.state["taken"], len(request.beats)
+        queue, first, next_left, bits = *(self.state[name] for name in ("queue", "first", "left")), len(request.beats)
         harness.invariant(queue.count == ledger.count)
         for place in range(OUTSTANDING):
-            held, left = queue.places[place], ledger.left[place] + (taken if place == 0 else 0)
+            held = queue.places[place]
+            left = Mux(first, held[:bits], next_left + 2) if place == 0 else held[:bits]
             harness.invariant((ledger.count <= place) | (
-                (held[:bits] == left) & (held[bits:] == Cat(ledger.task[place], ledger.who[place]))
-                & (ledger.left[place] != 0) & (held[:bits] <= MAX_BEATS)))
-        harness.invariant((ledger.count != 0) | (taken == 0))
+                (left == ledger.left[place]) & (ledger.left[place] != 0) & (held[:bits] <= MAX_BEATS)
+                & (held[bits:] == Cat(held[:bits] == 1, ledger.task[place],
+                                      _one_hot(ledger.who[place], self.clients)))))
+        harness.invariant((ledger.count != 0) | first)
         return ledger
 
 
@@ -196,7 +203,7 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
     for place in range(OUTSTANDING):
         harness.invariant((unanswered.count <= place) | (
             (unanswered.left[place] == 1)
-            & (queue.places[place] == Cat(unanswered.who[place], unanswered.task[place]))))
+            & (queue.places[place] == Cat(_one_hot(unanswered.who[place], writers), unanswered.task[place]))))
     for side, error, told, ledger in (("read", block.read_error, block.read_failed, given),
                                       ("write", block.write_error, block.write_failed, unanswered)):
         harness.claim(f"{side}: an error is told of who asked, and of the task",
@@ -214,24 +221,24 @@ PROOFS = (
             Twin(f"{side}: a request goes to the memory as it was given, once, in its turn",
                  "queue.i.valid.eq(self.request.valid & self.request.ready)", "queue.i.valid.eq(self.request.valid)"),
             Twin(f"{side}: a request beyond the memory goes nowhere, and is a fault of who asked",
-                 "self.limit - held.address - held.beats >= 0", "held.address <= self.limit"),
+                 "~rest[-1] & (rest[few:-1].any() | (rest[:few] >= held.beats))", "held.address <= self.limit"),
             Twin(f"{side}: of who was at fault nothing goes to the memory", "blocked.eq(blocked | whose)",
                  "blocked.eq(whose)", 16),
             Twin(f"{side}: who keeps asking waits for one request of each other one",
                  "turn.taken.eq(free)", "turn.taken.eq(0)"))),
         Twin("read: a beat goes to who asked for it, and to no other",
-             "taken.eq(Mux(queue.o.ready, 0, taken + 1))", "taken.eq(taken + 1)"),
+             "first.eq(queue.o.ready)", "first.eq(0)"),
         Twin("read: it goes as it came, when it is taken",
-             "(Array(client.data.ready for client in readers)[read.data_index] | self.drain)", "1"),
-        Twin("write: beats are taken of who asked, as many, and of no other", "(taken + 1 == head_beats)",
-             "(taken == head_beats)"),
+             "((Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain)", "1"),
+        Twin("write: beats are taken of who asked, as many, and of no other", "Mux(first, head_single, left[-1])",
+             "left[-1]"),
         Twin("write: a beat goes to the memory as it was given, once, in its turn",
              "self.memory_write.data.valid.eq(full)", "self.memory_write.data.valid.eq(write.data_valid)"),
-        Twin("write: an answer goes to who asked, and to no other", "(oldest.index == index)",
-             "(write.data_index == index)"),
+        Twin("write: an answer goes to who asked, and to no other", "oldest.whose[index]",
+             "write.data_whose[index]"),
         Twin("read: an error is told of who asked, and of the task", "self.read_failed.task.eq(read.data_task)",
              "self.read_failed.task.eq(read.request.payload.task)"),
-        Twin("write: an error is told of who asked, and of the task", "self.write_failed.index.eq(oldest.index)",
-             "self.write_failed.index.eq(write.data_index)"),
+        Twin("write: an error is told of who asked, and of the task", "index_of(oldest.whose)",
+             "index_of(write.data_whose)"),
     ), queues=True),
 )

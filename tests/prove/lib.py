@@ -1,6 +1,7 @@
 """Proofs of :mod:`plinth_hw.lib`."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from types import ModuleType
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
@@ -30,25 +31,25 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         with m.Elif(watched & get):
             m.d.sync += [before.eq(before - 1), watched.eq(before != 0)]
 
-        # Where it lies.
-        places = 1 << (len(written) - 1)
-        inside, at = Signal(range(2 * places)), Signal(range(2 * depth + 2))
-        same_lap = written[-1] == taken[-1]
-        if ring == places:
-            m.d.comb += inside.eq((written - taken)[:len(written)])
-        else:
-            m.d.comb += inside.eq(Mux(same_lap, written[:-1] - taken[:-1], ring + written[:-1] - taken[:-1]))
-            harness.invariant((written[:-1] < ring) & (taken[:-1] < ring))
-            harness.invariant(Mux(same_lap, written[:-1] >= taken[:-1], written[:-1] <= taken[:-1]))
+        # Where it lies: pointers go through all places, in an order that is no count.
+        order = [Signal.like(written, name=f"place_{index}") for index in range(ring)]
+        m.d.comb += [place.eq(code.in_ring(before, ring)) for before, place in pairwise(order)]
+        inside, at = Signal(range(ring + 1)), Signal(range(2 * depth + 2))
+        number = [sum(Mux(pointer == place, index, 0) for index, place in enumerate(order))
+                  for pointer in (written, taken)]
+        m.d.comb += inside.eq(Mux(state["full"], ring, Mux(number[0] >= number[1], number[0] - number[1],
+                                                           ring + number[0] - number[1])))
+        for pointer in (written, taken):
+            harness.invariant(Cat(pointer == place for place in order).any())
+        harness.invariant(~state["full"] | (written == taken))
         shown = queue.o.valid if register else 0
         if ring > 1:
             peek = state["storage_peek"][0]
-            m.d.comb += [at.eq(taken[:-1] + before - shown), peek.addr.eq(Mux(at >= ring, at - ring, at))]
+            m.d.comb += [at.eq(number[1] + before - shown), peek.addr.eq(Array(order)[Mux(at >= ring, at - ring, at)])]
             there = peek.data
         else:
             there = state["found"]
-        harness.invariant(inside <= ring)
-        harness.invariant((state["holds"] == (inside != 0)) & (state["full"] == (inside == ring)))
+        harness.invariant(state["holds"] == (inside != 0))
         harness.invariant(held == inside + shown)
         harness.invariant(~watched | (before < held))
         harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, there)
@@ -60,7 +61,7 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
                       ~get | ~watched | (before != 0) | (queue.o.payload == payload))
         harness.claim("nothing comes out that did not go in", ~queue.o.valid | (held != 0))
         harness.claim("an offer stands until it is taken", harness.stable(queue.o))
-        harness.claim("it takes payloads while a place is free", queue.i.ready == (inside != ring))
+        harness.claim("it takes payloads while a place is free", queue.i.ready == (held != ring + shown))
         harness.claim("what it holds is offered", queue.o.valid | (held == 0) if storage != "BLOCK" else
                       ~harness.past(held != 0) | queue.o.valid | harness.past(get))
         harness.claim("empty: all that was taken has been given", queue.empty == (held == 0))
@@ -70,10 +71,9 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
 
 _ORDER = "payloads come out in their order, none lost, repeated or changed"
 _FIFO = (
-    Twin(_ORDER, "write.addr.eq(written[:bits])", "write.addr.eq(0)"),
-    Twin("nothing comes out that did not go in", "holds.eq(self._after(taken, places) != written)", "holds.eq(1)"),
-    Twin("it takes payloads while a place is free", "full.eq((self._after(written, places) ^ taken) == 1 << bits)",
-         "full.eq(0)"),
+    Twin(_ORDER, "write.addr.eq(written)", "write.addr.eq(0)"),
+    Twin("nothing comes out that did not go in", "holds.eq(after_taken != written)", "holds.eq(1)"),
+    Twin("it takes payloads while a place is free", "full.eq(after_written == taken)", "full.eq(0)"),
 )
 _FIFO_LUT = (
     *_FIFO,
@@ -191,14 +191,15 @@ def rotator(harness: Harness, code: ModuleType) -> None:
         spread = code.rotate_held(m, f"held_{way}", [words], 0, 3, lambda source, value, lane: amount == value, up=up)
         harness.claim("each lane goes so many on, a cycle later",
                       harness.first | (Cat(spread) == harness.past(rotated)))
-        inner = Module()
-        kept = code.rotate_registered(inner, words, amount, enable, up=up)
-        m.submodules[f"registered_{way}"] = inner
         given, last = Signal(name=f"given_{way}"), Signal(2 * lanes, name=f"last_{way}")
         with m.If(enable):
             m.d.sync += [given.eq(1), last.eq(rotated)]
-        harness.invariant(~given | (Cat(kept) == last))
-        harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
+        for late in (False, True):
+            inner = Module()
+            kept = code.rotate_registered(inner, words, amount, enable, up=up, late=late)
+            m.submodules[f"{'late' if late else 'registered'}_{way}"] = inner
+            harness.invariant(~given | (Cat(kept) == last))
+            harness.claim("each lane went so many on when it was enabled last", ~given | (Cat(kept) == last))
 
 
 PROOFS = (
@@ -223,8 +224,8 @@ PROOFS = (
              "cut = total - low if up else low + width"),
         Twin("each lane goes so many on, a cycle later", "places = (-value if up else value) << first_bit",
              "places = (value if up else value) << first_bit"),
-        Twin("each lane went so many on when it was enabled last", "(-high if up else high) << low",
-             "(high if up else -high) << low"),
+        Twin("each lane went so many on when it was enabled last", "(-value if up else value) << low",
+             "(value if up else -value) << low"),
     )),
     *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
             twins)

@@ -13,11 +13,16 @@ from plinth_hw.isa.parameters import preset
 _AXI = "plinth_hw.memory.axi"
 
 
+def _left(state: dict[str, Any]) -> Value:
+    """Beats of a split's request whose burst has not been taken by all."""
+    return Mux(state["busy"], state["more"] + 1, 0)
+
+
 def page_split(harness: Harness, code: ModuleType) -> None:
     """Two ports of 16 bytes: 256 beats a page."""
     m, split = harness.m, code._PageSplit(preset("ndp-demo", address_bits=20), 2)
     state = harness.block(split)
-    left, address, sent, offered = (state[name] for name in ("left", "address", "sent", "offered"))
+    address, sent, offered = (state[name] for name in ("address", "sent", "offered"))
     request = split.i.payload
     harness.assume(harness.stable(split.i))
     harness.assume(~split.i.valid | ((request.beats > 0) & (request.beats <= 64)))
@@ -31,11 +36,11 @@ def page_split(harness: Harness, code: ModuleType) -> None:
         m.d.sync += flag.eq(Mux(done, 0, flag | (split.valid[port] & split.ready[port])))
     m.d.comb += done.eq(Cat(flag | (split.valid[port] & split.ready[port]) for port, flag in enumerate(taken)).all())
     with m.If(done):
-        m.d.sync += [rest.eq(rest - split.beats), place.eq(place + split.beats), busy.eq(~split.last)]
+        m.d.sync += [rest.eq(rest - split.length - 1), place.eq(place + split.length + 1), busy.eq(~split.last)]
     with m.If(takes):
         m.d.sync += [rest.eq(request.beats), place.eq(request.address), busy.eq(1)]
     offers = split.valid.any()
-    harness.invariant((left == rest) & (busy == (rest != 0)) & (~busy | (address == place)))
+    harness.invariant((_left(state) == rest) & (busy == (rest != 0)) & (~busy | (address == place)))
     harness.invariant(Cat(taken) == sent)
     harness.invariant(~sent.all())
     harness.invariant(busy | (~sent.any() & ~offered))
@@ -45,8 +50,8 @@ def page_split(harness: Harness, code: ModuleType) -> None:
 
     harness.claim("a burst begins where the one before ended", ~offers | (busy & (split.address == place)))
     harness.claim("a burst has the request's beats up to the page's end",
-                  ~offers | (split.beats == Mux((place[:8] + rest) > 256, 256 - place[:8], rest)))
-    harness.claim("the last burst of a request is known", ~offers | (split.last == (split.beats == rest)))
+                  ~offers | (split.length + 1 == Mux((place[:8] + rest) > 256, 256 - place[:8], rest)))
+    harness.claim("the last burst of a request is known", ~offers | (split.last == (split.length + 1 == rest)))
     harness.claim("no port is offered a burst twice", ~(split.valid & Cat(taken)).any())
     harness.claim("an offer stands until it is taken", Cat(
         ~harness.past(split.valid[port] & ~split.ready[port]) | split.valid[port] for port in range(2)).all())
@@ -117,23 +122,23 @@ def _beats_in_order(harness: Harness, state: dict[str, Any], writes: list[Writes
     split = state["inside"](state["split"])
     for way in ("ar_split", "aw_split"):
         inside = state["inside"](getattr(state["m"].submodules, way))
-        harness.invariant((inside["left"] <= 3) & ~inside["sent"].all())
+        harness.invariant((_left(inside) <= 3) & ~inside["sent"].all())
         harness.invariant(inside["offered"] | ~inside["sent"].any())
-        harness.invariant((inside["left"] != 0) | ~inside["offered"])
+        harness.invariant(inside["busy"] | ~inside["offered"])
     for number, port in enumerate(writes):
         pending, offered = state["pending"][number], port.offered
         last = pending & held_last
         harness.invariant(~pending | Mux(held_last, taken == 0, (taken != 0) & (lengths.count != 0)))
         harness.invariant(offered.count == lengths.count + last)
         harness.invariant(port.beat == Mux(last, offered.oldest, taken - pending))
-        for place, beats in enumerate(lengths.places):
+        for place, length in enumerate(lengths.places):
             harness.invariant((lengths.count <= place) | (
-                (Mux(last, offered.lengths[place + 1], offered.lengths[place]) + 1 == beats) & (beats <= 3)))
+                (Mux(last, offered.lengths[place + 1], offered.lengths[place]) == length) & (length <= 2)))
         harness.invariant(port.addresses + (split["offered"] & ~split["sent"][number]) == lasts.count)
         harness.invariant(port.ends + offered.count == lasts.count)
-    harness.invariant(Mux(lengths.count == 0, taken == 0, taken < lengths.places[0]))
-    harness.invariant(owed + taken == sum(Mux(lengths.count > place, beats, 0)
-                                          for place, beats in enumerate(lengths.places)))
+    harness.invariant(Mux(lengths.count == 0, taken == 0, taken <= lengths.places[0]))
+    harness.invariant(owed + taken == sum(Mux(lengths.count > place, length + 1, 0)
+                                          for place, length in enumerate(lengths.places)))
 
 
 def _answers_in_order(harness: Harness, state: dict[str, Any], requests: Lengths, bursts: Lengths,
@@ -148,24 +153,25 @@ def _answers_in_order(harness: Harness, state: dict[str, Any], requests: Lengths
         harness.invariant(~there | ((number < requests.count) & Mux(last, total == asked[number],
                                                                     total < asked[number])))
         beats, number = Mux(there, Mux(last, 0, total), beats), (number + (there & last))[:2]
-    rest = inside["left"] - Mux(inside["offered"], split.beats, 0)
+    rest = _left(inside) - Mux(inside["offered"], split.length + 1, 0)
     harness.invariant(requests.count == number + (rest != 0))
     harness.invariant(Mux(rest == 0, beats == 0, beats + rest == asked[number]))
 
 
 PROOFS = (
     Proof("page-split", _AXI, page_split, 2, (
-        Twin("a burst begins where the one before ended", "address.eq(address + self.beats)", "address.eq(address)"),
-        Twin("a burst has the request's beats up to the page's end", "(1 << self.page_log2) - address",
-             "(1 << self.page_log2) - 1 - address"),
-        Twin("the last burst of a request is known", "self.last.eq(left <= room)", "self.last.eq(left < room)"),
+        Twin("a burst begins where the one before ended", "load, request.address[page_bits:],",
+             "load, request.address[:page_bits],"),
+        Twin("a burst has the request's beats up to the page's end", "Mux(self.last, more, ~address",
+             "Mux(self.last, more, address"),
+        Twin("the last burst of a request is known", "~end[page_bits:].any()", "~end[page_bits - 1:].any()"),
         Twin("no port is offered a burst twice", "self.valid.eq(Mux(offers, ~sent, 0))",
              "self.valid.eq(Mux(offers, ~0, 0))"),
         Twin("an offer stands until it is taken", "(self.permit | offered)", "self.permit"),
         Twin("offers wait for no READY", "self.valid.eq(Mux(offers, ~sent, 0))",
              "self.valid.eq(Mux(offers & self.ready.any(), ~sent, 0))"),
-        Twin("a request is taken once the last burst is", "self.i.ready.eq((left == 0) | (step & self.last))",
-             "self.i.ready.eq((left == 0) | step)"),
+        Twin("a request is taken once the last burst is", "self.i.ready.eq(~busy | (step & self.last))",
+             "self.i.ready.eq(~busy | step)"),
         Twin("a burst is announced when it is first offered", "self.offer.eq(offers & ~offered)",
              "self.offer.eq(step)"),
     )),
@@ -173,14 +179,13 @@ PROOFS = (
         *(twin for channel in ("ar", "aw") for twin in (
             Twin(f"{channel}: an offer stands until it is taken", "sent.eq(sent | (self.valid & self.ready))",
                  "sent.eq(sent | self.valid)"),
-            Twin(f"{channel}: a burst stays within 4 KB", "room.eq((1 << self.page_log2) - address[:self.page_log2])",
-                 "room.eq(1 << self.page_log2)"),
+            Twin(f"{channel}: a burst stays within 4 KB", "end.eq(address[:page_bits] + more)", "end.eq(more)"),
             Twin(f"{channel}: bursts are INCR, of full width, aligned", "BURST_INCR = 1", "BURST_INCR = 2"))),
         Twin("w: an offer stands until it is taken",
              "m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))", "m.d.sync += pending.eq(0)"),
         Twin("w: data follow the offer of their address", "lengths.o.valid & ~(pending", "~(pending"),
-        Twin("w: WLAST is the last beat of the burst's", "last.eq(taken + 1 == lengths.o.payload)",
-             "last.eq(taken == lengths.o.payload)"),
+        Twin("w: WLAST is the last beat of the burst's", "last.eq(taken == lengths.o.payload)",
+             "last.eq(taken + 1 == lengths.o.payload)"),
         Twin("w: a beat is taken for a burst that was offered", "lengths.o.valid & ~(pending", "~(pending"),
         Twin("w: data wait for no READY of their address", "self.offer.eq(offers & ~offered)", "self.offer.eq(step)"),
         Twin("r: beats of all ports are taken together", "Cat(port.rvalid for port in ports).all()",

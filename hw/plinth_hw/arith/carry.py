@@ -54,6 +54,23 @@ def loaded_sum(m: Module, platform: Any, name: str, load: Value, value: Value, c
         Digits((count, load, words[0], words[1]), lambda c, s, v, a: (c & ~s) | (v & s), lambda c, s, v, a: a & ~s)])
 
 
+def counted_down(m: Module, platform: Any, name: str, load: Value, number: Value, left: Value, gone: int = 0) -> Value:
+    """``Mux(load, number - gone - 2, left - 1)``, as wide as ``left``, which is signed and a bit wider than ``number``.
+
+    Of so many things, of which so many are gone and at least one is not, it is how many come after the next one: that
+    it is negative says that the one at hand is the last.
+    """
+    def chosen(left: Any, load: Any, number: Any) -> Any:
+        return (left & ~load) | (number & load)
+
+    number = Cat(number, Const(0, 1))
+    return table_sum(m, platform, name, [
+        Digits((left[place:place + 1], load, number[place:place + 1]), chosen,
+               (lambda left, load, number: ~load) if gone + 1 >> place & 1 else
+               (lambda left, load, number: ~(left & 0)))
+        for place in range(len(left))])
+
+
 def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], carry: Value | None = None) -> Value:
     """The sum of the words ``one`` and ``other`` of all digits, the lowest first, and a carry, without the carry out.
 

@@ -1,6 +1,6 @@
 """Counters and counts."""
 
-from amaranth.hdl import Cat, Value
+from amaranth.hdl import Cat, Mux, Value
 from amaranth.utils import ceil_log2
 
 
@@ -30,6 +30,22 @@ def counted(count: Value) -> Value:
     For counts that are only compared for equality: one look-up table, however long.
     """
     return Cat(~Cat(count[tap] for tap in _TAPS[len(count)]).xor(), count)[:len(count)]
+
+
+def in_ring(place: Value, places: int) -> Value:
+    """The value after ``place`` in a cycle through all values below ``places``, for places that are gone through in
+    turn; ``place`` has just the bits of their :func:`index_bits`.
+
+    As :func:`following` or :func:`counted` if ``places`` is a power of two or one less, else counting.
+    """
+    bits = len(place)
+    if places == 1:
+        return place
+    if places == 1 << bits:
+        return following(place)
+    if places == (1 << bits) - 1:
+        return counted(place)
+    return Mux(place == places - 1, 0, place + 1)[:bits]
 
 
 def count_bits(most: int) -> int:

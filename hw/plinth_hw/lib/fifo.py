@@ -17,12 +17,12 @@ import enum
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
+from plinth_hw.lib.count import in_ring, index_bits
 from plinth_hw.lib.ram import FEW, FLIP_FLOPS, LUT_RAM, SECTION, UNCHECKED
 
 #: Places up to which a FIFO that may be in block RAM is in look-up-table RAM, with a register behind it.
@@ -52,7 +52,8 @@ class FIFO(wiring.Component):
     shape : ShapeLike
         Payload.
     depth : int
-        Places; with ``Storage.SECTIONS`` a multiple of :data:`~plinth_hw.lib.ram.SECTION`. A power of two is cheapest.
+        Places; with ``Storage.SECTIONS`` a multiple of :data:`~plinth_hw.lib.ram.SECTION`. A power of two is cheapest;
+        with ``Storage.HEAD``, one more as well.
         With ``Storage.BLOCK`` the register behind the RAM holds one payload more.
     storage : Storage
 
@@ -94,12 +95,14 @@ class FIFO(wiring.Component):
         return m
 
     def _ring(self, m: Module) -> None:
-        """Places are written and read in turn; the pointers count laps as well, so that full is not empty."""
+        """Places are written and read in turn. Pointers that meet after a payload came in mean that all places hold
+        one, after one went out that none does."""
         block, head = self.storage is Storage.BLOCK, self.storage is Storage.HEAD
         places = self.depth - head
-        bits = ceil_log2(places)
-        written, taken = Signal(bits + 1, name="write_pointer"), Signal(bits + 1, name="read_pointer")
-        # Registers that say what the pointers do: some place is full, all are.
+        bits = index_bits(places)
+        written, taken = Signal(bits, name="write_pointer"), Signal(bits, name="read_pointer")
+        after_written, after_taken = in_ring(written, places), in_ring(taken, places)
+        # Some place holds a payload, all do.
         holds, full = Signal(), Signal()
         put, get, passes = Signal(name="put"), Signal(name="get"), Signal()
         m.d.comb += [
@@ -117,15 +120,16 @@ class FIFO(wiring.Component):
             write, read = storage.write_port(), storage.read_port(domain="sync" if block else "comb")
             found = Value.cast(read.data)
             # What passes by is written as well, where the next payload comes.
-            m.d.comb += [write.addr.eq(written[:bits]), write.data.eq(self.i.payload),
-                         write.en.eq(self.i.valid & ~full), read.addr.eq(taken[:bits])]
+            m.d.comb += [write.addr.eq(written), write.data.eq(self.i.payload),
+                         write.en.eq(self.i.valid & ~full), read.addr.eq(taken)]
         with m.If(put & ~get):
-            m.d.sync += [holds.eq(1), full.eq((self._after(written, places) ^ taken) == 1 << bits)]
+            m.d.sync += [holds.eq(1), full.eq(after_written == taken)]
         with m.Elif(get & ~put):
-            m.d.sync += [holds.eq(self._after(taken, places) != written), full.eq(0)]
-        for pointer, moves in ((written, put), (taken, get)):
-            with m.If(moves):
-                m.d.sync += pointer.eq(self._after(pointer, places))
+            m.d.sync += [holds.eq(after_taken != written), full.eq(0)]
+        with m.If(put):
+            m.d.sync += written.eq(after_written)
+        with m.If(get):
+            m.d.sync += taken.eq(after_taken)
 
         if not (block or head):
             m.d.comb += [self.o.valid.eq(holds), get.eq(holds & self.o.ready), self.empty.eq(~holds),
@@ -142,15 +146,6 @@ class FIFO(wiring.Component):
                 m.d.sync += first.eq(Mux(holds, found, given))
         with m.If(get | self.o.ready | passes):
             m.d.sync += self.o.valid.eq(get | passes)
-
-    @staticmethod
-    def _after(pointer: Signal, places: int) -> Value:
-        """The next place, and the next lap after the last place."""
-        after = (pointer + 1)[:len(pointer)]
-        if places == 1 << len(pointer) - 1:
-            return after
-        place, lap = pointer[:-1], pointer[-1]
-        return Mux(place == places - 1, Cat(Const(0, len(place)), ~lap), after)
 
     def _sections(self, m: Module) -> None:
         sections = [FIFO(self.shape, SECTION) for _ in range(self.depth // SECTION)]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.utils import exact_log2
 
 from plinth_hw.lib.choice import one_registered
@@ -61,19 +61,26 @@ def rotate_held(m: Module, name: str, sources: list[list[Value]], first_bit: int
     return found
 
 
-def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool) -> list[Value]:
+def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Value, *, up: bool,
+                      late: bool = False) -> list[Value]:
     """Rotate ``lanes`` by ``amount`` into registers that take new words with ``enable``.
 
-    For each value of the amount's two high bits there is a register, zero but for the one wanted, whose words lie as
-    that value rotates them.
+    For each value of two bits of the amount there is a register, zero but for the one wanted, whose words lie as that
+    value rotates them. These are the high bits, and the others rotate before the registers; or for lanes that come
+    ``late``, as out of RAMs, the low ones, and the others rotate behind them.
     """
     count = len(lanes)
     bits = exact_log2(count)
-    low = max(0, bits - 2)
+    held = min(2, bits)
+    low = 0 if late else bits - held
     rotated = Cat(*rotate(m, "data", lanes, amount, 0, low, up=up))
-    registers = [Signal(len(rotated), name=f"held_{high}", reset_less=True) for high in range(1 << (bits - low))]
+    registers = [Signal(len(rotated), name=f"held_{value}", reset_less=True) for value in range(1 << held)]
+    rest = Signal(bits - held, reset_less=True)
     with m.If(enable):
-        m.d.sync += [register.eq(Mux(amount[low:bits] == high, rotated, 0)) for high, register in enumerate(registers)]
+        m.d.sync += [register.eq(Mux(amount[low:low + held] == value, rotated, 0))
+                     for value, register in enumerate(registers)]
+        m.d.sync += rest.eq(amount[held:])
     words = [[register.word_select(lane, len(lanes[0])) for lane in range(count)] for register in registers]
-    return [reduce(or_, (words[high][(lane + ((-high if up else high) << low)) % count]
-                         for high in range(len(registers)))) for lane in range(count)]
+    found = [reduce(or_, (words[value][(lane + ((-value if up else value) << low)) % count]
+                          for value in range(len(registers)))) for lane in range(count)]
+    return rotate(m, "late", found, Cat(Const(0, held), rest), held, bits, up=up) if late else found

@@ -90,12 +90,14 @@ class OperandBuffer(wiring.Component):
         lanes, banks, lines = geometry.lanes, self.banks, 2 * self.half_lines
         walk_bits = max(self.span_bits, geometry.k_bits)
         bank_bits = ceil_log2(banks)
+        far = banks > lanes  # where a beat lies among the banks follows from its column, not only that of the row
         m.submodules.rows = rows = GridRows(parameters, walk_bits, walk_bits, self.clipped,
                                             parameters.packing)
         m.submodules.load = load = RowLoad(parameters, walk_bits, walk_bits, clipped=self.clipped,
-                                           packing=parameters.packing)
+                                           packing=parameters.packing, far=far)
         m.submodules.memory = memory = VectorMemory(banks, lines, self.element_bits, words=lanes)
-        m.submodules.tracker = tracker = LineTracker(banks, lines, walk_bits, walk_bits + 1, words=lanes)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, walk_bits, walk_bits + 1 if far else None,
+                                                     words=lanes)
         wiring.connect(m, wiring.flipped(self.read), memory.read)
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, load.port, wiring.flipped(self.port))

@@ -140,7 +140,7 @@ class OutputBuffer(wiring.Component):
         banks, lines = parameters.beat_words, geometry.output_lines
         m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.store = store = RowStore(parameters, geometry.a_bits, geometry.b_bits, fetch_depth=FETCHES)
-        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits)
         m.submodules.jobs = jobs = FIFO(geometry.tile_job, JOBS, Storage.HEAD)
         m.submodules.fetched = fetched = FIFO(store.i.payload.shape(), FETCHES)
         job, tile = jobs.o.payload, tiles.o.payload

@@ -113,7 +113,7 @@ class PreloadBuffer(wiring.Component):
         m.submodules.rows = rows = GridRows(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.load = load = RowLoad(parameters, geometry.a_bits, geometry.b_bits)
         m.submodules.memory = memory = VectorMemory(banks, lines, parameters.word_bits)
-        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits, geometry.b_bits + 1)
+        m.submodules.tracker = tracker = LineTracker(banks, lines, geometry.a_bits)
         m.submodules.walk = walk = SlotWalk(geometry, lines)
         m.submodules.jobs = jobs = FIFO(geometry.tile_job, 2, Storage.HEAD)
         job, present = jobs.o.payload, jobs.o.valid

@@ -16,11 +16,12 @@ register each way, a response none. Throughput: one beat a cycle each way. Reads
 by the memory alone, writes by ``outstanding`` bursts.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
+from plinth_hw.arith.carry import Digits, loaded_sum, table_sum
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, request_layout
@@ -112,7 +113,7 @@ class AXIAdaptor(wiring.Component):
             for index, port in enumerate(ports):
                 m.d.comb += [
                     getattr(port, f"{channel}addr").eq(split.address << slice_log2),
-                    getattr(port, f"{channel}len").eq(split.beats - 1),
+                    getattr(port, f"{channel}len").eq(split.length),
                     getattr(port, f"{channel}size").eq(slice_log2),
                     getattr(port, f"{channel}burst").eq(BURST_INCR),
                     getattr(port, f"{channel}cache").eq(CACHE_BUFFERABLE),
@@ -148,22 +149,22 @@ class AXIAdaptor(wiring.Component):
     def _write(self, m: Module, ports: list, split: "_PageSplit") -> None:
         """Beats to W of each port, and B of all ports to responses."""
         count = len(ports)
-        m.submodules.lengths = lengths = FIFO(split.beats.shape(), self.outstanding)
+        m.submodules.lengths = lengths = FIFO(split.length.shape(), self.outstanding)
         m.submodules.lasts = lasts = FIFO(1, self.outstanding)
         m.d.comb += [
             split.permit.eq(lengths.i.ready & lasts.i.ready),
-            lengths.i.payload.eq(split.beats), lengths.i.valid.eq(split.offer),
+            lengths.i.payload.eq(split.length), lengths.i.valid.eq(split.offer),
             lasts.i.payload.eq(split.last), lasts.i.valid.eq(split.offer),
         ]
 
         held = Signal.like(self.write.data.payload)
         held_last = Signal()
         pending = Signal(count)
-        taken = Signal(7)
+        taken = Signal.like(split.length)
         step = Signal()
         last = Signal()
         m.d.comb += [
-            last.eq(taken + 1 == lengths.o.payload),
+            last.eq(taken == lengths.o.payload),
             self.write.data.ready.eq(
                 lengths.o.valid & ~(pending & ~Cat(port.wready for port in ports)).any()),
             step.eq(self.write.data.valid & self.write.data.ready),
@@ -196,8 +197,8 @@ class AXIAdaptor(wiring.Component):
 class _PageSplit(wiring.Component):
     """Cuts requests at the ports' 4 KB boundaries and offers each burst to all ports.
 
-    ``offer`` pulses in the first cycle in which a burst is offered, with its ``beats`` and ``last`` (of its request);
-    it begins under ``permit`` only, and lasts until all ports have taken it.
+    ``offer`` pulses in the first cycle in which a burst is offered, with its ``length``, beats less one, and ``last``
+    (of its request); it begins under ``permit`` only, and lasts until all ports have taken it.
     """
 
     def __init__(self, parameters: DieParameters, ports: int):
@@ -207,35 +208,47 @@ class _PageSplit(wiring.Component):
         self.page_log2 = ceil_log2(PAGE_BYTES // slice_bytes)
         super().__init__({
             "i": In(stream.Signature(layout)),
-            "address": Out(layout["address"].width), "beats": Out(layout["beats"].width),
+            "address": Out(layout["address"].width), "length": Out(exact_log2(MAX_BEATS)),
             "last": Out(1), "permit": In(1), "valid": Out(ports), "ready": In(ports), "offer": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        left = Signal(len(self.beats))
+        page_bits = self.page_log2
+        request, address = self.i.payload, Signal(len(self.address))
+        # Beats of the request behind the first one, and where its last one would be, from the page's begin.
+        busy, more, end = Signal(), Signal(len(self.length)), Signal(max(page_bits, len(self.length)) + 1)
         sent = Signal(self.ports)
-        address = Signal(len(self.address))
-        room = Signal(self.page_log2 + 1)
-        offered, offers, step = Signal(), Signal(), Signal()
+        offered, offers, step, load = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
-            room.eq((1 << self.page_log2) - address[:self.page_log2]),
-            self.last.eq(left <= room),
-            self.beats.eq(Mux(self.last, left, room)),
+            end.eq(address[:page_bits] + more),
+            self.last.eq(~end[page_bits:].any()),
+            self.length.eq(Mux(self.last, more, ~address[:page_bits])),
             self.address.eq(address),
-            offers.eq((left != 0) & (self.permit | offered)),
+            offers.eq(busy & (self.permit | offered)),
             self.offer.eq(offers & ~offered),
             self.valid.eq(Mux(offers, ~sent, 0)),
             step.eq(offers & (sent | self.ready).all()),
-            self.i.ready.eq((left == 0) | (step & self.last)),
+            self.i.ready.eq(~busy | (step & self.last)),
+            load.eq(self.i.valid & self.i.ready),
         ]
         m.d.sync += offered.eq(offers & ~step)
         with m.If(step):
-            m.d.sync += [sent.eq(0), left.eq(left - self.beats), address.eq(address + self.beats)]
+            m.d.sync += sent.eq(0)
         with m.Else():
             m.d.sync += sent.eq(sent | (self.valid & self.ready))
-        with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [left.eq(self.i.payload.beats), address.eq(self.i.payload.address)]
+        with m.If(self.i.ready):
+            m.d.sync += busy.eq(self.i.valid)
+        # A request's beats less one, or what is left of it on the next page.
+        with m.If(load | step):
+            m.d.sync += [
+                more.eq(table_sum(m, platform, "next_more", [
+                    Digits((load, request.beats[:len(more)], (end - (1 << page_bits))[:len(more)]),
+                           lambda load, beats, rest: (beats & load) | (rest & ~load), lambda load, *_: load)])),
+                address[:page_bits].eq(Mux(load, request.address[:page_bits], 0)),
+                address[page_bits:].eq(loaded_sum(m, platform, "next_page", load, request.address[page_bits:],
+                                                  address[page_bits:], Const(1, 1))),
+            ]
         return m
 
 

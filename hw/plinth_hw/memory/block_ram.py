@@ -6,29 +6,31 @@
 
     read.request -> burst counter -> RAM (one cycle) -> reg -> FIFO -> read.data
     write.request -> burst counter -\\
-    write.data ---------------------+-> RAM with an enable a word -> read-visible; response
+    write.data ---------------------+-> reg -> RAM with an enable a word -> read-visible; response
 
 Latency: first read beat four cycles after its request; a write's response one cycle after its last
-beat. Throughput: one beat a cycle each way, requests back to back without gaps. Reads see every
-write whose beat was taken in an earlier cycle.
+beat. Throughput: one beat a cycle each way, requests back to back without gaps. Reads that are asked for in the cycle
+of a write's response, or later, see it; a word that is read while it is written is junk, its neighbours are not.
 
 Deep memories are cut into slices of a word that are as deep as the whole and fill block RAMs, so that nothing is chosen
-among them after reading. A block RAM takes most of a cycle, so what is read is registered before it leaves; and whether
-it may step is in registers.
+among them after reading. They lie all over an FPGA: what is written, and where, comes to them from registers, what is
+read is registered before it leaves; and whether it may step is in registers.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from plinth_hw import emit
+from plinth_hw.arith.carry import counted_down, loaded_sum
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.memory.port import ReadPort, WritePort
 
 #: Bits of a block RAM whose words have a power of two of them: an ECP5's or, half of it, that of a series 7.
@@ -78,8 +80,8 @@ class BlockMemory(wiring.Component):
 
         m.submodules.reads = reads = _Burst(self.read)
         m.submodules.writes = writes = _Burst(self.write)
-        # The RAMs lie all over the chip: each has a register beside it, and nothing that is late reaches all of them.
-        # A beat is read when the FIFO has a place for it.
+        # Each RAM has a register beside it, and nothing that is late reaches all of them. A beat is read when the FIFO
+        # has a place for it.
         m.submodules.found = found = FIFO(self.read.data.payload.shape(), _FOUND)
         read_data, near = Signal(width), Signal(width, reset_less=True)
         fetched, given = Signal(2), Signal()
@@ -96,7 +98,11 @@ class BlockMemory(wiring.Component):
         connect(m, found.o, flipped(self.read.data))
         for burst, port in ((reads, self.read), (writes, self.write)):
             connect(m, flipped(port.request), burst.request)
-        written, strobe = Cat(self.write.data.payload.data), self.write.data.payload.strobe
+        written = Signal(width, reset_less=True)
+        strobe = Signal(self.parameters.beat_words)
+        place = Signal.like(writes.address, reset_less=True)
+        m.d.sync += [written.eq(Cat(self.write.data.payload.data)), place.eq(writes.address),
+                     strobe.eq(Mux(writes.step, self.write.data.payload.strobe, 0))]
         for first in range(0, width, slice_bits):
             part = slice(first, first + slice_bits)
             memory = _Slice(self.beats, slice_bits, slice_bits // min(slice_bits, word_bits))
@@ -105,8 +111,7 @@ class BlockMemory(wiring.Component):
             words = slice(first // word_bits, first // word_bits + len(memory.strobe))
             m.d.comb += [
                 memory.read.eq(1), memory.read_address.eq(reads.address), read_data[part].eq(memory.read_data),
-                memory.write_address.eq(writes.address), memory.write_data.eq(written[part]),
-                memory.strobe.eq(strobe[words] & writes.step.replicate(len(memory.strobe))),
+                memory.write_address.eq(place), memory.write_data.eq(written[part]), memory.strobe.eq(strobe[words]),
             ]
         return m
 
@@ -123,7 +128,7 @@ class _Slice(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.memory = memory = Memory(shape=unsigned(self.bits), depth=self.beats, init=[])
+        m.submodules.memory = memory = Memory(shape=unsigned(self.bits), depth=self.beats, init=[], attrs=UNCHECKED)
         read, write = memory.read_port(), memory.write_port(granularity=self.bits // self.parts)
         m.d.comb += [
             read.en.eq(self.read), read.addr.eq(self.read_address), self.read_data.eq(read.data),
@@ -155,12 +160,15 @@ class _Burst(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         asked = self.request.payload
-        left = Signal.like(asked.beats)
-        m.d.comb += self.request.ready.eq(~self.busy | (self.step & self.last))
-        with m.If(self.step):
-            m.d.sync += [left.eq(left - 1), self.last.eq(left == 2), self.busy.eq(~self.last),
-                         self.address.eq(self.address + 1)]
-        with m.If(self.request.valid & self.request.ready):
-            m.d.sync += [left.eq(asked.beats), self.last.eq(asked.beats == 1), self.busy.eq(1),
-                         self.address.eq(asked.address)]
+        left = Signal(signed(len(asked.beats) + 1))
+        ready = self.request.ready
+        m.d.comb += [ready.eq(~self.busy | (self.step & self.last)), self.last.eq(left[-1])]
+        with m.If(ready):
+            m.d.sync += self.busy.eq(self.request.valid)
+        with m.If(ready | self.step):
+            m.d.sync += [
+                left.eq(counted_down(m, platform, "next_left", ready, asked.beats, left)),
+                self.address.eq(loaded_sum(m, platform, "next_address", ready, asked.address, self.address,
+                                           Const(1, 1))),
+            ]
         return m

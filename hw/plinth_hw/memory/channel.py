@@ -22,7 +22,8 @@ many bits more, count elements as well.
 
 Throughput: one beat a cycle, across rows and commands without gaps (the row walk makes one row a
 cycle, so also when each row is a single beat). Latency: request two cycles after the row walk, which
-starts in the cycle after the command; load data pass through without a register.
+starts in the cycle after the command; load data pass through without a register, or one cycle later where memory is on
+the chip alone.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
@@ -30,10 +31,24 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import loaded_sum
+from plinth_hw.arith.carry import Digits, chosen_sum, counted_down, loaded_sum, table_sum
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, WritePort, beat_layout, request_layout
+from plinth_hw.lib.ram import SECTION
+from plinth_hw.memory.port import (
+    MAX_BEATS,
+    TASK_BITS,
+    ReadPort,
+    WritePort,
+    beat_layout,
+    on_chip,
+    request_layout,
+)
+
+#: Requests of a channel that may wait for the crossbar: few, but enough for look-up-table RAM.
+_REQUESTS = 4
+#: Beats that have come, and wait to be taken, where memory is on the chip alone.
+_ARRIVED = 4
 
 
 def command_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
@@ -67,28 +82,34 @@ def span_layout(parameters: DieParameters, column_bits: int, clipped: bool = Fal
 
 
 def load_layout(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-                packing: int = 1) -> data.StructLayout:
+                packing: int = 1, far: bool = False) -> data.StructLayout:
     """A beat of a load.
 
     ``data``: B words; ``row``, ``column`` (signed): element in lane 0; ``mask``: the lanes that belong to
     the row; ``words``: how many were read; ``row_last``, ``last``: last beat of the row, of the command. If
-    clipped, ``real``: the lanes that were read.
+    clipped, ``real``: the lanes that were read. Unless it is ``far``, ``column`` stays, from the row's second beat on,
+    what it is there: a walk that goes on from beat to beat needs no more.
     """
     beat = data.ArrayLayout(unsigned(parameters.word_bits // packing), beat_elements(parameters, packing))
     return data.StructLayout({"data": beat,
-                              **_position(parameters, row_bits, column_bits, clipped, packing).members})
+                              **_position(parameters, row_bits, column_bits, clipped, packing, far).members})
 
 
-def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int) -> data.StructLayout:
+def fetch_layout(parameters: DieParameters, row_bits: int, column_bits: int, far: bool = False) -> data.StructLayout:
     """A beat that a store asks for; members as in :func:`load_layout`, without the data."""
-    return _position(parameters, row_bits, column_bits)
+    return _position(parameters, row_bits, column_bits, far=far)
+
+
+def near_column_bits(lanes: int) -> int:
+    """Bits of a signed column of a row's first or second beat of so many lanes."""
+    return exact_log2(lanes) + 2
 
 
 def _position(parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-              packing: int = 1) -> data.StructLayout:
+              packing: int = 1, far: bool = False) -> data.StructLayout:
     lanes = beat_elements(parameters, packing)
     return data.StructLayout({
-        "row": unsigned(row_bits), "column": signed(column_bits + 1),
+        "row": unsigned(row_bits), "column": signed(column_bits + 1 if far else near_column_bits(lanes)),
         "mask": unsigned(lanes), "words": unsigned(lanes.bit_length()),
         "row_last": unsigned(1), "last": unsigned(1),
         **({"real": unsigned(lanes)} if clipped else {}),
@@ -133,10 +154,10 @@ class StridedRows(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         current = Signal.like(self.command.payload)
-        step = Signal()
+        step, left = Signal(), Signal(signed(len(current.rows) + 1))
         m.d.comb += [
             self.o.payload.address.eq(current.address), self.o.payload.columns.eq(current.columns),
-            self.o.payload.last.eq(current.rows == 1), self.o.payload.task.eq(current.task),
+            self.o.payload.last.eq(left[-1]), self.o.payload.task.eq(current.task),
             step.eq(self.o.valid & self.o.ready),
             self.command.ready.eq(~self.o.valid | (step & self.o.payload.last)),
         ]
@@ -150,8 +171,7 @@ class StridedRows(wiring.Component):
             m.d.sync += [
                 current.address.eq(loaded_sum(m, platform, "next_address", loads, command.address, current.address,
                                               current.stride)),
-                current.rows.eq(loaded_sum(m, platform, "next_rows", loads, command.rows, current.rows,
-                                           Const(-1, len(current.rows)))),
+                left.eq(counted_down(m, platform, "next_left", loads, command.rows, left)),
             ]
         return m
 
@@ -185,12 +205,11 @@ class RowCut(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lane_bits = _lane_bits(self.parameters, self.packing)
-        beats_bits = _row_beats_bits(self.parameters, self.column_bits, self.packing)
         span, record = self.i.payload, self.row.payload
         offset = span.address[:lane_bits]
-        end = Signal(self.column_bits + 1)
+        end, before = Signal(self.column_bits + 1), Signal(signed(lane_bits + 1))
         m.d.comb += [
-            end.eq(offset + span.columns - 1),
+            before.eq(offset - 1), end.eq(span.columns + before),
             record.offset.eq(offset), record.more.eq(end[lane_bits:]), record.end.eq(end[:lane_bits]),
             record.last.eq(span.last),
         ]
@@ -201,38 +220,48 @@ class RowCut(wiring.Component):
                 first.eq(offset + span.low), final.eq(offset + span.high), record.any.eq(span.any),
                 record.first.as_value().eq(first), record.final.as_value().eq(final),
             ]
-            address, more = address + first[lane_bits:], final[lane_bits:] - first[lane_bits:]
+            address, more = address + first[lane_bits:], (final[lane_bits:] - first[lane_bits:])[:len(more)]
             wanted = span.any
 
         # No path leads from who takes requests to who gives rows.
         m.submodules.requests = requests = FIFO(
-            data.StructLayout({"request": request_layout(self.parameters), "last": 1}), 2, Storage.HEAD)
+            data.StructLayout({"request": request_layout(self.parameters), "last": 1}), _REQUESTS)
         cut, given = requests.i.payload, requests.o
+        # All requests of a row but the last one have ``max_beats``: what is less than that is the same in all of them.
+        # The sign of how many come after the next one says that there is none.
+        piece_bits = exact_log2(self.max_beats)
         split_address = Signal(len(span.address) - lane_bits)
-        split_more, split_task = Signal(beats_bits, name="split_more"), Signal(TASK_BITS, name="split_task")
-        split_active, split_last = Signal(name="split_active"), Signal(name="split_last")
-        split_final, split_free = Signal(name="split_final"), Signal(name="split_free")
+        split_rest = Signal(piece_bits)
+        split_after = Signal(signed(max(1, len(more) - piece_bits) + 1))
+        split_task = Signal(TASK_BITS)
+        split_active, split_last, split_final, split_free = (
+            Signal(name=f"split_{name}") for name in ("active", "last", "final", "free"))
         m.d.comb += [
             self.row.valid.eq(self.i.valid & split_free),
             self.i.ready.eq(self.row.ready & split_free),
-            split_final.eq(split_more < self.max_beats),
+            split_final.eq(split_after[-1]),
             split_free.eq(~split_active | (requests.i.ready & split_final)),
             requests.i.valid.eq(split_active),
             cut.request.address.eq(split_address), cut.request.task.eq(split_task),
-            cut.request.beats.eq(Mux(split_final, split_more, self.max_beats - 1) + 1),
+            cut.request.beats.eq(table_sum(m, platform, "beats", [
+                Digits((Cat(split_rest, Const(0, 1)), Cat(split_final.replicate(piece_bits), Const(1, 1))),
+                       lambda rest, final: rest | ~final)], carry=Const(1, 1))),
             cut.last.eq(split_final & split_last),
             self.request.valid.eq(given.valid), given.ready.eq(self.request.ready),
             self.request.payload.eq(given.payload.request), self.request_last.eq(given.payload.last),
         ]
         with m.If(split_free):
-            m.d.sync += [split_last.eq(span.last), split_task.eq(span.task),
+            m.d.sync += [split_last.eq(span.last), split_task.eq(span.task), split_rest.eq(more[:piece_bits]),
+                         split_address[:piece_bits].eq(address[:piece_bits]),
                          split_active.eq(self.row.valid & self.row.ready & wanted)]
         with m.If(split_free | requests.i.ready):
             m.d.sync += [
-                split_address.eq(loaded_sum(m, platform, "next_split_address", split_free, address, split_address,
-                                            Const(self.max_beats, len(split_address)))),
-                split_more.eq(loaded_sum(m, platform, "next_split_more", split_free, more, split_more,
-                                         Const(-self.max_beats, len(split_more)))),
+                split_address[piece_bits:].eq(loaded_sum(
+                    m, platform, "next_split_address", split_free, address[piece_bits:], split_address[piece_bits:],
+                    Const(1, 1))),
+                split_after.eq(chosen_sum(
+                    m, platform, "next_split_after", split_free, Cat(more[piece_bits:], Const(0, 1)), split_after,
+                    Const(-1, len(split_after)))),
             ]
         return m
 
@@ -240,7 +269,8 @@ class RowCut(wiring.Component):
 class BeatWalk(wiring.Component):
     """Turns row records into the positions and masks of beats, one a cycle, from the cycle after the record on.
 
-    All that is said of a beat comes from registers, or is a few look-up tables away from them.
+    All that is said of a beat comes from registers, or is a few look-up tables away from them: where it is among the
+    row's beats is counted down, to a sign.
 
     Members
     -------
@@ -252,15 +282,16 @@ class BeatWalk(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int, column_bits: int, clipped: bool = False,
-                 packing: int = 1):
+                 packing: int = 1, far: bool = False):
         self.parameters = parameters
         self.row_bits = row_bits
         self.column_bits = column_bits
         self.clipped = clipped
         self.packing = packing
+        self.far = far
         super().__init__({
             "row": In(stream.Signature(_row_layout(parameters, column_bits, clipped, packing))),
-            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, packing))),
+            "o": Out(stream.Signature(_position(parameters, row_bits, column_bits, clipped, packing, far))),
             "read": Out(1),
         })
 
@@ -271,47 +302,57 @@ class BeatWalk(wiring.Component):
         position, record = self.o.payload, self.row.payload
         active, step, load, row_last = (Signal(name=name) for name in ("active", "step", "load", "row_last"))
         current = Signal.like(record, name="current")
-        # Lanes of the beat at hand, and the number of the next one.
         start, end = Signal(lane_bits, name="start"), Signal(lane_bits, name="end")
-        row, column = Signal(self.row_bits), Signal(position.column.shape())
-        beat = Signal(_row_beats_bits(self.parameters, self.column_bits, self.packing))
+        from_start, to_end = Signal(words, name="from_start"), Signal(words, name="to_end")
+        row = Signal(self.row_bits)
+        low, high = Signal(lane_bits, name="low"), Signal(len(position.column) - lane_bits, name="high")
+
+        def countdown(name: str, beats: Value) -> Value:
+            """Whether the beat at hand is the one that comes so many after the row's first, or a later one: the sign of
+            how many there are from the next one to that."""
+            left = Signal(signed(len(beats) + 1), name=name)
+            with m.If(load | step):
+                m.d.sync += left.eq(chosen_sum(m, platform, f"next_{name}", load, Cat(beats, Const(0, 1)), left,
+                                               Const(-1, len(left))))
+            return left[-1]
+
         m.d.comb += [
-            position.mask.eq(_lanes(m, "mask", words, start, end)),
-            position.row.eq(row), position.column.eq(column),
+            row_last.eq(countdown("after_next", record.more)),
+            end.eq(Mux(row_last, current.end, words - 1)),
+            position.mask.eq(from_start & (to_end | ~row_last.replicate(words))),
+            position.row.eq(row), position.column.eq(Cat(low, high)),
             position.row_last.eq(row_last), position.last.eq(row_last & current.last),
             self.o.valid.eq(active), step.eq(active & self.o.ready),
             load.eq(~active | (step & row_last)), self.row.ready.eq(load),
         ]
-        at_end = Signal()
-        m.d.comb += at_end.eq(Mux(load, record.more == 0, current.more == beat))
         with m.If(load):
-            m.d.sync += [current.eq(record), active.eq(self.row.valid), beat.eq(1), start.eq(record.offset),
-                         column.eq(-record.offset)]
+            m.d.sync += [current.eq(record), active.eq(self.row.valid), start.eq(record.offset), low.eq(-record.offset),
+                         high.eq(record.offset.any().replicate(len(high))),
+                         from_start.eq(_lanes_from(record.offset, words)), to_end.eq(_lanes_to(record.end, words))]
         with m.Elif(step):
-            m.d.sync += [beat.eq(beat + 1), start.eq(0), column.eq(column + words)]
-        with m.If(load | step):
-            m.d.sync += [row_last.eq(at_end), end.eq(Mux(at_end, Mux(load, record.end, current.end), words - 1))]
+            m.d.sync += [start.eq(0), from_start.eq(~0), high.eq(high + 1 if self.far else ~low.any())]
         with m.If(step & row_last):
             m.d.sync += row.eq(Mux(current.last, 0, row + 1))
         if not self.clipped:
             m.d.comb += [self.read.eq(1), position.words.eq(end - start + 1)]
             return m
 
-        # Of the words that are read: lanes of the beat at hand, whether it is the first or the last one with any.
+        # Words are read from one beat on up to another one: ``begun`` behind the former, ``done`` behind the latter.
         first, final = Signal(lane_bits, name="first"), Signal(lane_bits, name="final")
-        read, reaches, ends, done = (Signal(name=name) for name in ("reading", "reaches", "ends", "done"))
-        chosen = Signal.like(record, name="chosen")
+        from_first, to_final = Signal(words, name="from_first"), Signal(words, name="to_final")
+        begun, done, read = Signal(name="begun"), Signal(name="done"), Signal(name="reading")
+        begins, ends = (countdown(f"before_{name}", record[name].beat) for name in ("first", "final"))
         m.d.comb += [
-            chosen.eq(Mux(load, record, current)),
-            reaches.eq(Mux(load, record.first.beat == 0, current.first.beat == beat)),
-            ends.eq(Mux(load, record.final.beat == 0, current.final.beat == beat)),
-            self.read.eq(read), position.real.eq(Mux(read, _lanes(m, "real", words, first, final), 0)),
+            read.eq(current.any & begins & ~done), self.read.eq(read),
+            first.eq(Mux(begun, 0, current.first.lane)), final.eq(Mux(ends, current.final.lane, words - 1)),
+            position.real.eq(Mux(read, (from_first | begun.replicate(words)) & (to_final | ~ends.replicate(words)), 0)),
             position.words.eq(Mux(read, final - first + 1, 0)),
         ]
-        with m.If(load | step):
-            m.d.sync += [read.eq(chosen.any & (reaches | (read & ~done & ~load))), done.eq(ends),
-                         first.eq(Mux(reaches, chosen.first.lane, 0)),
-                         final.eq(Mux(ends, chosen.final.lane, words - 1))]
+        with m.If(load):
+            m.d.sync += [begun.eq(0), done.eq(0), from_first.eq(_lanes_from(record.first.lane, words)),
+                         to_final.eq(_lanes_to(record.final.lane, words))]
+        with m.Elif(step):
+            m.d.sync += [begun.eq(begins), done.eq(ends)]
         return m
 
 
@@ -326,11 +367,13 @@ class RowLoad(wiring.Component):
     row_depth : int
         Rows that may be requested but not delivered; a power of two.
     max_beats : int
-        Longest request, at most ``MAX_BEATS``.
+        Longest request, a power of two, at most ``MAX_BEATS``.
     clipped : bool
         Rows may be clipped.
     packing : int
         Elements of a word, where these are counted: 1, 2 or 4.
+    far : bool
+        Beats tell their column however far on they are.
 
     Members
     -------
@@ -343,12 +386,12 @@ class RowLoad(wiring.Component):
     Raises
     ------
     ValueError
-        If ``max_beats`` is not in 1 .. ``MAX_BEATS``, or a word has another number of elements.
+        If ``max_beats`` is no power of two in 1 .. ``MAX_BEATS``, or a word has another number of elements.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
                  row_depth: int = 32, max_beats: int = MAX_BEATS, clipped: bool = False,
-                 packing: int = 1):
+                 packing: int = 1, far: bool = False):
         _check_beats(max_beats)
         if packing not in (1, 2, 4):
             raise ValueError(f"A word must have 1, 2 or 4 elements, not {packing!r}")
@@ -359,33 +402,40 @@ class RowLoad(wiring.Component):
         self.max_beats = max_beats
         self.clipped = clipped
         self.packing = packing
+        self.far = far
         super().__init__({
             "i": In(stream.Signature(span_layout(parameters, column_bits, clipped, packing))),
             "port": Out(ReadPort(parameters)),
-            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped, packing))),
+            "o": Out(stream.Signature(load_layout(parameters, row_bits, column_bits, clipped, packing, far))),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats, self.clipped,
                                         self.packing)
-        m.submodules.rows = rows = FIFO(cut.row.payload.shape(), self.row_depth)
+        # A row takes no longer to come through than its data.
+        m.submodules.rows = rows = FIFO(cut.row.payload.shape(), self.row_depth,
+                                        Storage.LUT if self.row_depth % SECTION else Storage.SECTIONS)
         m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, self.clipped,
-                                            self.packing)
+                                            self.packing, self.far)
         wiring.connect(m, wiring.flipped(self.i), cut.i)
         wiring.connect(m, cut.request, wiring.flipped(self.port.request))
         wiring.connect(m, cut.row, rows.i)
         wiring.connect(m, rows.o, walk.row)
-        beat, place = self.o.payload, walk.o.payload
+        beat, place, found = self.o.payload, walk.o.payload, self.port.data
+        if on_chip(self.parameters):
+            m.submodules.arrived = arrived = FIFO(beat_layout(self.parameters), _ARRIVED)
+            wiring.connect(m, wiring.flipped(self.port.data), arrived.i)
+            found = arrived.o
         there = Signal()
         m.d.comb += [
-            beat.data.as_value().eq(self.port.data.payload.as_value()),
+            beat.data.as_value().eq(found.payload.as_value()),
             *(beat[name].eq(place[name]) for name, _ in place.shape()),
             # A beat of padding has no data to wait for.
-            there.eq(self.port.data.valid | ~walk.read),
+            there.eq(found.valid | ~walk.read),
             self.o.valid.eq(there & walk.o.valid),
             walk.o.ready.eq(there & self.o.ready),
-            self.port.data.ready.eq(walk.o.valid & walk.read & self.o.ready),
+            found.ready.eq(walk.o.valid & walk.read & self.o.ready),
         ]
         return m
 
@@ -432,7 +482,7 @@ class RowStore(wiring.Component):
     Parameters
     ----------
     parameters : DieParameters
-    row_bits, column_bits, max_beats
+    row_bits, column_bits, max_beats, far
         As of :class:`RowLoad`.
     fetch_depth : int
         Beats that may be fetched but not yet given; at least the client's latency; a power of two.
@@ -456,11 +506,11 @@ class RowStore(wiring.Component):
     Raises
     ------
     ValueError
-        If ``max_beats`` is not in 1 .. ``MAX_BEATS``.
+        If ``max_beats`` is no power of two in 1 .. ``MAX_BEATS``.
     """
 
     def __init__(self, parameters: DieParameters, row_bits: int = 16, column_bits: int = 16,
-                 fetch_depth: int = 16, request_depth: int = 32, max_beats: int = MAX_BEATS):
+                 fetch_depth: int = 16, request_depth: int = 32, max_beats: int = MAX_BEATS, far: bool = False):
         _check_beats(max_beats)
         self.parameters = parameters
         self.row_bits = row_bits
@@ -468,10 +518,11 @@ class RowStore(wiring.Component):
         self.fetch_depth = fetch_depth
         self.request_depth = request_depth
         self.max_beats = max_beats
+        self.far = far
         super().__init__({
             "i_rows": In(stream.Signature(span_layout(parameters, column_bits))),
             "port": Out(WritePort(parameters)),
-            "fetch": Out(stream.Signature(fetch_layout(parameters, row_bits, column_bits))),
+            "fetch": Out(stream.Signature(fetch_layout(parameters, row_bits, column_bits, far))),
             "i": In(stream.Signature(beat_layout(parameters))),
             "done": Out(1),
             "words": Out(parameters.beat_words.bit_length()),
@@ -481,7 +532,7 @@ class RowStore(wiring.Component):
         m = Module()
         m.submodules.cut = cut = RowCut(self.parameters, self.column_bits, self.max_beats)
         m.submodules.rows = rows = FIFO(cut.row.payload.shape(), min(self.fetch_depth, 8))
-        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits)
+        m.submodules.walk = walk = BeatWalk(self.parameters, self.row_bits, self.column_bits, far=self.far)
         strobe_bits = self.parameters.beat_words
         m.submodules.strobes = strobes = FIFO(strobe_bits + len(self.words), self.fetch_depth)
         m.submodules.unanswered = unanswered = FIFO(1, self.request_depth)
@@ -553,14 +604,16 @@ class StridedStore(wiring.Component):
         return m
 
 
-def _lanes(m: Module, name: str, words: int, start: Value, end: Value) -> Value:
-    """Which lanes are in ``start`` .. ``end``."""
-    below, beyond = Signal(words, name=f"{name}_below"), Signal(words, name=f"{name}_beyond")
-    m.d.comb += [below.eq(Cat(lane < start for lane in range(words))),
-                 beyond.eq(Cat(lane > end for lane in range(words)))]
-    return ~(below | beyond)
+def _lanes_from(lane: Value, lanes: int) -> Value:
+    """That lane and all above it."""
+    return Cat(number >= lane for number in range(lanes))
+
+
+def _lanes_to(lane: Value, lanes: int) -> Value:
+    """That lane and all below it."""
+    return Cat(number <= lane for number in range(lanes))
 
 
 def _check_beats(max_beats: int) -> None:
-    if not 1 <= max_beats <= MAX_BEATS:
-        raise ValueError(f"Longest request must be in 1 .. {MAX_BEATS}, not {max_beats!r}")
+    if not 1 <= max_beats <= MAX_BEATS or max_beats & (max_beats - 1):
+        raise ValueError(f"Longest request must be a power of two in 1 .. {MAX_BEATS}, not {max_beats!r}")

@@ -2,10 +2,10 @@
 
 ::
 
-    readers --request--> round robin -> reg -> address check (-> reg) -> memory.request
+    readers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (reader, beats)
     memory.data (one stream) -> to the reader at the FIFO's head
-    writers --request--> round robin -> reg -> address check (-> reg) -> memory.request
+    writers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
@@ -30,16 +30,21 @@ the write response, which task dependences do.
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import counted_down
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_registered
-from plinth_hw.lib.count import index_bits
+from plinth_hw.lib.count import index_bits, population
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, request_layout
+from plinth_hw.lib.ram import SECTION
+from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort, on_chip, request_layout
+
+#: Requests that are checked and wait for memory on the chip.
+_CHECKED = 4
 
 
 def fault_layout(clients: int) -> data.StructLayout:
@@ -48,10 +53,18 @@ def fault_layout(clients: int) -> data.StructLayout:
                               "task": unsigned(TASK_BITS)})
 
 
-def checks_late(parameters: DieParameters) -> bool:
-    """Whether a request's address is checked a cycle before the request goes on: where memory is on the chip alone,
-    which answers at once, and the check would be most of a cycle of an FPGA."""
-    return not parameters.axi_ports
+def _outstanding(parameters: DieParameters) -> tuple[int, int, int]:
+    """Requests that may wait for read data, for their data to write, and for the response: as many as block RAM has
+    under way; of single beats what DRAM's latency takes, and of writes what an AXI4 adaptor lets wait."""
+    return (64, 16, 32) if parameters.axi_ports else (16, 16, 16)
+
+
+def _storage(parameters: DieParameters, places: int) -> Storage:
+    """Of a queue: behind a register, where memory is on the chip and answers at once; else, what it waits for takes
+    longer than it does to come through sections."""
+    if on_chip(parameters):
+        return Storage.HEAD
+    return Storage.LUT if places % SECTION else Storage.SECTIONS
 
 
 class MemoryCrossbar(wiring.Component):
@@ -62,8 +75,9 @@ class MemoryCrossbar(wiring.Component):
     parameters : DieParameters
     readers, writers : sequence of str
         Names of the clients; each gives a member ``<name>``.
-    outstanding : int
-        Requests each way that may wait for data or a response; a power of two.
+    outstanding : int or None
+        Requests each way that may wait for data or a response; at least 2 where memory is on the chip alone. Unless
+        told, as many as keep the memory busy.
 
     Members
     -------
@@ -87,7 +101,7 @@ class MemoryCrossbar(wiring.Component):
     read_failed, write_failed : Out :func:`fault_layout`
         ``valid`` pulses in the next cycle.
     words_read, words_written : Out
-        Words that crossed in this cycle: all words of a read beat, the strobed words of a written one.
+        Words that crossed in the cycle before: all words of a read beat, the strobed words of a written one.
 
     Raises
     ------
@@ -96,13 +110,13 @@ class MemoryCrossbar(wiring.Component):
     """
 
     def __init__(self, parameters: DieParameters, readers: Sequence[str], writers: Sequence[str],
-                 outstanding: int = 64):
+                 outstanding: int | None = None):
         names = [*readers, *writers]
         if not readers or not writers:
             raise ValueError(f"A crossbar needs readers and writers, not {readers!r} and {writers!r}")
         if len(set(names)) != len(names):
             raise ValueError(f"Names of clients must differ, not {names!r}")
-        if outstanding < 1:
+        if outstanding is not None and outstanding < 1:
             raise ValueError(f"Outstanding requests must be positive, not {outstanding!r}")
         self.parameters = parameters
         self.readers = tuple(readers)
@@ -129,8 +143,10 @@ class MemoryCrossbar(wiring.Component):
         m = Module()
         readers = [getattr(self, name) for name in self.readers]
         writers = [getattr(self, name) for name in self.writers]
-        m.submodules.read = read = _Grant(self.parameters, len(readers), self.outstanding)
-        m.submodules.write = write = _Grant(self.parameters, len(writers), self.outstanding)
+        reads, writes, answers = (_outstanding(self.parameters) if self.outstanding is None
+                                  else (self.outstanding,) * 3)
+        m.submodules.read = read = _Grant(self.parameters, len(readers), reads)
+        m.submodules.write = write = _Grant(self.parameters, len(writers), writes)
         for grant, clients, memory, fault in ((read, readers, self.memory_read, self.read_fault),
                                               (write, writers, self.memory_write, self.write_fault)):
             for index, client in enumerate(clients):
@@ -150,54 +166,55 @@ class MemoryCrossbar(wiring.Component):
         words = self.parameters.beat_words
         m.d.comb += [
             read.permit.eq(1),
-            self.memory_read.data.ready.eq(
-                read.data_valid & (Array(client.data.ready for client in readers)[read.data_index] | self.drain)),
+            self.memory_read.data.ready.eq(read.data_valid & (
+                (Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain)),
             read.data_step.eq(self.memory_read.data.valid & self.memory_read.data.ready),
-            self.words_read.eq(Mux(read.data_step, words, 0)),
         ]
         for index, client in enumerate(readers):
             m.d.comb += [
                 client.data.payload.eq(self.memory_read.data.payload),
                 client.data.valid.eq(self.memory_read.data.valid & read.data_valid
-                                     & (read.data_index == index)),
+                                     & read.data_whose[index]),
             ]
 
         m.d.sync += [
-            self.read_failed.valid.eq(self.read_error), self.read_failed.index.eq(read.data_index),
+            self.words_read.eq(Mux(read.data_step, words, 0)),
+            self.read_failed.valid.eq(self.read_error), self.read_failed.index.eq(index_of(read.data_whose)),
             self.read_failed.task.eq(read.data_task),
         ]
 
         # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
         full, free, given = Signal(name="full"), Signal(name="free"), Signal(name="given")
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
-            "index": unsigned(len(write.data_index)), "task": unsigned(TASK_BITS)}), self.outstanding, Storage.HEAD)
+            "whose": unsigned(len(writers)), "task": unsigned(TASK_BITS)}), answers, _storage(self.parameters, answers))
         oldest = unanswered.o.payload
         m.d.comb += [
             write.permit.eq(unanswered.i.ready),
-            unanswered.i.payload.index.eq(write.request_index),
+            unanswered.i.payload.whose.eq(write.request_whose),
             unanswered.i.payload.task.eq(write.request.payload.task),
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
-            write.data_step.eq((Array(client.data.valid for client in writers)[write.data_index] | self.drain) & given),
+            write.data_step.eq(
+                ((Cat(client.data.valid for client in writers) & write.data_whose).any() | self.drain) & given),
             self.memory_write.data.payload.eq(one_registered(
-                m, "data", [~self.drain & (write.data_index == index) for index in range(len(writers))],
+                m, "data", [~self.drain & whose for whose in write.data_whose],
                 [client.data.payload for client in writers], free)),
             self.drained.eq(~(read.busy | write.busy | full | unanswered.o.valid)),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
-            self.words_written.eq(Mux(full & self.memory_write.data.ready,
-                                      sum(self.memory_write.data.payload.strobe), 0)),
         ]
         m.d.sync += [
-            self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(oldest.index),
+            self.words_written.eq(Mux(full & self.memory_write.data.ready,
+                                      population(self.memory_write.data.payload.strobe), 0)),
+            self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(index_of(oldest.whose)),
             self.write_failed.task.eq(oldest.task),
         ]
         with m.If(free):
             m.d.sync += full.eq(write.data_step)
         for index, client in enumerate(writers):
             m.d.comb += [
-                client.data.ready.eq(given & (write.data_index == index)),
-                client.response.eq(self.memory_write.response & (oldest.index == index)),
+                client.data.ready.eq(given & write.data_whose[index]),
+                client.response.eq(self.memory_write.response & oldest.whose[index]),
             ]
         return m
 
@@ -210,15 +227,14 @@ class _Grant(wiring.Component):
         self.clients = clients
         self.outstanding = outstanding
         self.layout = request_layout(parameters)
-        index_width = index_bits(clients)
         super().__init__({
             "valid": In(1).array(clients), "payload": In(self.layout).array(clients),
             "ready": Out(1).array(clients),
             "limit": In(self.layout["address"].width + 1),
-            "request": Out(stream.Signature(self.layout)), "request_index": Out(index_width),
+            "request": Out(stream.Signature(self.layout)), "request_whose": Out(clients),
             "permit": In(1), "drain": In(1), "busy": Out(1),
             "fault": Out(fault_layout(clients)),
-            "data_valid": Out(1), "data_index": Out(index_width), "data_task": Out(TASK_BITS), "data_step": In(1),
+            "data_valid": Out(1), "data_whose": Out(clients), "data_task": Out(TASK_BITS), "data_step": In(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -229,15 +245,15 @@ class _Grant(wiring.Component):
         wanting = Signal(self.clients)
         free = Signal()
         takes = Signal()
-        # What is checked: the request that was granted or, a cycle later, the register behind it; whose it is.
+        # What is checked: the request that was granted or, a cycle later, what comes out of the queue behind it; whose
+        # it is.
         asked, asked_valid, whose = Signal(self.layout), Signal(), Signal(self.clients)
-        asked_index = Signal.like(self.request_index)
-        moves = Signal()  # it may leave
+        moves = Signal()  # the one that was granted may leave
         room = Signal()
         inside = Signal()
         barred = Signal()
-        queue_width = len(asked_index) + self.layout["beats"].width + TASK_BITS
-        m.submodules.queue = queue = FIFO(queue_width, self.outstanding, Storage.HEAD)
+        queue_width = self.clients + 1 + self.layout["beats"].width + TASK_BITS
+        m.submodules.queue = queue = FIFO(queue_width, self.outstanding, _storage(self.parameters, self.outstanding))
 
         m.submodules.turn = turn = RoundRobin(self.clients)
         m.d.comb += [
@@ -248,46 +264,58 @@ class _Grant(wiring.Component):
             m.d.comb += self.ready[index].eq(free & turn.grant[index])
         m.d.comb += [
             held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, takes)),
-            asked_index.eq(index_of(whose)),
             # A request that does not pass goes at once, so that what comes next need not know; by then the client of
             # one that was refused may have another one here.
             barred.eq((blocked & whose).any()),
             inside.eq(room & ~barred),
             self.request.payload.eq(asked),
-            self.request_index.eq(asked_index),
+            self.request_whose.eq(whose),
             self.request.valid.eq(asked_valid & inside & queue.i.ready),
-            queue.i.payload.eq(Cat(asked.beats, asked.task, asked_index)),
+            queue.i.payload.eq(Cat(asked.beats, asked.beats == 1, asked.task, whose)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
-            moves.eq(~asked_valid | (self.request.ready & queue.i.ready)),
             free.eq((~held_valid | moves) & ~self.drain),
             self.busy.eq(held_valid | asked_valid | queue.o.valid),
         ]
         m.d.sync += self.fault.valid.eq(0)
         with m.If(asked_valid & ~inside):
-            m.d.sync += [self.fault.valid.eq(~barred), self.fault.index.eq(asked_index),
+            m.d.sync += [self.fault.valid.eq(~barred), self.fault.index.eq(index_of(whose)),
                          self.fault.task.eq(asked.task), blocked.eq(blocked | whose)]
+        # Beats from the request's first one to the end of the memory: one sum, and a short comparison.
+        rest, few, fits = Signal(signed(len(self.limit) + 1)), len(held.beats), Signal()
+        m.d.comb += [
+            rest.eq(self.limit - held.address),
+            fits.eq(~rest[-1] & (rest[few:-1].any() | (rest[:few] >= held.beats))),
+        ]
         gone = queue.i.valid | (asked_valid & ~inside)
-        # One sum of three, not a sum and a comparison.
-        checked = [(asked, held), (whose, turn.last), (room, self.limit - held.address - held.beats >= 0)]
-        if checks_late(self.parameters):
-            with m.If(moves):
-                m.d.sync += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
-            with m.Elif(gone):
-                m.d.sync += asked_valid.eq(0)
+        if on_chip(self.parameters):
+            # The check would be most of a cycle of an FPGA, of which the memory takes another part.
+            m.submodules.checked = checked = FIFO(data.StructLayout({
+                "request": self.layout, "whose": self.clients, "room": 1}), _CHECKED)
+            place = checked.o.payload
+            m.d.comb += [
+                checked.i.payload.request.eq(held), checked.i.payload.whose.eq(turn.last),
+                checked.i.payload.room.eq(fits), checked.i.valid.eq(held_valid),
+                asked.eq(place.request), whose.eq(place.whose), room.eq(place.room),
+                asked_valid.eq(checked.o.valid), checked.o.ready.eq(gone), moves.eq(checked.i.ready),
+            ]
             with m.If(takes | moves):
                 m.d.sync += held_valid.eq(takes)
         else:
-            m.d.comb += [asked_valid.eq(held_valid), *(to.eq(value) for to, value in checked)]
+            m.d.comb += [asked.eq(held), whose.eq(turn.last), room.eq(fits), asked_valid.eq(held_valid),
+                         moves.eq(self.request.ready & queue.i.ready)]
             with m.If(takes | gone):
                 m.d.sync += held_valid.eq(takes)
 
-        head_beats = Signal(self.layout["beats"].width)
-        taken = Signal.like(head_beats)
+        # The beat to come is the first one of its request; if it is not, how many come after the next one.
+        first = Signal(init=1)
+        head_beats, head_single = Signal(self.layout["beats"].width), Signal()
+        left = Signal(signed(len(head_beats) + 1))
         m.d.comb += [
-            Cat(head_beats, self.data_task, self.data_index).eq(queue.o.payload),
+            Cat(head_beats, head_single, self.data_task, self.data_whose).eq(queue.o.payload),
             self.data_valid.eq(queue.o.valid),
-            queue.o.ready.eq(self.data_step & (taken + 1 == head_beats)),
+            queue.o.ready.eq(self.data_step & Mux(first, head_single, left[-1])),
         ]
         with m.If(self.data_step):
-            m.d.sync += taken.eq(Mux(queue.o.ready, 0, taken + 1))
+            m.d.sync += [first.eq(queue.o.ready),
+                         left.eq(counted_down(m, platform, "next_left", first, head_beats, left, gone=1))]
         return m

@@ -7,8 +7,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.arith.carry import Digits, chosen_sum, table_sum
 from plinth_hw.memory.banks import line_bits
+from plinth_hw.memory.channel import near_column_bits
 from plinth_hw.memory.scratchpad import vector_command
 
 
@@ -29,7 +30,7 @@ class LineTracker(wiring.Component):
     banks, lines : int
         As of the vector memory.
     row_bits, column_bits : int
-        Widths of ``row`` (unsigned) and ``column`` (signed).
+        Widths of ``row`` (unsigned) and ``column`` (signed): those of beats, unless told.
     words : int or None
         W, if it is less than B.
 
@@ -38,7 +39,7 @@ class LineTracker(wiring.Component):
     base, capacity, along_rows : In
         Where the matrix lies; of the walk of the beat at hand.
     row, column : In
-        Position of lane 0 in the walked matrix, of the beat at hand.
+        Position of lane 0 in the walked matrix, of the beat at hand; of a column above 0 only the low part matters.
     shift : In
         Columns of the walked matrix, fewer than B, from that at ``base`` to the walk's column 0; stable during a
         walk.
@@ -51,7 +52,8 @@ class LineTracker(wiring.Component):
     #: Cycles from a beat to its command.
     latency = 2
 
-    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int, *, words: int | None = None):
+    def __init__(self, banks: int, lines: int, row_bits: int, column_bits: int | None = None, *,
+                 words: int | None = None):
         self.banks = banks
         self.lines = lines
         self.words = banks if words is None else words
@@ -59,7 +61,9 @@ class LineTracker(wiring.Component):
         lane_bits = exact_log2(banks)
         super().__init__({
             "base": In(bits), "capacity": In(bits), "along_rows": In(1),
-            "row": In(row_bits), "column": In(signed(column_bits)), "shift": In(lane_bits), "take": In(1),
+            "row": In(row_bits),
+            "column": In(signed(near_column_bits(banks) if column_bits is None else column_bits)),
+            "shift": In(lane_bits), "take": In(1),
             "command": Out(wiring.Signature(vector_command(banks, lines))),
         })
 
@@ -70,41 +74,40 @@ class LineTracker(wiring.Component):
         shifted = Signal.like(self.column + self.shift)
         m.d.comb += shifted.eq(self.column + self.shift)
 
-        # Along rows: line of (0, row), which moves by D when the row enters the next B columns.
+        # Where the row begins: ``base + row``; along rows the line of (0, row), which is ``base`` of the first row, and
+        # moves by D when the row enters the next B columns.
         row_low, last_row_low = self.row[:lane_bits], Signal(lane_bits)
-        column_line, stored_column = Signal(bits), Signal(bits)
-        with m.If(self.row == 0):
-            m.d.comb += column_line.eq(self.base)
-        with m.Elif((row_low == 0) & (last_row_low != 0)):
-            m.d.comb += column_line.eq(stored_column + self.capacity)
-        with m.Else():
-            m.d.comb += column_line.eq(stored_column)
+        begin_now, last_begin = Signal(bits), Signal(bits)
+        goes_on, enters = Signal(), Signal()
+        m.d.comb += [
+            goes_on.eq(self.along_rows & (self.row != 0)),
+            enters.eq(goes_on & (row_low == 0) & (last_row_low != 0)),
+            begin_now.eq(chosen_sum(
+                m, platform, "next_begin", goes_on, last_begin, self.base,
+                Mux(self.along_rows, Mux(enters, self.capacity, 0), self.row[:bits]))),
+        ]
         with m.If(self.take):
-            m.d.sync += [stored_column.eq(column_line), last_row_low.eq(row_low)]
+            m.d.sync += [last_begin.eq(begin_now), last_row_low.eq(row_low)]
 
         # Either where the row begins, and how far off this beat is; or how far the next one is from the one before.
-        first, left = Signal(), Signal()
-        m.d.comb += [first.eq(self.column <= 0), left.eq(first & ~self.along_rows & (shifted < 0))]
+        first, left, entered = Signal(), Signal(), Signal()
+        column = shifted[:lane_bits]
+        m.d.comb += [first.eq(self.column <= 0), left.eq(first & ~self.along_rows & (shifted < 0)),
+                     entered.eq(~first & (column[exact_log2(self.words):] == 0))]
         there, begins, back = Signal(name="there"), Signal(name="begins"), Signal(name="back")
         begin, distance, capacity = (Signal(bits, name=name) for name in ("begin", "distance", "row_capacity"))
         skew, column_low = Signal(lane_bits, name="skew"), Signal(lane_bits, name="column_low")
         along_rows = Signal(name="along")
-        column = shifted[:lane_bits]
         m.d.sync += [
             there.eq(self.take), begins.eq(first), back.eq(left), capacity.eq(self.capacity),
             along_rows.eq(self.along_rows), skew.eq(row_low + column),
             column_low.eq(Mux(self.along_rows, row_low, column)),
-            begin.eq(Mux(self.along_rows, column_line, self.base + self.row)),
+            begin.eq(begin_now),
+            # Along rows as far as it is from the first column, or W more; else D more where the next B columns begin
+            # within these W, or to the left D less, with the carry.
+            distance.eq(Mux(self.along_rows, Mux(first, shifted, self.words),
+                            (self.capacity ^ left.replicate(bits)) & (entered | left).replicate(bits))),
         ]
-        with m.If(~first):
-            # The next B columns begin within these W.
-            entered = column[exact_log2(self.words):] == 0
-            m.d.sync += distance.eq(Mux(self.along_rows, self.words, Mux(entered, self.capacity, 0)))
-        with m.Elif(self.along_rows):
-            m.d.sync += distance.eq(shifted)
-        with m.Else():
-            # Less D, with the carry.
-            m.d.sync += distance.eq(Mux(left, ~self.capacity, 0))
 
         m.d.sync += [command.enable.eq(there), command.capacity.eq(capacity), command.skew.eq(skew),
                      command.column_low.eq(column_low), command.along_rows.eq(along_rows)]

@@ -17,6 +17,12 @@ from plinth_hw.isa.parameters import MAX_BEATS, DieParameters
 TASK_BITS = 4
 
 
+def on_chip(parameters: DieParameters) -> bool:
+    """Whether memory is on the chip alone: it answers at once, and lies all over it, so that requests and read data go
+    through one more register each."""
+    return not parameters.axi_ports
+
+
 def request_layout(parameters: DieParameters) -> data.StructLayout:
     """Payload of a read or write request; ``task`` is its task's number, or 0: it is of none."""
     beat_log2 = exact_log2(parameters.beat_words)

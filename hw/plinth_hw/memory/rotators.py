@@ -83,7 +83,7 @@ class ReadRotator(wiring.Component):
         skew, valid = (delayed(m, name, value, self.latency - 1)
                        for name, value in (("skew", self.skew), ("valid", self.enable)))
         m.d.comb += self.o.as_value().eq(Cat(*rotate_registered(
-            m, [self.data[bank] for bank in range(self.banks)], skew, valid, up=False)))
+            m, [self.data[bank] for bank in range(self.banks)], skew, valid, up=False, late=True)))
         return m
 
 

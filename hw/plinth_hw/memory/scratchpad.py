@@ -11,7 +11,7 @@ so B consecutive elements along a row, and along a column, lie in B different ba
     VectorWriter: data --> rotate by skew (low bits) -> reg -> (high bits) -> BankArray
                   line, capacity, skew --> line of each bank -> reg ------------^
     VectorReader: line, capacity, skew --> line of each bank -> reg -> BankArray
-                  -> rotate back (low bits) -> reg -> (high bits) -> data
+                  -> reg -> rotate back -> data
 
 :class:`VectorMemory` is one of each. Who shares several arrays among clients chooses between their commands, before
 there is a line of each bank: :class:`SharedArray` takes them, while :class:`~plinth_hw.memory.rotators.WriteRotator`

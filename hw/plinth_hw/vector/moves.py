@@ -13,12 +13,11 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.memory.channel import command_layout
+from plinth_hw.memory.channel import command_layout, near_column_bits
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.memory.scratchpad import vector_command
@@ -167,7 +166,7 @@ class RegionWalk(wiring.Component):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
         super().__init__({
-            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(COUNT_BITS + 1)),
+            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(near_column_bits(banks))),
             "mask": In(banks), "row_last": In(1), "take": In(1),
             "command": Out(wiring.Signature(vector_command(banks, lines))),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),
@@ -176,20 +175,16 @@ class RegionWalk(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
-        lane_bits = exact_log2(banks)
-        m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, lane_bits + 4)
+        column = Signal(signed(near_column_bits(banks) + 2))
+        m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, len(column))
         packed = self.place.packed
         second = Signal()
-        near = Signal(signed(lane_bits + 2))
-        column = Signal(signed(lane_bits + 4))
         odd_end = Signal()
         elements = Signal(2 * banks)
         m.d.comb += [
             self.upper.eq(packed & (second | ~self.mask[:banks // 2].any())),
             self.final.eq(~packed | self.upper),
-            # The tracker looks at the low part, and whether it is below, at or above zero.
-            near.eq(Cat(self.column[:lane_bits], self.column[lane_bits:-1].any(), self.column[-1])),
-            column.eq(Mux(packed, (near << 1) + Mux(self.upper, banks, 0), near)),
+            column.eq(Mux(packed, (self.column << 1) + Mux(self.upper, banks, 0), self.column)),
             tracker.base.eq(self.place.line), tracker.capacity.eq(self.place.capacity),
             tracker.row.eq(self.row), tracker.column.eq(column), tracker.take.eq(self.take),
             # The second element of the row's last word may be none.

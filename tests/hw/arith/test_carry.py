@@ -9,7 +9,7 @@ from tests.support.batch import Batch
 from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
-from plinth_hw.arith.carry import Digits, carry_table, chosen_sum, loaded_sum, table_sum
+from plinth_hw.arith.carry import Digits, carry_table, chosen_sum, counted_down, loaded_sum, table_sum
 
 #: Words of each kind, by the number of words that they are functions of; the last ones are of one bit.
 DIGITS = [
@@ -47,6 +47,8 @@ class Unit(wiring.Component):
                 self.b[0])
         elif self.form == "chosen":
             total = chosen_sum(m, platform, "total", self.b[0], words[0], words[1], words[2][1:])
+        elif self.form == "counted":
+            total = counted_down(m, platform, "total", self.b[0], words[0][1:], words[1], gone=1)
         else:
             total = loaded_sum(m, platform, "total", self.b[0], words[0][1:], words[1], words[2])
         m.d.sync += self.o.eq(total)
@@ -60,6 +62,8 @@ class Unit(wiring.Component):
         bits = [(b >> np.uint64(at) & np.uint64(1)) * mask for at in range(4)]
         if self.form == "chosen":
             return np.where(bits[0], words[0], words[1]) + (words[2] >> np.uint64(1)) & mask
+        if self.form == "counted":
+            return np.where(bits[0], (words[0] >> np.uint64(1)) - np.uint64(3), words[1] - np.uint64(1)) & mask
         if self.form == "loaded":
             return np.where(bits[0], words[0] >> np.uint64(1), words[1] + words[2]) & mask
         total = bits[0] & np.uint64(1)
@@ -69,7 +73,8 @@ class Unit(wiring.Component):
         return total & np.uint64((1 << min(32, self.width * len(DIGITS))) - 1)
 
 
-@pytest.mark.parametrize(("width", "form"), [(4, "digits"), (1, "digits"), (13, "chosen"), (16, "loaded")])
+@pytest.mark.parametrize(("width", "form"), [
+    (4, "digits"), (1, "digits"), (13, "chosen"), (16, "loaded"), (9, "counted")])
 @pytest.mark.parametrize("platform", [None, Ecp5()], ids=["generic", "ecp5"])
 def test_sums(platform, width, form) -> None:
     unit = Unit(width, form)

@@ -8,7 +8,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.lib.count import count_bits, count_of, counted, following, index_bits, population, stepped
+from plinth_hw.lib.count import count_bits, count_of, counted, following, in_ring, index_bits, population, stepped
 
 
 class _Counts(wiring.Component):
@@ -22,6 +22,17 @@ class _Counts(wiring.Component):
         m.d.comb += [self.following.eq(following(self.i)), self.counted.eq(counted(self.i)),
                      self.stepped.eq(stepped(self.i, self.up, self.down)),
                      self.population.eq(population(self.i))]
+        return m
+
+
+class _Ring(wiring.Component):
+    def __init__(self, places):
+        self.places = places
+        super().__init__({"o": Out(index_bits(places))})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.o.eq(in_ring(self.o, self.places))
         return m
 
 
@@ -39,6 +50,22 @@ def test_following(bits):
             value = ctx.get(dut.following)
         assert value == 0
         assert len(seen) == 1 << bits
+
+    simulate(dut, bench)
+
+
+@pytest.mark.parametrize("places", range(1, 70))
+def test_in_ring(places):
+    """All values below, once each, before the first comes again."""
+    dut = _Ring(places)
+
+    async def bench(ctx):
+        seen = set()
+        for _ in range(places):
+            seen.add(ctx.get(dut.o))
+            await ctx.tick()
+        assert seen == set(range(places))
+        assert ctx.get(dut.o) == 0
 
     simulate(dut, bench)
 

@@ -11,8 +11,10 @@ from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.channel import RowLoad, StridedLoad, StridedStore
 
 PARAMETERS = preset("ndp-tiny")
-B = PARAMETERS.beat_words
 WORDS = 4096
+ON_CHIP = preset("ndp-tiny", axi_ports=0, block_ram_words=WORDS, address_bits=12)
+DIES = pytest.mark.parametrize("parameters", [PARAMETERS, ON_CHIP], ids=["axi", "chip"])
+B = PARAMETERS.beat_words
 
 
 def _commands(rng, count, longest=40):
@@ -39,6 +41,11 @@ def _beats(command):
     return [tuple(beat) for beat in beats]
 
 
+def _told(column, lanes=B, far=False):
+    """The column that a beat tells: unless it is far, that of the row's second beat in those behind it."""
+    return column if far or column <= 0 else column % lanes or lanes
+
+
 def _position(payload):
     return (payload.row, payload.column, payload.mask, payload.words, payload.row_last, payload.last)
 
@@ -48,14 +55,15 @@ PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: rand
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("pattern", PATTERNS)
-def test_load(pattern, seed):
+@DIES
+def test_load(pattern, seed, parameters):
     rng = np.random.default_rng(1)
-    memory = MemoryModel(PARAMETERS, WORDS)
+    memory = MemoryModel(parameters, WORDS)
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
-    dut = StridedLoad(PARAMETERS, row_bits=6, column_bits=11, row_depth=4)
+    dut = StridedLoad(parameters, row_bits=6, column_bits=11, row_depth=4)
     commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203},
                 {"address": 2 * B, "stride": 0, "rows": 1, "columns": 128 * B}, *_commands(rng, 12)]
-    expected = [beat for command in commands for beat in _beats(command)]
+    expected = [(row, _told(column), *rest) for command in commands for row, column, *rest in _beats(command)]
 
     async def drive(ctx):
         await send(ctx, dut.command, commands, PATTERNS[pattern]())
@@ -80,8 +88,8 @@ def test_load(pattern, seed):
 
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("bits", [32, 16, 8])
-def test_clipped_rows(pattern, seed, bits):
+@pytest.mark.parametrize("bits, far", [(32, False), (16, True), (8, False), (8, True)])
+def test_clipped_rows(pattern, seed, bits, far):
     """Of each row only a part, or nothing, is read: beats are those of the whole row, requests those of the part. The
     same where elements of 16 or 8 bits are counted in place of words."""
     rng = np.random.default_rng(2)
@@ -90,7 +98,8 @@ def test_clipped_rows(pattern, seed, bits):
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
     elements = memory.words.view({32: np.uint32, 16: np.uint16, 8: np.uint8}[bits])
     addresses = 1 << PARAMETERS.address_bits + exact_log2(32 // bits)
-    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True, packing=32 // bits)
+    dut = RowLoad(PARAMETERS, row_bits=6, column_bits=8, row_depth=4, clipped=True, packing=32 // bits,
+                  far=far)
     rows, expected = [], []
     for _ in range(60):
         columns = int(rng.integers(1, 40))
@@ -110,7 +119,8 @@ def test_clipped_rows(pattern, seed, bits):
             words = [int(elements[(row["address"] + place) % addresses]) if read else None
                      for place, read in zip(places, real, strict=True)]
             last = column + size >= row["columns"]
-            expected.append((number, column, mask, real, sum(real), last, last and row["last"], words))
+            expected.append((number, _told(column, size, far), mask, real, sum(real), last, last and row["last"],
+                             words))
         number = 0 if row["last"] else number + 1
 
     async def drive(ctx):
@@ -129,10 +139,11 @@ def test_clipped_rows(pattern, seed, bits):
              background=memory.benches([dut.port], seed=seed, latency=6))
 
 
-def test_load_rate():
+@DIES
+def test_load_rate(parameters):
     """Rows of one beat each: no gap between rows or commands once data flow."""
-    memory = MemoryModel(PARAMETERS, WORDS)
-    dut = StridedLoad(PARAMETERS)
+    memory = MemoryModel(parameters, WORDS)
+    dut = StridedLoad(parameters)
     commands = [{"address": 0, "stride": 3 * B, "rows": 20, "columns": B}] * 2
     cycles = []
 
@@ -179,8 +190,8 @@ def test_store(pattern, seed):
         for command, source in zip(commands, sources, strict=True):
             for expected in _beats(command):
                 (got,) = await receive(ctx, dut.fetch, 1, PATTERNS[pattern](), _position)
-                assert got == expected
-                row, column = expected[:2]
+                row, column, *rest = expected
+                assert got == (row, _told(column), *rest)
                 lanes = [int(source[row, column + lane]) if 0 <= column + lane < command["columns"]
                          else int(rng.integers(1 << 32)) for lane in range(B)]
                 await send(ctx, dut.i, [lanes], PATTERNS[pattern]())

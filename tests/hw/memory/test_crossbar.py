@@ -58,13 +58,19 @@ def test_routing(pattern, seed, parameters):
             moved[1] += written
             assert not any(faults)
 
-    simulate(dut, *benches, limit_cycles=10_000, background=[count, *memory.benches(
+    crossed = [B * sum(beats for requests in asked.values() for _, beats in requests), strobes]
+
+    async def counted(ctx):
+        while moved != crossed:
+            await ctx.tick()
+
+    simulate(dut, *benches, counted, limit_cycles=10_000, background=[count, *memory.benches(
         [dut.memory_read], [dut.memory_write], seed=seed)])
     for name in READERS:
         assert got[name] == [beat_words(memory.words, address + beat, B)
                              for address, beats in asked[name] for beat in range(beats)], name
     assert (memory.words == reference).all()
-    assert moved == [B * sum(len(beats) for beats in got.values()), strobes]
+    assert moved == crossed
 
 
 @DIES

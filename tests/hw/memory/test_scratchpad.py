@@ -103,7 +103,7 @@ def test_line_tracker(along_rows, words):
     tracker = dut.tracker
 
     async def bench(ctx):
-        for base, capacity, rows, columns in ((3, 11, 9, 10), (1, 12, 7, 5)):
+        for base, capacity, rows, columns in ((3, 11, 10, 10), (1, 12, 7, 5)):
             ctx.set(tracker.base, base)
             ctx.set(tracker.capacity, capacity)
             ctx.set(tracker.along_rows, along_rows)

@@ -78,7 +78,8 @@ class FilterLoader(wiring.Component):
             "base": unsigned(line_bits(self.lines)), "takes": count, "taps": unsigned(sizes.tap_bits),
             "filters": unsigned(sizes.filter_bits), "chunk": unsigned(sizes.tap_bits), "across": unsigned(1),
             "tap_lines": unsigned(bits_for(-(-sizes.parameters.psum_words // sizes.feed))), "last": unsigned(1)})
-        m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True, packing=sizes.parameters.packing)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True, packing=sizes.parameters.packing,
+                                           far=True)
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
         m.submodules.written = written = FIFO(row, ROWS)
         m.submodules.drained = drained = FIFO(row, ROWS)

@@ -74,7 +74,8 @@ class IfmapBuffer(wiring.Component):
         bits = sizes.stream_bits
         record = data.StructLayout({"half": unsigned(1), "pitch": unsigned(bits), "run": unsigned(bits),
                                     "ids": unsigned(COUNT_BITS)})
-        m.submodules.load = load = RowLoad(sizes.parameters, 1, bits, clipped=True, packing=sizes.parameters.packing)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, bits, clipped=True, packing=sizes.parameters.packing,
+                                           far=True)
         m.submodules.records = records = FIFO(record, 2)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         self._walk(m, load, records.i)

@@ -119,7 +119,7 @@ class Preload(wiring.Component):
         m = Module()
         sizes = self.sizes
         m.submodules.spans = spans = PsumSpans(sizes)
-        m.submodules.load = load = RowLoad(sizes.parameters, 1, sizes.filter_bits, row_depth=SPANS)
+        m.submodules.load = load = RowLoad(sizes.parameters, 1, sizes.filter_bits, row_depth=SPANS, far=True)
         m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, load.o.payload.shape()["column"].shape)
         wiring.connect(m, wiring.flipped(self.port), load.port)
@@ -200,7 +200,7 @@ class Store(wiring.Component):
         m = Module()
         sizes = self.sizes
         m.submodules.spans = spans = PsumSpans(sizes)
-        m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES)
+        m.submodules.store = store = RowStore(sizes.parameters, 1, sizes.filter_bits, fetch_depth=FETCHES, far=True)
         m.submodules.places = places = FIFO(place_layout(sizes), SPANS)
         m.submodules.lines = lines = LinesOfBeat(sizes, store.fetch.payload.shape()["column"].shape)
         m.submodules.fetched = fetched = FIFO(store.i.payload.shape(), FETCHES)
