@@ -18,9 +18,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.arith.significand import ECP5_MULTIPLIER_BITS, mult18
 from plinth_hw.isa.formats import Factor, Fixed
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
 
@@ -34,10 +35,19 @@ def _formats(**formats: object) -> None:
             raise TypeError(f"{name.capitalize()} format must be a Fixed, not {fmt!r}")
 
 
+def _differ(word: Value) -> Value:
+    """Whether not all bits are the same."""
+    return word.any() & ~word.all() if len(word) > 1 else Const(0, 1)
+
+
+def _part(value: Value, low: int, bits: int) -> Value:
+    """So many bits of a signed value: those from place ``low`` on, the last of them the sign."""
+    return Cat(Cat(value[low:], value[-1].replicate(bits))[:bits - 1], value[-1])
+
+
 def beyond(value: Value, fmt: Fixed) -> Value:
     """Whether a signed value, in units of the format's last place, is beyond the format."""
-    above = value[fmt.bits - 1:]
-    return above.any() & ~above.all()
+    return _differ(value[fmt.bits - 1:])
 
 
 def saturated(value: Value, fmt: Fixed) -> Value:
@@ -160,6 +170,10 @@ class FixedAdder(wiring.Component):
 class FixedScaler(wiring.Component):
     """``o = a * factor``, rounded once to nearest even, saturated.
 
+    A shift by eights, then one by twos, each into a register for every amount, zero but for the one wanted; what is
+    left of it, a place or none, is chosen in the carry chain that rounds. -x = ~(x - 1), so a result for a negative
+    factor is one less and then turned, as are the format's ends: what is kept of a number beyond them is zero.
+
     Parameters
     ----------
     format : Fixed
@@ -168,6 +182,8 @@ class FixedScaler(wiring.Component):
         It has a member ``beyond``.
     result_format : Fixed or None
         Format of the result: as many fraction bits, or one less; None: that of the operand.
+    signed_mantissa : bool
+        It has a member ``below``.
 
     Members
     -------
@@ -175,6 +191,8 @@ class FixedScaler(wiring.Component):
         Operand, taken every cycle.
     factor : In
         With the operand: a :class:`~plinth_hw.isa.formats.Factor`.
+    below : In(1)
+        With the factor: its mantissa, not zero, stands for 2^16 less.
     o : Out
         Result for the operand of ``latency`` cycles before.
     beyond : Out(1)
@@ -195,7 +213,8 @@ class FixedScaler(wiring.Component):
 
     latency = 4
 
-    def __init__(self, format: Fixed, tells: bool = False, result_format: Fixed | None = None):
+    def __init__(self, format: Fixed, tells: bool = False, result_format: Fixed | None = None,
+                 signed_mantissa: bool = False):
         result = format if result_format is None else result_format
         _formats(scaler=format, result=result)
         if format.bits > 2 * _PART_BITS:
@@ -207,61 +226,82 @@ class FixedScaler(wiring.Component):
         self._format = format
         self._result = result
         self._tells = tells
+        self._signed = signed_mantissa
         self._wide = format.bits > _PART_BITS + 1
         if self._wide:
             self.latency = FixedScaler.latency + 2
         super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(result.bits),
-                          **({"beyond": Out(1)} if tells else {})})
+                          **({"beyond": Out(1)} if tells else {}), **({"below": In(1)} if signed_mantissa else {})})
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        fmt, bits = self._result, self._result.bits
+        bits = self._result.bits
         factor = data.View(shape_of(Factor), self.factor)
-        product = Signal(signed(self._format.bits + len(factor.mantissa)), reset_less=True)
-        if self._wide:
-            high, low = self.a[_PART_BITS:].as_signed(), self.a[:_PART_BITS]
-            high_part = Signal(signed(len(product) - _PART_BITS), reset_less=True)
-            low_part = Signal(_PART_BITS + len(factor.mantissa), reset_less=True)
-            m.d.sync += [high_part.eq(high * factor.mantissa), low_part.eq(low * factor.mantissa),
-                         product.eq(Cat(low_part[:_PART_BITS], high_part + low_part[_PART_BITS:]))]
-        else:
-            m.d.sync += product.eq(self.a.as_signed() * factor.mantissa)
-        product_cycles = 2 if self._wide else 1
-        amount = delayed(m, "amount", factor.shift, product_cycles)
-        fine = delayed(m, "fine", amount[:3], 1)
-        turn = delayed(m, "turn", factor.negative, product_cycles + 2)
-        # Shifted right with a guard bit, whether anything is lost below it, and whether the number is beyond what the
-        # bits that are kept can tell.
-        dropped = self._format.fraction_bits - fmt.fraction_bits
-        shifted, lost, over = Cat(Const(0, 1 - dropped), product).as_signed(), Const(0, 1), Const(0, 1)
-        for name, places, step in (("coarse", amount[3:], 8), ("fine", fine, 1)):
-            cases = [place * step for place in range(1 << len(places))]
-            # The guard, a number with a bit more than the format, and what is still to be shifted out.
-            kept = min(len(shifted), bits + 2 + step - 1)
-            found = Signal(signed(len(shifted)), name=f"{name}_found")
-            register = Signal(signed(kept), name=f"{name}_shifted", reset_less=True)
-            sticky, gone = (Signal(name=f"{name}_{what}", reset_less=True) for what in ("lost", "beyond"))
-            m.d.comb += found.eq(select([shifted >> case for case in cases], places))
-            m.d.sync += [register.eq(Cat(found[:kept - 1], found[-1])),
-                         gone.eq(over | (found[kept - 1:].any() & ~found[kept - 1:].all())),
-                         sticky.eq(lost | select([shifted[:case].any() for case in cases], places))]
-            shifted, lost, over = register, sticky, gone
-        # Rounded, and turned for a negative factor: -(x + up) = ~x + ~up.
-        rounded, up = Signal(signed(len(shifted) + 1)), Signal()
-        o = Signal(bits, name="scaled", reset_less=True)
+        mantissa = Cat(factor.mantissa, self.below).as_signed() if self._signed else factor.mantissa
+        product = self._product(m, mantissa)
+        cycles = 2 if self._wide else 1
+        shift = delayed(m, "shift", factor.shift, cycles)
+        fine = delayed(m, "fine", shift[:3], 1)
+        half = delayed(m, "half", fine[0], 1)
+        turn = delayed(m, "turn", factor.negative, cycles + 2)
+
+        # Shifted by eights, with a guard bit, whether anything is lost below it, and whether the number is beyond what
+        # is kept: a number with two bits more than the format, and what is still to be shifted out.
+        dropped = self._format.fraction_bits - self._result.fraction_bits
+        guarded = Cat(Const(0, 1 - dropped), product).as_signed()
+        kept = bits + 3 + 6
+        wanted = [shift[3:] == eights for eights in range(4)]
+        places = range(0, 32, 8)
+        coarse, lost, over = Signal(kept, name="coarse"), Signal(name="lost"), Signal(name="over_coarse")
         m.d.comb += [
-            up.eq(shifted[0] & (shifted[1] | lost)), self.o.eq(o),
-            rounded.eq(((shifted >> 1) ^ turn.replicate(len(shifted)).as_signed()) + (up ^ turn)),
+            coarse.eq(one_registered(m, "coarse", wanted, [_part(guarded, low, kept) for low in places])),
+            lost.eq(one_registered(m, "lost", wanted, [guarded[:low].any() for low in places])),
+            over.eq(one_registered(m, "over_coarse", wanted, [_differ(guarded[low + kept - 1:]) for low in places])),
         ]
-        value, negative = rounded, shifted[-1] ^ turn
+        # Shifted by twos, whether it is rounded up, and whether the number is beyond what is kept.
+        shown = Signal(8, name="shown")
+        m.d.comb += shown.eq(Mux(fine[0], coarse[1:9], coarse[:8]))
+        last_lost = lost | (fine[0] & coarse[0])
+        wanted = [fine[1:] == twos for twos in range(4)]
+        places = range(0, 8, 2)
+        number, up, beyond_kept = Signal(bits + 3, name="number"), Signal(name="up"), Signal(name="over_fine")
+        m.d.comb += [
+            number.eq(one_registered(m, "fine", wanted, [_part(coarse, low, bits + 3) for low in places])),
+            up.eq(one_registered(m, "up", wanted, [shown[low] & (shown[:low].any() | shown[low + 1] | last_lost)
+                                                   for low in places])),
+            beyond_kept.eq(one_registered(m, "over_fine", wanted, [over | _differ(coarse[low + bits + 2:])
+                                                                   for low in places])),
+        ]
+        sign = number[-1]
+        rounded: Value = table_sum(m, platform, "total", [
+            Digits((turn, half, Cat(number[2:], sign), number[1:]), lambda t, h, x, y: y ^ ((x ^ y) & h),
+                   lambda t, h, x, y: t)], carry=up)
+        over = beyond_kept
         if self._wide:
-            value, over, negative = (delayed(m, name, word, 1) for name, word in (
-                ("rounded", rounded), ("over", over), ("negative", negative)))
-        ends = over | beyond(value, fmt)
-        m.d.sync += o.eq(Mux(ends, Cat((~negative).replicate(bits - 1), negative), value[:bits]))
+            rounded, over, sign, turn = (delayed(m, name, word, 1) for name, word in (
+                ("rounded", rounded), ("over", over), ("sign", sign), ("last_turn", turn)))
+        ends, o = Signal(name="ends"), Signal(bits, name="scaled", reset_less=True)
+        turned, top_turned = Signal(name="turned", reset_less=True), Signal(name="top_turned", reset_less=True)
+        m.d.comb += [ends.eq(over | _differ(rounded[bits - 1:])),
+                     self.o.eq(o ^ Cat(turned.replicate(bits - 1), top_turned))]
+        m.d.sync += [o.eq(Mux(ends, 0, rounded[:bits])), turned.eq(turn ^ (ends & ~sign)),
+                     top_turned.eq(turn ^ (ends & sign))]
         if self._tells:
             m.d.sync += self.beyond.eq(ends)
         return m
+
+    def _product(self, m: Module, mantissa: Value) -> Signal:
+        """Exact, a cycle later; two if wide."""
+        product = Signal(signed(self._format.bits + Factor.FIELDS["mantissa"].shape.bits), reset_less=True)
+        if not self._wide:
+            m.d.sync += product.eq(self.a.as_signed() * mantissa)
+            return product
+        high, low = self.a[_PART_BITS:].as_signed(), self.a[:_PART_BITS]
+        high_part = Signal(signed(len(product) - _PART_BITS), reset_less=True)
+        low_part = Signal.like(low * mantissa, name="low_part", reset_less=True)
+        m.d.sync += [high_part.eq(high * mantissa), low_part.eq(low * mantissa),
+                     product.eq(Cat(low_part[:_PART_BITS], high_part + (low_part >> _PART_BITS)))]
+        return product
 
 
 class FixedRounder(wiring.Component):

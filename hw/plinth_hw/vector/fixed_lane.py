@@ -2,27 +2,28 @@
 
 ::
 
-    a ------> or zero --> x --+--> scaler (4) -----------------> o, beyond
-    b -----------+            |      ^ b, or the immediate, as a factor
-    immediate ---+-------> y -+--> adder or the larger (1) --+--> o, beyond
-    sum ---------+                                           |
-      ^---------------------- delay <------------------------+
+    a ------> or zero --> x --+--> scaler (4) ------------------------------------> o, beyond
+    b -----------+            |      ^ y, b's sign, and the immediate's shift and sign, as a factor
+    immediate ---+-------> y -+--> sum and ends, or x, or y: a register each (1) --+--> o, beyond
+    sum ---------+                                                                 |
+      ^---------------------- delay <----------------------------------------------+
 
-Where there is nothing to add, y is 0. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand
-came. What instructions want of the lanes is decoded by :class:`~plinth_hw.vector.lane.LaneDecoder`; the
-formulas stand in :mod:`plinth_sim.golden.lanes`.
+Where there is nothing to add, y is 0. The larger of x and y is found by their difference. A sum comes back
+:data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What instructions want of the lanes is decoded by
+:class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in :mod:`plinth_sim.golden.lanes`.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.fixed import FixedScaler, beyond, saturated
-from plinth_hw.isa.formats import Factor, Fixed
+from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.arith.fixed import FixedScaler
+from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import VectorOp
-from plinth_hw.lib.delay import DelayLine
+from plinth_hw.lib.delay import delayed
 from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 
 #: Instructions that it lacks, beside functions.
@@ -46,8 +47,8 @@ class FixedLane(wiring.Component):
     a, b : In(16)
         Operands, taken every cycle; b is zero where the instruction does not take it, and with a reduction.
     immediate : In(32)
-        ADD_IMMEDIATE: a number in the low half. SCALE: a factor; as b, then zero, is one as well, the bits of its shift
-        are turned that a number's shift has. Otherwise zero.
+        ADD_IMMEDIATE: a number in the low half. SCALE: a factor. MUL: the factor of which b is the mantissa, with zero
+        in its place. Otherwise zero. Holds from the first element until the last one's result.
     o : Out(16)
         Result of the operands of ``LATENCIES[op]`` cycles before; zero with a function.
     beyond : Out(1)
@@ -66,37 +67,42 @@ class FixedLane(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        fmt, control = self.format, self.control
-        bits = fmt.bits
-        m.submodules.scaler = scaler = FixedScaler(fmt, tells=True)
+        control, bits = self.control, self.format.bits
+        m.submodules.scaler = scaler = FixedScaler(self.format, tells=True, signed_mantissa=True)
         x, y, again = (Signal(signed(bits), reset_less=True, name=name) for name in ("x", "y", "again"))
-        factor = Signal(Factor.BITS, reset_less=True)
-        larger, turned = Signal(reset_less=True, name="larger"), Signal(reset_less=True, name="turned")
-        # b as a factor: its size over the format's unit, and its sign.
-        size = Mux(self.b[-1], -self.b, self.b)[:bits]
-        as_factor = Cat(size, Const(fmt.fraction_bits, Factor.FIELDS["shift"].shape.bits), self.b[-1])
+        larger, subtracts = Signal(reset_less=True, name="larger"), Signal(reset_less=True, name="subtracts")
+        below = Signal(reset_less=True)
         m.d.sync += [
-            x.eq(self.a), y.eq(self.b | self.immediate[:bits] | again), factor.eq(as_factor ^ self.immediate),
-            larger.eq(control.larger), turned.eq(control.turned),
+            x.eq(self.a), y.eq(self.b | self.immediate[:bits] | again), below.eq(self.b[-1]),
+            larger.eq(control.larger), subtracts.eq(control.turned | control.larger),
         ]
         with m.If(control.masked):
             m.d.sync += y.eq(0)
             with m.If(self.b[-1] | ~self.b.any()):
                 m.d.sync += x.eq(0)
-        exact, total = Signal(signed(bits + 2)), Signal(bits, reset_less=True, name="total")
-        over = Signal(reset_less=True)
-        m.d.comb += [
-            exact.eq(x + (y ^ turned.replicate(bits).as_signed()) + turned),
-            scaler.a.eq(x), scaler.factor.eq(factor), self.chosen.eq(x),
+        exact = table_sum(m, platform, "exact", [
+            Digits((Cat(x, x[-1]), Cat(y, y[-1]), subtracts), lambda x, y, s: x, lambda x, y, s: y ^ s)], subtracts)
+        over, negative = exact[-1] ^ exact[-2], exact[-1]
+        # A register each, zero but for the one wanted: sum, x, y, the largest number, the least one.
+        plain = control.sum & ~larger
+        total, found = Signal(bits, name="total"), Signal(bits, name="sum", reset_less=True)
+        larger_x, larger_y = Signal(bits, reset_less=True), Signal(bits, reset_less=True)
+        most, least = Signal(reset_less=True, name="most"), Signal(reset_less=True, name="least")
+        m.d.sync += [
+            found.eq(Mux(plain & ~over, exact[:bits], 0)),
+            larger_x.eq(Mux(control.sum & larger & ~negative, x, 0)),
+            larger_y.eq(Mux(control.sum & larger & negative, y, 0)),
+            most.eq(plain & over & ~negative), least.eq(plain & over & negative),
         ]
-        m.d.sync += [total.eq(Mux(larger, Mux(x > y, x, y), saturated(exact, fmt))),
-                     over.eq(~larger & beyond(exact, fmt))]
-        # From x through the adder, the delay and the register below to y.
-        m.submodules.back = back = DelayLine(bits, LOOP_CYCLES - 3)
-        m.d.comb += back.i.eq(total)
-        m.d.sync += again.eq(Mux(control.again, back.o, 0))
         m.d.comb += [
-            self.o.eq(Mux(control.sum, total, 0) | Mux(control.product, scaler.o, 0)),
-            self.beyond.eq(Mux(control.sum, over, control.product & scaler.beyond)),
+            total.eq(found | larger_x | larger_y | Cat(most.replicate(bits - 1), least)),
+            scaler.a.eq(x), scaler.factor.eq(Cat(y, self.immediate[bits:])), scaler.below.eq(below),
+            self.chosen.eq(x),
+        ]
+        # From x through the sum, the delay and the register below to y.
+        m.d.sync += again.eq(Mux(control.again, delayed(m, "total", total, LOOP_CYCLES - 3), 0))
+        m.d.comb += [
+            self.o.eq(total | Mux(control.product, scaler.o, 0)),
+            self.beyond.eq(most | least | (control.product & scaler.beyond)),
         ]
         return m

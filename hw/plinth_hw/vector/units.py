@@ -66,8 +66,8 @@ class FixedUnits:
 
     def immediates(self, word: Value) -> dict[VectorOp, Value]:
         """What lanes take as their immediate, of an instruction's."""
-        unit = self.format.fraction_bits << Factor.FIELDS["shift"].offset
-        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word ^ unit}
+        product = self.format.fraction_bits << Factor.FIELDS["shift"].offset
+        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.MUL: Const(product, 32)}
 
 
 def units(parameters: DieParameters) -> FloatUnits | FixedUnits:

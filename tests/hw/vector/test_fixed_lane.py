@@ -35,7 +35,7 @@ class Instruction(wiring.Component):
         m.submodules.lane, m.submodules.decoder = lane, decoder = FixedLane(Q3_12), LaneDecoder()
         # The first operand comes a cycle after its instruction.
         m.d.sync += [lane.a.eq(self.a), lane.b.eq(self.b),
-                     lane.immediate.eq(self.immediate ^ (12 << 16 if self.op is VectorOp.SCALE else 0))]
+                     lane.immediate.eq(12 << 16 if self.op is VectorOp.MUL else self.immediate)]
         m.d.comb += [decoder.op.eq(self.op), decoder.again.eq(self.again), lane.control.eq(decoder.o),
                      self.o.eq(Cat(lane.o, lane.beyond))]
         return m
