@@ -86,7 +86,7 @@ class OptimiserEngine(wiring.Component):
         m.d.comb += [
             body.bases.eq(engine.bases), body.operation.eq(operation),
             walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
-            walk.task.eq(number), walk.free.eq(writes.place),
+            walk.task.eq(number), walk.free.eq(writes.free), update.vector.eq(writes.vector),
             update.rule.eq(body.rule), update.end_lane.eq(end_lane), update.place.eq(writes.place),
             update.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(end_lane),
             writes.updated.eq(update.updated), writes.beat.eq(update.new_beat), self.ends.eq(update.ends),

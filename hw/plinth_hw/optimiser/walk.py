@@ -4,12 +4,12 @@
 
     addresses of rows --+--> read requests: a block of each vector in turn
     place in the row ---+--> writes that are due once the block is updated
-                        +--> blocks: where their beats lie in the ring of places
+                        +--> blocks
 
 A block is up to ``BLOCK_BEATS`` beats of a row. For each there is a turn of five cycles, one a vector; one that is not
-used passes. Beats of what is read, in the order of requests, take the places of the ring one after the other; the new
-values take the same places of another memory. So places are given here, and are free again when what was to be
-written has been read there.
+used passes. Each vector has a ring of places, of which the beats of the gradient take one after the other, and those of
+all others, and their new values, the same. So places are counted here, and are free again when what was to be written
+has been read there.
 """
 
 from typing import Any
@@ -23,14 +23,17 @@ from plinth_hw.arith.carry import loaded_sum
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import index_of
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import request_layout
 from plinth_hw.optimiser.body import VECTORS, index_of_field
 
-#: Beats of a vector in a block, at most; places of the ring.
-BLOCK_BEATS, PLACES = 16, 512
-#: Bits of the number of a block's beats, and of a place with the parity of its lap.
-BEATS_BITS, PLACE_BITS = BLOCK_BEATS.bit_length(), exact_log2(PLACES) + 1
+#: Beats of a vector in a block, at most; places of a vector.
+BLOCK_BEATS, PLACES = 16, 128
+#: Bits of the number of a block's beats, and of a place.
+BEATS_BITS, PLACE_BITS = BLOCK_BEATS.bit_length(), exact_log2(PLACES)
+#: Vectors that are written, as new values are numbered.
+WRITTEN = VECTORS[1:]
 
 
 def beat_address_bits(parameters: DieParameters) -> int:
@@ -38,15 +41,14 @@ def beat_address_bits(parameters: DieParameters) -> int:
     return parameters.address_bits - exact_log2(parameters.beat_words)
 
 
-#: A block's beats of a vector lie one behind the other: those of the gradient from the end of the block before on, then
-#: those of the state, ...; ``weights``: where those of the weights begin; ``end``: where the next block does.
-BLOCK = data.StructLayout({"beats": BEATS_BITS, "row_last": 1, "weights": PLACE_BITS, "end": PLACE_BITS})
+#: ``more``: beats after the first one; ``row_last``: the block ends a row.
+BLOCK = data.StructLayout({"more": exact_log2(BLOCK_BEATS), "row_last": 1})
 
 
 def write_layout(parameters: DieParameters) -> data.StructLayout:
-    """A block of a vector that is to be written: ``first`` of its block; ``row_last``: it ends a row."""
+    """A block of one of the ``WRITTEN``: ``first`` of its block that is written; ``row_last``: it ends a row."""
     return data.StructLayout({"address": unsigned(beat_address_bits(parameters)), "beats": BEATS_BITS,
-                              "first": 1, "row_last": 1})
+                              "vector": range(len(WRITTEN)), "first": 1, "row_last": 1})
 
 
 class BlockWalk(wiring.Component):
@@ -73,7 +75,7 @@ class BlockWalk(wiring.Component):
     write : Out stream of :func:`write_layout`
     block : Out stream of ``BLOCK``
     free : In
-        First place, with its lap, that is not free.
+        First place that is not free, with the parity of its lap.
     full : Out(1)
         Requests wait for places, or for earlier blocks.
     """
@@ -85,7 +87,7 @@ class BlockWalk(wiring.Component):
             "task": In(request_layout(parameters)["task"].shape),
             "request": Out(stream.Signature(request_layout(parameters))),
             "write": Out(stream.Signature(write_layout(parameters))), "block": Out(stream.Signature(BLOCK)),
-            "free": In(PLACE_BITS), "full": Out(1),
+            "free": In(PLACE_BITS + 1), "full": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
@@ -99,41 +101,43 @@ class BlockWalk(wiring.Component):
         row_more, more, before = (Signal(bits, name=name) for name in ("row_more", "more", "before"))
         rows_left = Signal(32)
         turn = Signal(count, init=1)
-        active, step, takes, room = (Signal(name=name) for name in ("active", "step", "takes", "room"))
+        active, step, takes, room, waits = (Signal(name=name) for name in ("active", "step", "takes", "room", "waits"))
         row_last, beats = Signal(name="row_last"), Signal(BEATS_BITS, name="beats")
-        head, weights, first = Signal(PLACE_BITS, name="head"), Signal(PLACE_BITS), Signal()
-        address, places = Signal(bits, name="address"), Signal(PLACE_BITS, name="places")
+        head, first = Signal(PLACE_BITS + 1, name="head"), Signal()
+        address = Signal(bits, name="address")
         ends = Signal()
         # No path leads from who takes requests to the walk.
         m.submodules.requests = requests = FIFO(self.request.payload.shape(), 2, Storage.HEAD)
         wiring.connect(m, requests.o, wiring.flipped(self.request))
         is_gradient, is_last = turn[0], turn[-1]
         m.d.comb += [
-            row_last.eq(more < BLOCK_BEATS), beats.eq(Mux(row_last, more[:BEATS_BITS - 1], BLOCK_BEATS - 1) + 1),
+            row_last.eq(more < BLOCK_BEATS), beats.eq(self.block.payload.more + 1),
             takes.eq((turn & self.used).any()), address.eq(rows[0] + before),
-            places.eq(head + Mux(takes, beats, 0)), self.done.eq(~active),
-            step.eq(active & (~takes | (room & requests.i.ready & (is_gradient | self.write.ready)))
-                    & (~is_last | self.block.ready)),
-            self.full.eq(active & ((takes & (~room | ~self.write.ready)) | ~self.block.ready)),
+            self.done.eq(~active), waits.eq(Mux(is_gradient, ~room | ~self.block.ready, ~self.write.ready)),
+            step.eq(active & (~takes | (requests.i.ready & ~waits))), self.full.eq(active & takes & waits),
             requests.i.valid.eq(step & takes), requests.i.payload.address.eq(address),
             requests.i.payload.beats.eq(beats), requests.i.payload.task.eq(self.task),
             self.write.valid.eq(step & takes & ~is_gradient),
             self.write.payload.address.eq(address), self.write.payload.beats.eq(beats),
             self.write.payload.first.eq(first), self.write.payload.row_last.eq(row_last),
-            self.block.valid.eq(step & is_last),
-            self.block.payload.beats.eq(beats), self.block.payload.row_last.eq(row_last),
-            self.block.payload.weights.eq(weights), self.block.payload.end.eq(places),
+            self.write.payload.vector.eq(index_of(turn[1:])),
+            # A block is told with its gradient's request, before any of its beats comes.
+            self.block.valid.eq(active & is_gradient & room & requests.i.ready),
+            self.block.payload.more.eq(Mux(row_last, more[:len(self.block.payload.more)], BLOCK_BEATS - 1)),
+            self.block.payload.row_last.eq(row_last),
             ends.eq(row_last & (rows_left == 1)),
         ]
-        # As it was a cycle ago: a block of a vector may have been taken since.
-        m.d.sync += room.eq((head - self.free)[:PLACE_BITS] < PLACES - 2 * BLOCK_BEATS)
+        # A block takes cycles enough for what is held to be that of a cycle ago.
+        held = Signal(PLACE_BITS + 1)
+        m.d.comb += held.eq(head - self.free)
+        m.d.sync += room.eq(held < PLACES - BLOCK_BEATS)
         loads = self.field_valid & Cat(self.field.index == index_of_field(name) for name in VECTORS).any()
         with m.If(step):
-            m.d.sync += [turn.eq(turn.rotate_left(1)), head.eq(places)]
+            m.d.sync += turn.eq(turn.rotate_left(1))
             with m.If(takes):
                 m.d.sync += first.eq(is_gradient)
-            with m.If(turn[VECTORS.index("weights")]):
-                m.d.sync += weights.eq(head)
+            with m.If(is_gradient):
+                m.d.sync += head.eq(head + beats)
             with m.If(is_last):
                 m.d.sync += [before.eq(Mux(row_last, 0, before + BLOCK_BEATS)), active.eq(~ends)]
         with m.If(loads | step):

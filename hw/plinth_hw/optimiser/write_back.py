@@ -11,14 +11,14 @@ a cycle more for each request.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import WritePort, beat_layout
-from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, write_layout
+from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, WRITTEN, write_layout
 
 #: Bits of the count of requests without a response.
 _UNANSWERED_BITS = 6
@@ -42,11 +42,13 @@ class BlockWrites(wiring.Component):
         Lane of the last word of a row; constant while not ``idle``.
     task : In
         As of requests.
-    place : Out
-        First place, with its lap, that is still to be read.
+    vector, place : Out
+        What is read.
     read : Out(1)
-        ``beat`` is that of ``place`` from the next cycle on, until the next read.
+        ``beat`` is that of ``vector`` at ``place`` from the next cycle on, until the next read.
     beat : In
+    free : Out
+        First place that may still be read, with the parity of its lap.
     port : Out(WritePort)
     idle : Out(1)
         Memory holds all that has come.
@@ -57,7 +59,8 @@ class BlockWrites(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(write_layout(parameters))), "updated": In(1),
             "end_lane": In(exact_log2(parameters.beat_words)), "task": In(4),
-            "place": Out(PLACE_BITS), "read": Out(1), "beat": In(beat_layout(parameters)),
+            "vector": Out(range(len(WRITTEN))), "place": Out(PLACE_BITS), "read": Out(1), "free": Out(PLACE_BITS + 1),
+            "beat": In(beat_layout(parameters)),
             "port": Out(WritePort(parameters)), "idle": Out(1),
         })
 
@@ -68,6 +71,7 @@ class BlockWrites(wiring.Component):
         active, requested, sent = Signal(name="active"), Signal(name="requested"), Signal(name="sent")
         left, begins, valid = Signal(BEATS_BITS, name="left"), Signal(name="begins"), Signal(name="valid")
         strobe = Signal(self.parameters.beat_words)
+        place = Signal(PLACE_BITS + 1)
         m.d.comb += [
             begins.eq(~active & self.i.valid & (~block.first | (updated != 0))),
             self.read.eq(active & (left != 0) & (~valid | port.data.ready)),
@@ -78,6 +82,7 @@ class BlockWrites(wiring.Component):
             self.i.ready.eq(active & (requested | sent) & ((left == 0) | ((left == 1) & self.read))),
             port.data.valid.eq(valid), port.data.payload.data.eq(self.beat), port.data.payload.strobe.eq(strobe),
             self.idle.eq(~self.i.valid & ~valid & (unanswered == 0)),
+            self.vector.eq(block.vector), self.place.eq(place),
         ]
         m.d.sync += [
             updated.eq(updated + self.updated - (begins & block.first)), requested.eq(~begins & (requested | sent)),
@@ -85,11 +90,15 @@ class BlockWrites(wiring.Component):
             valid.eq(self.read | (valid & ~port.data.ready)),
         ]
         with m.If(begins):
-            # The gradient's places are free as well.
-            m.d.sync += [left.eq(block.beats), self.place.eq(self.place + Mux(block.first, block.beats, 0))]
+            m.d.sync += left.eq(block.beats)
+            # All vectors of a block have the same places.
+            with m.If(block.first):
+                m.d.sync += self.free.eq(place)
+            with m.Else():
+                m.d.sync += place.eq(self.free)
         with m.If(self.read):
             ends = (left == 1) & block.row_last
-            m.d.sync += [left.eq(left - 1), self.place.eq(self.place + 1),
+            m.d.sync += [left.eq(left - 1), place.eq(place + 1),
                          strobe.eq(Cat(~ends | (lane <= self.end_lane)
                                        for lane in range(self.parameters.beat_words)))]
         return m
