@@ -11,7 +11,7 @@ a cycle more for each request.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -47,6 +47,8 @@ class BlockWrites(wiring.Component):
     read : Out(1)
         ``beat`` is that of ``vector`` at ``place`` from the next cycle on, until the next read.
     beat : In
+    generator : In(32)
+        State of the generator of random bits.
     free : Out
         First place that may still be read, with the parity of its lap.
     port : Out(WritePort)
@@ -60,18 +62,19 @@ class BlockWrites(wiring.Component):
             "i": In(stream.Signature(write_layout(parameters))), "updated": In(1),
             "end_lane": In(exact_log2(parameters.beat_words)), "task": In(4),
             "vector": Out(range(len(WRITTEN))), "place": Out(PLACE_BITS), "read": Out(1), "free": Out(PLACE_BITS + 1),
-            "beat": In(beat_layout(parameters)),
+            "generator": In(32),            "beat": In(beat_layout(parameters)),
             "port": Out(WritePort(parameters)), "idle": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        port, block = self.port, self.i.payload
+        port, block, beat = self.port, self.i.payload, self.beat.as_value()
         updated, unanswered = Signal(range(WRITES + 1)), Signal(_UNANSWERED_BITS)
         active, requested, sent = Signal(name="active"), Signal(name="requested"), Signal(name="sent")
         left, begins, valid = Signal(BEATS_BITS, name="left"), Signal(name="begins"), Signal(name="valid")
         strobe = Signal(self.parameters.beat_words)
-        place = Signal(PLACE_BITS + 1)
+        place, is_generator = Signal(PLACE_BITS + 1), Signal(name="is_generator")
+        generator_words = len(self.generator) // self.parameters.word_bits
         m.d.comb += [
             begins.eq(~active & self.i.valid & (~block.first | (updated != 0))),
             self.read.eq(active & (left != 0) & (~valid | port.data.ready)),
@@ -80,7 +83,9 @@ class BlockWrites(wiring.Component):
             port.request.payload.task.eq(self.task),
             sent.eq(port.request.valid & port.request.ready),
             self.i.ready.eq(active & (requested | sent) & ((left == 0) | ((left == 1) & self.read))),
-            port.data.valid.eq(valid), port.data.payload.data.eq(self.beat), port.data.payload.strobe.eq(strobe),
+            port.data.valid.eq(valid), port.data.payload.strobe.eq(strobe),
+            port.data.payload.data.eq(Cat(Mux(is_generator, self.generator, beat[:len(self.generator)]),
+                                          beat[len(self.generator):])),
             self.idle.eq(~self.i.valid & ~valid & (unanswered == 0)),
             self.vector.eq(block.vector), self.place.eq(place),
         ]
@@ -94,11 +99,11 @@ class BlockWrites(wiring.Component):
             # All vectors of a block have the same places.
             with m.If(block.first):
                 m.d.sync += self.free.eq(place)
-            with m.Else():
+            with m.Elif(~block.generator):
                 m.d.sync += place.eq(self.free)
         with m.If(self.read):
-            ends = (left == 1) & block.row_last
-            m.d.sync += [left.eq(left - 1), place.eq(place + 1),
-                         strobe.eq(Cat(~ends | (lane <= self.end_lane)
+            ends = (left == 1) & block.row_last & ~block.generator
+            m.d.sync += [left.eq(left - 1), place.eq(place + ~block.generator), is_generator.eq(block.generator),
+                         strobe.eq(Cat((~ends | (lane <= self.end_lane)) & (~block.generator | (lane < generator_words))
                                        for lane in range(self.parameters.beat_words)))]
         return m
