@@ -87,7 +87,9 @@ def line(m: Module, name: str, value: Any, cycles: int) -> Any:
     """``value`` of so many cycles ago, from a register."""
     m.submodules[name] = store = DelayLine(value.shape(), cycles - 1)
     m.d.comb += store.i.eq(value)
-    return delayed(m, name, store.o, 1)
+    last = Signal(value.shape(), name=f"{name}_last", reset_less=True)
+    m.d.sync += last.eq(store.o)
+    return last
 
 
 class UpdatePipeline(wiring.Component):

@@ -2,11 +2,11 @@
 
 ::
 
-    write (blocks of vectors) --> port.request
-    places of the ring ---------> memory of new values --> port.data
+    write (blocks of vectors) --> register --> port.request
+    places of the ring ---------> memory of new values --> register --> port.data
 
 A request, and its data, are given once the whole block is updated, so memory is never kept waiting. A beat a cycle, and
-a cycle more for each request.
+a cycle more for each request. Latency: a block to its request a cycle, to its first beat three.
 """
 
 from typing import Any
@@ -68,42 +68,45 @@ class BlockWrites(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        port, block, beat = self.port, self.i.payload, self.beat.as_value()
+        port, given, block = self.port, self.i.payload, Signal.like(self.i.payload, name="block", reset_less=True)
         updated, unanswered = Signal(range(WRITES + 1)), Signal(_UNANSWERED_BITS)
-        active, requested, sent = Signal(name="active"), Signal(name="requested"), Signal(name="sent")
-        left, begins, valid = Signal(BEATS_BITS, name="left"), Signal(name="begins"), Signal(name="valid")
-        strobe = Signal(self.parameters.beat_words)
-        place, is_generator = Signal(PLACE_BITS + 1), Signal(name="is_generator")
-        generator_words = len(self.generator) // self.parameters.word_bits
+        begins, asks, reads = Signal(name="begins"), Signal(name="asks"), Signal(name="reads")
+        left, last, place = Signal(BEATS_BITS, name="left"), Signal(name="last"), Signal(PLACE_BITS + 1)
+        # A beat, and its strobes, found in memory; then given.
+        found, moves, ends, of_generator = (Signal(name=name) for name in ("found", "moves", "ends", "of_generator"))
         m.d.comb += [
-            begins.eq(~active & self.i.valid & (~block.first | (updated != 0))),
-            self.read.eq(active & (left != 0) & (~valid | port.data.ready)),
-            port.request.valid.eq(active & ~requested & ~unanswered.all()),
-            port.request.payload.address.eq(block.address), port.request.payload.beats.eq(block.beats),
-            port.request.payload.task.eq(self.task),
-            sent.eq(port.request.valid & port.request.ready),
-            self.i.ready.eq(active & (requested | sent) & ((left == 0) | ((left == 1) & self.read))),
-            port.data.valid.eq(valid), port.data.payload.strobe.eq(strobe),
-            port.data.payload.data.eq(Cat(Mux(is_generator, self.generator, beat[:len(self.generator)]),
-                                          beat[len(self.generator):])),
-            self.idle.eq(~self.i.valid & ~valid & (unanswered == 0)),
+            begins.eq(self.i.valid & ~asks & ~reads & ~unanswered.all() & (~given.first | (updated != 0))),
+            self.i.ready.eq(begins), last.eq(left == 1),
+            port.request.valid.eq(asks), port.request.payload.address.eq(block.address),
+            port.request.payload.beats.eq(block.beats), port.request.payload.task.eq(self.task),
+            moves.eq(~port.data.valid | port.data.ready), self.read.eq(reads & (~found | moves)),
             self.vector.eq(block.vector), self.place.eq(place),
+            # Each request that is not answered, its beats on their way with it.
+            self.idle.eq(~self.i.valid & (unanswered == 0)),
         ]
         m.d.sync += [
-            updated.eq(updated + self.updated - (begins & block.first)), requested.eq(~begins & (requested | sent)),
-            active.eq(begins | (active & ~self.i.ready)), unanswered.eq(unanswered + sent - port.response),
-            valid.eq(self.read | (valid & ~port.data.ready)),
+            asks.eq(begins | (asks & ~port.request.ready)), reads.eq(begins | (reads & ~(self.read & last))),
+            found.eq(self.read | (found & ~moves)), updated.eq(updated + self.updated - (begins & given.first)),
+            unanswered.eq(unanswered + begins - port.response),
         ]
         with m.If(begins):
-            m.d.sync += left.eq(block.beats)
+            m.d.sync += [block.eq(given), left.eq(given.beats)]
             # All vectors of a block have the same places.
-            with m.If(block.first):
+            with m.If(given.first):
                 m.d.sync += self.free.eq(place)
-            with m.Elif(~block.generator):
+            with m.Elif(~given.generator):
                 m.d.sync += place.eq(self.free)
         with m.If(self.read):
-            ends = (left == 1) & block.row_last & ~block.generator
-            m.d.sync += [left.eq(left - 1), place.eq(place + ~block.generator), is_generator.eq(block.generator),
-                         strobe.eq(Cat((~ends | (lane <= self.end_lane)) & (~block.generator | (lane < generator_words))
-                                       for lane in range(self.parameters.beat_words)))]
+            m.d.sync += [left.eq(left - 1), place.eq(place + ~block.generator),
+                         ends.eq(last & block.row_last), of_generator.eq(block.generator)]
+        beat, lanes = self.beat.as_value(), range(self.parameters.beat_words)
+        state_bits = len(self.generator)
+        with m.If(moves):
+            m.d.sync += [
+                port.data.valid.eq(found),
+                port.data.payload.data.eq(Cat(Mux(of_generator, self.generator, beat[:state_bits]), beat[state_bits:])),
+                port.data.payload.strobe.eq(Cat(
+                    Mux(of_generator, lane < state_bits // self.parameters.word_bits, ~ends | (lane <= self.end_lane))
+                    for lane in lanes)),
+            ]
         return m
