@@ -189,7 +189,16 @@ class BlockWalk(wiring.Component):
         m.submodules.values = values = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
         put, get, get_added = values.write_port(), values.read_port(domain="comb"), values.read_port(domain="comb")
         vectors, (is_row, is_rows, is_generator) = turn[:len(VECTORS)], turn[len(VECTORS):]
-        strided = Cat(name in ("gradient", "weights") for name in VECTORS) & vectors
+        # Where the stride lies that is of the turn's vector; while fields come, what they need. A register, for speed.
+        strides_at = [index_of_field("stride" if name in ("gradient", "weights") else "state_stride")
+                      for name in VECTORS]
+        added_at = Signal(range(SECTION), init=_COLUMNS)
+        with m.If(step):
+            m.d.sync += added_at.eq(Mux(vectors[:-1].any(), one_of(vectors[:-1], strides_at[1:]), strides_at[0]))
+        with m.If(self.start):
+            m.d.sync += added_at.eq(strides_at[0])
+        with m.Elif(~active):
+            m.d.sync += added_at.eq(_COLUMNS)
         columns, rows, strides = (Signal(name=f"is_{name}") for name in ("columns", "rows", "stride"))
         told = {name: ~active & (self.field.index == index_of_field(name))
                 for name in ("columns", "rows", "stride", "state_stride")}
@@ -200,8 +209,7 @@ class BlockWalk(wiring.Component):
             negative.eq(columns | rows | (active & (is_row | is_rows))),
             get.addr.eq(one_of(Cat(vectors, is_row & row_first, is_row & ~row_first, is_rows, is_generator),
                                (*_ADDRESSES, _COLUMNS, _LEFT, _ROWS, _GENERATOR))),
-            get_added.addr.eq(one_of((~active, active & strided.any(), active & ~strided.any()),
-                                     (_COLUMNS, index_of_field("stride"), index_of_field("state_stride")))),
+            get_added.addr.eq(added_at),
         ]
         # Lane and beat of a block, and blocks.
         low, word = _BLOCK_LOG2 + exact_log2(self.parameters.beat_words), get_added.data
