@@ -2,13 +2,17 @@
 
 ::
 
-    beats read --> old beats --> register a vector --> lane by lane --> UpdatePipeline --> shift register a vector --+
-                   (places)                                                               (places) new beats <------+
+    beats read --> places: gradients, states, weights --> words --> UpdatePipeline --> shift register a vector --+
+                                                                           (places) new beats <------------------+
+
+Beats come vector after vector of a block, as they were asked for. Those that are updated together have the same place,
+each in the memory of its vector, from which two words at a time are read. Both halves of weights, or of states, share a
+memory, which gives words of the one and of the other in turn.
 
 Time is cut into *periods* of ``max(beat_words, 8)`` cycles. In each period a beat of every vector may begin, and from
-there on all that happens to it happens after a fixed number of cycles, so that memories are read and written by one
-vector at a time and nothing ever waits. An entry a period, handed on from period to period, says where the beats lie.
-A beat begins once all its vectors have been read.
+there on all that happens to it happens after a fixed number of cycles, so that new beats of one vector at a time are
+written and nothing ever waits. An entry a period, handed on from period to period, says where the beats lie. A beat
+begins once all its vectors have been read.
 
 Throughput: a word a cycle, for beats of 8 words or more. Latency: from the period's begin to its first new weight
 ``WEIGHT_OUT`` cycles, plus ``beat_words`` until the beat is in its place.
@@ -18,7 +22,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -31,30 +35,25 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import UNCHECKED
 from plinth_hw.memory.port import beat_layout
 from plinth_hw.optimiser.update import LATENCY, STATE_LATENCY, WEIGHT_CYCLES, Rule, UpdatePipeline
-from plinth_hw.optimiser.walk import BEATS_BITS, BLOCK, PLACE_BITS, PLACES
+from plinth_hw.optimiser.walk import BLOCK, PLACE_BITS, WRITTEN
 
 #: Blocks that wait for their beats, at most.
 _BLOCKS = 16
 #: Cycles of a period, at least.
 _LEAST_PHASES = 8
-#: Cycles from the place of a beat to its first word: memory's address, memory, register, lane.
-_LANE = 4
-#: Cycles from a period's begin to the first word's gradient and state in the pipeline, and to its new values.
-_WORD = 2 + _LANE
+#: Cycles from the place of a beat to its first words in the pipeline: memory, word, and one that low halves come later.
+_WORD = 3
+#: Cycles from a period's begin to the first word's new values.
 _STATE_OUT, WEIGHT_OUT = _WORD + STATE_LATENCY, _WORD + LATENCY
-#: The same to the place of each vector's beat; that of a low half follows its high half's.
-_READS = {"gradient": 0, "state_high": 1, "state_low": 2,
-          "weight_high": _WORD + WEIGHT_CYCLES - _LANE - 1, "weight_low": _WORD + WEIGHT_CYCLES - _LANE}
+#: Words that a memory gives at a time.
+_PAIR = 2
 
-_PLACE = PLACE_BITS - 1
-#: A beat under way: ``last`` of its block, and of its row; places of gradient, state and weights, of which a low half
-#: lies ``beats`` further.
-_ENTRY = data.StructLayout({"valid": 1, "last": 1, "row_last": 1, "beats": BEATS_BITS, "gradient": _PLACE,
-                            "state": _PLACE, "weight": _PLACE})
+#: A beat under way, and its place; ``last`` of its block, and of its row.
+_ENTRY = data.StructLayout({"valid": 1, "last": 1, "row_last": 1, "place": PLACE_BITS})
 
 
 class _Event(NamedTuple):
-    """A beat of a vector is read or written."""
+    """A new beat of a vector is written."""
 
     now: Value
     #: It is the last one of its block.
@@ -81,8 +80,8 @@ class BeatUpdate(wiring.Component):
         Beats, as requested.
     updated : Out(1)
         Pulse: all new values of a block are in their places.
-    place, read : In, In(1), new_beat : Out
-        With ``read``: new values of a place, from the next cycle on.
+    vector, place, read : In, In, In(1), new_beat : Out
+        With ``read``: new values of a place of one of the vectors ``WRITTEN``, from the next cycle on.
     word : Out(1)
         A word is updated.
     waiting : Out(1)
@@ -96,57 +95,58 @@ class BeatUpdate(wiring.Component):
         self.phases = max(parameters.beat_words, _LEAST_PHASES)
         #: Cycles from a period's begin to the cycle in which a new beat is whole.
         self.writes = {name: at + parameters.beat_words for name, at in (
-            ("state_high", _STATE_OUT), ("state_low", _STATE_OUT + 1),
-            ("weight_high", WEIGHT_OUT), ("weight_low", WEIGHT_OUT + 1))}
-        for times in (_READS, self.writes):
-            assert len({at % self.phases for at in times.values()}) == len(times), "two vectors in a cycle"
+            ("state", _STATE_OUT), ("state_low", _STATE_OUT + 1), ("weights", WEIGHT_OUT),
+            ("weights_low", WEIGHT_OUT + 1))}
+        assert tuple(self.writes) == WRITTEN
+        assert len({at % self.phases for at in self.writes.values()}) == len(WRITTEN), "two vectors in a cycle"
         super().__init__({
             "rule": In(Rule), "end_lane": In(exact_log2(parameters.beat_words)),
             "block": In(stream.Signature(BLOCK)), "beat_valid": In(1), "beat": In(beat_layout(parameters)),
-            "updated": Out(1), "place": In(PLACE_BITS), "read": In(1), "new_beat": Out(beat_layout(parameters)),
-            "word": Out(1), "waiting": Out(1),
+            "updated": Out(1), "vector": In(range(len(WRITTEN))), "place": In(PLACE_BITS), "read": In(1),
+            "new_beat": Out(beat_layout(parameters)), "word": Out(1), "waiting": Out(1),
             "seeded": In(1), "seed": In(32), "generator": Out(32), "ends": Out(2),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.update = update = UpdatePipeline()
+        # Blocks whose beats come, and blocks whose beats begin.
+        m.submodules.coming = coming = FIFO(BLOCK, _BLOCKS)
         m.submodules.blocks = blocks = FIFO(BLOCK, _BLOCKS)
-        wiring.connect(m, wiring.flipped(self.block), blocks.i)
-        arrived = Signal(PLACE_BITS)
-        m.submodules.old_beats = old_beats = self._memory()
-        put = old_beats.write_port()
-        m.d.comb += [put.en.eq(self.beat_valid), put.addr.eq(arrived), put.data.eq(self.beat.as_value()),
-                     self.waiting.eq(blocks.o.valid)]
-        with m.If(self.beat_valid):
-            m.d.sync += arrived.eq(arrived + 1)
-
-        phase = Signal(exact_log2(self.phases))
-        entries = [Signal(_ENTRY, name=f"entry_{age}")
-                  for age in range(max(self.writes["weight_low"], _READS["weight_low"]) // self.phases + 1)]
-        turns = Signal()
+        m.d.comb += [
+            self.block.ready.eq(blocks.i.ready), blocks.i.valid.eq(self.block.valid),
+            # It has room if the other has: what has begun has come.
+            coming.i.valid.eq(self.block.valid & blocks.i.ready),
+            blocks.i.payload.eq(self.block.payload), coming.i.payload.eq(self.block.payload),
+            self.waiting.eq(blocks.o.valid),
+        ]
+        phase, turns = Signal(exact_log2(self.phases)), Signal()
+        entries = [Signal(_ENTRY, name=f"entry_{age}") for age in range(self.writes["weights_low"] // self.phases + 1)]
         m.d.sync += phase.eq(phase + 1)
         m.d.comb += turns.eq(phase.all())
         with m.If(turns):
             m.d.sync += [after.eq(before) for before, after in pairwise(entries)]
-        self._begin(m, blocks, arrived, turns, entries[0])
+        memories = gradients, states, weights = [
+            self._old_beats(m, name) for name in ("gradients", "states", "weights")]
+        self._begin(m, blocks, self._arrive(m, coming, memories), turns, entries[0])
 
-        def events(times: Mapping[str, int]) -> dict[str, _Event]:
-            """When, that many cycles after a period's begin, a beat of each vector is read or written, and its place"""
-            found = {}
-            for name, cycles in times.items():
-                what, _, half = name.partition("_")
-                entry = entries[cycles // self.phases]
-                found[name] = _Event(entry.valid & (phase == cycles % self.phases), entry.last,
-                                     entry[what] + (entry.beats if half == "low" else 0))
-            return found
-
-        writes = events(self.writes)
-        self._read(m, old_beats, events(_READS), update, phase)
+        # Weights are read as late as the pipeline needs them, in periods of their own.
+        late, late_place = Signal(phase.shape(), init=-WEIGHT_CYCLES % self.phases), Signal(PLACE_BITS)
+        m.d.sync += late.eq(late + 1)
+        with m.If(late.all()):
+            m.d.sync += late_place.eq(entries[(WEIGHT_CYCLES - 1) // self.phases].place)
+        early_place = entries[0].place
+        gradient, _ = self._words(m, "gradient", gradients, early_place, phase)
+        state_high, state_low = self._words(m, "state", states, early_place, phase)
+        weight_high, weight_low = self._words(m, "weight", weights, late_place, late)
+        writes = {name: _Event(entry.valid & (phase == cycles % self.phases), entry.last, entry.place)
+                  for name, cycles in self.writes.items() for entry in [entries[cycles // self.phases]]}
         self._write(m, writes, update)
         inside = (phase < self.parameters.beat_words) if self.phases > self.parameters.beat_words else 1
-        done = writes["weight_low"].now & writes["weight_low"].last
+        done = writes["weights_low"].now & writes["weights_low"].last
         m.d.comb += [
+            update.gradient.eq(gradient), update.state_high.eq(state_high), update.state_low.eq(state_low),
+            update.weight_high.eq(weight_high), update.weight_low.eq(weight_low),
             self.updated.eq(delayed(m, "done", done, 2)),
             self.word.eq(delayed(m, "word", entries[0].valid & inside
                                  & (~entries[0].row_last | (phase <= self.end_lane)), _WORD)),
@@ -155,62 +155,94 @@ class BeatUpdate(wiring.Component):
         ]
         return m
 
-    def _memory(self) -> Memory:
-        return Memory(shape=self.parameters.beat_bits, depth=PLACES, init=[], attrs=UNCHECKED)
+    def _old_beats(self, m: Module, name: str) -> Memory:
+        """Two vectors' places, one behind the other, in pairs of words."""
+        pairs = self.parameters.beat_words // _PAIR
+        m.submodules[name] = memory = Memory(shape=_PAIR * self.parameters.word_bits, depth=2 * pairs << PLACE_BITS,
+                                             init=[], attrs=UNCHECKED)
+        return memory
 
-    def _begin(self, m: Module, blocks: FIFO, arrived: Signal, turns: Signal, entry: data.View) -> None:
+    def _arrive(self, m: Module, coming: FIFO, memories: list[Memory]) -> Value:
+        """Beats go to their places; returns the first place whose beat is not there of all vectors."""
+        number = Signal(BLOCK["more"].shape, name="number_come")
+        place, whole = Signal(PLACE_BITS, name="place_come"), Signal(PLACE_BITS)
+        vector, follows = Signal(5, init=1), Signal(5)
+        gradient, state, state_low, weights, weights_low = vector
+        ends = Signal(name="vector_ends")
+        m.d.comb += [
+            follows.eq(Cat(weights_low | (weights & ~self.rule.wide_weights), gradient & ~self.rule.sgd,
+                           state & self.rule.wide_state,
+                           (gradient & self.rule.sgd) | (state & ~self.rule.wide_state) | state_low,
+                           weights & self.rule.wide_weights)),
+            ends.eq(self.beat_valid & (number == coming.o.payload.more)), coming.o.ready.eq(ends & follows[0]),
+        ]
+        with m.If(self.beat_valid):
+            m.d.sync += [number.eq(number + 1), place.eq(place + 1), whole.eq(whole + follows[0])]
+        with m.If(ends):
+            m.d.sync += [vector.eq(follows), number.eq(0)]
+            with m.If(~follows[0]):
+                m.d.sync += place.eq(whole)
+        pair_bits = _PAIR * self.parameters.word_bits
+        for memory, (high, low) in zip(
+                memories, ((gradient, Const(0, 1)), (state, state_low), (weights, weights_low)), strict=True):
+            for pair in range(self.parameters.beat_words // _PAIR):
+                put = memory.write_port()
+                m.d.comb += [
+                    put.en.eq(self.beat_valid & (high | low)),
+                    put.addr.eq(Cat(Const(pair, exact_log2(self.parameters.beat_words // _PAIR)), place, low)),
+                    put.data.eq(self.beat.as_value().word_select(pair, pair_bits)),
+                ]
+        return whole
+
+    def _begin(self, m: Module, blocks: FIFO, whole: Value, turns: Signal, entry: data.View) -> None:
         """The next beat begins with a period, if the last of its vectors is there."""
         block = blocks.o.payload
-        number, left = Signal(BEATS_BITS, name="number"), Signal(BEATS_BITS, name="left")
-        gradient, ready, takes = Signal(PLACE_BITS, name="gradient"), Signal(name="ready"), Signal(name="takes")
-        missing = Signal(PLACE_BITS)
-        m.d.comb += [left.eq(block.beats - number), missing.eq(block.end - arrived), takes.eq(turns & ready),
-                     blocks.o.ready.eq(takes & (left == 1))]
+        number, last = Signal(BLOCK["more"].shape, name="number_begun"), Signal(name="last_begins")
+        place, ready = Signal(PLACE_BITS, name="place_begun"), Signal(name="ready")
+        m.d.comb += [last.eq(number == block.more), blocks.o.ready.eq(turns & ready & last)]
         # A period before it is needed, so that it may be a cycle late.
-        m.d.sync += ready.eq(blocks.o.valid & (missing.as_signed() < left))
+        m.d.sync += ready.eq(whole != place)
         with m.If(turns):
-            m.d.sync += [
-                entry.valid.eq(ready), entry.last.eq(left == 1), entry.row_last.eq((left == 1) & block.row_last),
-                entry.beats.eq(block.beats), entry.gradient.eq(gradient), entry.state.eq(gradient + block.beats),
-                entry.weight.eq(block.weights + number),
-            ]
-        with m.If(takes):
-            m.d.sync += [number.eq(Mux(left == 1, 0, number + 1)), gradient.eq(Mux(left == 1, block.end, gradient + 1))]
+            m.d.sync += [entry.valid.eq(ready), entry.last.eq(last), entry.row_last.eq(last & block.row_last),
+                         entry.place.eq(place)]
+            with m.If(ready):
+                m.d.sync += [number.eq(number + 1), place.eq(place + 1)]
+                with m.If(last):
+                    m.d.sync += number.eq(0)
 
-    def _read(self, m: Module, old_beats: Memory, reads: dict[str, _Event], update: UpdatePipeline,
-              phase: Signal) -> None:
-        """Old beats, each into its vector's register, and from there word by word to the pipeline."""
-        get = old_beats.read_port()
-        address = Signal(_PLACE)
-        m.d.sync += address.eq(one_of((read.now for read in reads.values()), (read.place for read in reads.values())))
-        m.d.comb += get.addr.eq(address)
-        found = data.View(beat_layout(self.parameters), get.data)
-        for name, read in reads.items():
-            held = Signal(beat_layout(self.parameters), name=f"held_{name}", reset_less=True)
-            with m.If(delayed(m, f"reads_{name}", read.now, 2)):
-                m.d.sync += held.eq(found)
-            lane = Signal(exact_log2(self.parameters.beat_words), name=f"lane_{name}")
-            word = Signal(self.parameters.word_bits, name=f"word_{name}", reset_less=True)
-            m.d.sync += [lane.eq(phase - (_READS[name] + _LANE - 2)), word.eq(held[lane])]
-            # Words of a vector that is read later come later.
-            aligned = {"gradient": 2, "state_high": 1, "weight_high": 1}.get(name, 0)
-            m.d.comb += getattr(update, name).eq(delayed(m, f"aligned_{name}", word, aligned))
+    def _words(self, m: Module, name: str, memory: Memory, place: Value, phase: Signal) -> tuple[Value, Value]:
+        """Words of both vectors at a place of a memory, from three cycles after phase 0 on."""
+        get = memory.read_port()
+        word_bits = self.parameters.word_bits
+        pair = phase[1:exact_log2(self.parameters.beat_words)]
+        m.d.comb += get.addr.eq(Cat(pair, place, phase[0]))
+        second, words = Signal(word_bits, name=f"{name}_second", reset_less=True), []
+        m.d.sync += second.eq(get.data[word_bits:])
+        for half, found in (("high", phase[0]), ("low", ~phase[0])):
+            word = Signal(word_bits, name=f"{name}_{half}", reset_less=True)
+            m.d.sync += word.eq(Mux(found, get.data[:word_bits], second))
+            words.append(word)
+        return delayed(m, f"{name}_high", words[0], 1), words[1]
 
-    def _write(self, m: Module, writes: dict[str, _Event], update: UpdatePipeline) -> None:
+    def _write(self, m: Module, writes: Mapping[str, _Event], update: UpdatePipeline) -> None:
         """New words collect in a beat of their vector, which goes to its place."""
-        m.submodules.new_beats = new_beats = self._memory()
+        m.submodules.new_beats = new_beats = Memory(
+            shape=self.parameters.beat_bits, depth=len(WRITTEN) << PLACE_BITS, init=[], attrs=UNCHECKED)
         put, get = new_beats.write_port(), new_beats.read_port()
         beats = []
-        for name in writes:
-            word = delayed(m, f"new_{name}", getattr(update, f"new_{name}"), 1 if name.endswith("low") else 0)
+        for name, new_word in (
+                ("state", update.new_state_high), ("state_low", delayed(m, "new_state_low", update.new_state_low, 1)),
+                ("weights", update.new_weight_high),
+                ("weights_low", delayed(m, "new_weight_low", update.new_weight_low, 1))):
             beat = Signal(self.parameters.beat_bits, name=f"beat_{name}", reset_less=True)
-            m.d.sync += beat.eq(Cat(beat[len(word):], word))
+            m.d.sync += beat.eq(Cat(beat[len(new_word):], new_word))
             beats.append(beat)
-        used = {"state_high": ~self.rule.sgd, "state_low": ~self.rule.sgd & self.rule.wide_state,
-                "weight_high": 1, "weight_low": self.rule.wide_weights}
-        now = [write.now & used[name] for name, write in writes.items()]
-        m.d.sync += [put.en.eq(Cat(now).any()), put.addr.eq(one_of(now, (write.place for write in writes.values())))]
+        now = [write.now for write in writes.values()]
+        # What is not used of them is written as well, and never read.
+        m.d.sync += [put.en.eq(Cat(now).any()),
+                     put.addr.eq(one_of(now, (Cat(write.place, Const(number, exact_log2(len(WRITTEN))))
+                                              for number, write in enumerate(writes.values()))))]
         m.d.comb += [
             put.data.eq(one_registered(m, "new_beat", now, beats)),
-            get.addr.eq(self.place), get.en.eq(self.read), self.new_beat.eq(get.data),
+            get.addr.eq(Cat(self.place, self.vector)), get.en.eq(self.read), self.new_beat.eq(get.data),
         ]

@@ -50,7 +50,7 @@ class BodyStore(wiring.Component):
     load : In(1)
         Pulse: tell it. It is staged.
     operation : In(4)
-        Of the task; constant from the cycle after ``load`` on.
+        Of the task; constant from the cycle after ``load`` on. What it decides is looked at a cycle later.
     valid, field : Out(1), Out(BodyWord)
         A word of the body, with the address in place of a pointer, in order.
     rule : Out(Rule), used : Out(VECTORS)
@@ -79,9 +79,6 @@ class BodyStore(wiring.Component):
             write.en.eq(came & (word.index < SECTION)), write.addr.eq(word.index),
             write.data.eq(word.word), read.addr.eq(index),
             field.index.eq(index), field.word.eq(read.data), field.last.eq(index == FIELDS - 1),
-            rule.sgd.eq(self.operation == OptimiserOperation.SGD.value),
-            rule.momentum.eq(self.operation == OptimiserOperation.MOMENTUM.value),
-            rule.printed.eq(self.operation == OptimiserOperation.ADAGRAD_PRINTED.value),
             self.used.eq(Cat(1, ~rule.sgd, ~rule.sgd & rule.wide_state, 1, rule.wide_weights)),
         ]
         with m.If(came & word.last):
@@ -90,6 +87,11 @@ class BodyStore(wiring.Component):
             m.d.sync += [self.valid.eq(1), index.eq(0), self.bad.eq(0)]
         kept: dict[str, Value] = {name: Signal.like(Value.cast(rule[name]), name=name) for name in _KEPT}
         m.d.comb += [Value.cast(rule[name]).eq(register) for name, register in kept.items()]
+        for name, operation in (("sgd", OptimiserOperation.SGD), ("momentum", OptimiserOperation.MOMENTUM),
+                                ("printed", OptimiserOperation.ADAGRAD_PRINTED)):
+            flag = Signal(name=name)
+            m.d.sync += flag.eq(self.operation == operation.value)
+            m.d.comb += rule[name].eq(flag)
         with m.If(self.valid):
             m.d.sync += [index.eq(index + 1), self.bad.eq(self.bad | self._refused(m))]
             with m.If(field.last):

@@ -11,9 +11,9 @@
 
 Blocks of beats overlap: one is read while the one before is updated and that before it is written. Tasks do not: one
 begins when memory holds all of the one before, whose successor's body is taken meanwhile. The state of the generator of
-random bits is read before the first block and written after the last one.
+random bits is read in front of the first block and written behind the last one, as a vector of a beat.
 
-Latency: start to the first request 17 cycles, and with random bits as long as memory takes to answer one more.
+Latency: start to the first request 17 cycles.
 Throughput: a word a cycle with beats of 8 words or more, as long as memory gives and takes what it needs, at most five
 beats read and four written in the cycles of a beat's words. Formulas: :mod:`plinth_sim.golden.optimiser`.
 """
@@ -32,8 +32,8 @@ from plinth_hw.lib.count import population
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.optimiser.beats import BeatUpdate
-from plinth_hw.optimiser.body import BodyStore, index_of_field
-from plinth_hw.optimiser.walk import BlockWalk, beat_address_bits, write_layout
+from plinth_hw.optimiser.body import BodyStore
+from plinth_hw.optimiser.walk import BlockWalk, write_layout
 from plinth_hw.optimiser.write_back import WRITES, BlockWrites
 from plinth_hw.shapes import either
 
@@ -82,35 +82,33 @@ class OptimiserEngine(wiring.Component):
         wiring.connect(m, walk.write, due.i)
         wiring.connect(m, due.o, writes.i)
         number, operation = Signal.like(engine.start.payload), Signal.like(engine.operation)
-        end_lane, generator = Signal.like(update.end_lane), Signal(beat_address_bits(self.parameters))
+        seeds = Signal()
         m.d.comb += [
             body.operation.eq(operation),
             walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
-            walk.task.eq(number), walk.free.eq(writes.place),
-            update.rule.eq(body.rule), update.end_lane.eq(end_lane), update.place.eq(writes.place),
-            update.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(end_lane),
+            walk.generator.eq(body.rule.stochastic), writes.generator.eq(update.generator),
+            walk.task.eq(number), walk.free.eq(writes.free), update.vector.eq(writes.vector),
+            update.rule.eq(body.rule), update.end_lane.eq(walk.end_lane), update.place.eq(writes.place),
+            update.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(walk.end_lane),
             writes.updated.eq(update.updated), writes.beat.eq(update.new_beat), self.ends.eq(update.ends),
         ]
         with m.If(engine.start.valid & engine.start.ready):
             m.d.sync += [number.eq(engine.start.payload), operation.eq(engine.operation)]
-        with m.If(body.valid), m.Switch(body.field.index):
-            with m.Case(index_of_field("columns")):
-                m.d.sync += end_lane.eq(body.field.word - 1)
-            with m.Case(index_of_field("generator")):
-                m.d.sync += generator.eq(body.field.word[len(end_lane):])
-
-        read, write = self.read, self.write
+        read = self.read
         known, error = Signal(name="known"), engine.done.payload.error
-        requested, sent = Signal(name="requested"), Signal(name="sent")
-        # Room for beats is made before they are asked for.
-        wiring.connect(m, writes.port, wiring.flipped(write))
+        wiring.connect(m, walk.request, wiring.flipped(read.request))
+        wiring.connect(m, writes.port, wiring.flipped(self.write))
         m.d.comb += [
             known.eq(operation <= max(code.value for code in OptimiserOperation)),
-            read.data.ready.eq(1), update.beat_valid.eq(read.data.valid), update.beat.eq(read.data.payload),
+            # Room for beats is made before they are asked for.
+            read.data.ready.eq(1), update.beat_valid.eq(read.data.valid & ~seeds), update.beat.eq(read.data.payload),
+            update.seeded.eq(read.data.valid & seeds),
             update.seed.eq(read.data.payload.as_value()[:len(update.seed)]),
-            read.request.payload.eq(walk.request.payload), read.request.valid.eq(walk.request.valid),
-            walk.request.ready.eq(read.request.ready),
         ]
+        with m.If(walk.start):
+            m.d.sync += seeds.eq(body.rule.stochastic)
+        with m.Elif(read.data.valid):
+            m.d.sync += seeds.eq(0)
         with m.FSM() as run:
             with m.State("START"):
                 m.d.comb += [engine.start.ready.eq(body.staged), body.load.eq(engine.start.valid & body.staged)]
@@ -121,34 +119,10 @@ class OptimiserEngine(wiring.Component):
                 m.next = "REPORT"
                 with m.If(known & ~body.bad):
                     m.d.sync += error.eq(ErrorCode.NONE)
-                    m.d.comb += walk.start.eq(~body.rule.stochastic)
-                    m.next = "BLOCKS"
-                    with m.If(body.rule.stochastic):
-                        m.next = "SEED_REQUEST"
-            with m.State("SEED_REQUEST"):
-                m.d.comb += [read.request.valid.eq(1), read.request.payload.address.eq(generator),
-                             read.request.payload.beats.eq(1), read.request.payload.task.eq(number)]
-                with m.If(read.request.ready):
-                    m.next = "SEED"
-            with m.State("SEED"):
-                m.d.comb += [update.seeded.eq(1), update.beat_valid.eq(0), walk.start.eq(read.data.valid)]
-                with m.If(read.data.valid):
+                    m.d.comb += walk.start.eq(1)
                     m.next = "BLOCKS"
             with m.State("BLOCKS"), m.If(walk.done & writes.idle):
                 m.next = "REPORT"
-                with m.If(body.rule.stochastic):
-                    m.next = "GENERATOR"
-            with m.State("GENERATOR"):
-                m.d.comb += [
-                    writes.port.response.eq(0), write.request.valid.eq(~requested), write.data.valid.eq(~sent),
-                    write.request.payload.address.eq(generator), write.request.payload.beats.eq(1),
-                    write.data.payload.data.eq(update.generator),
-                    write.data.payload.strobe.eq((1 << len(update.generator) // self.parameters.word_bits) - 1),
-                ]
-                m.d.sync += [requested.eq(requested | write.request.ready), sent.eq(sent | write.data.ready)]
-                with m.If(write.response):
-                    m.d.sync += [requested.eq(0), sent.eq(0)]
-                    m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):

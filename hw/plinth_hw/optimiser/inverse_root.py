@@ -11,13 +11,14 @@ One state a cycle, no stall; one ``MULT18X18D``, one block RAM.
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.isa import inverse_root as table
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.delay import delayed
 
 #: Bits of a place on a line and above it, of a normalised argument.
@@ -54,21 +55,19 @@ class InverseRoot(wiring.Component):
         m = Module()
         bits = table.ARGUMENT_BITS
         total = Signal(bits + 1, reset_less=True)
-        argument = Signal(bits, reset_less=True)
-        m.d.sync += [total.eq(Mux(self.state < 0, 0, self.state.as_unsigned()) + self.epsilon),
-                     argument.eq(total | total[-1].replicate(bits))]
+        # A flip-flop of an FPGA is set to what it begins with.
+        argument = Signal(bits, init=-1, reset_less=True)
+        m.d.sync += [
+            total.eq(table_sum(m, platform, "total", [
+                Digits((self.epsilon, self.state[-1], self.state.as_unsigned()), lambda added, sign, state: added,
+                       lambda added, sign, state: state & ~sign),
+                Digits((Const(0, 1),), lambda none: none)])),
+            argument.eq(Mux(total[-1], argument.init, total)),
+        ]
         # Bytes of zeros, then pairs of zeros, are shifted out.
-        no_byte = [~argument[bits - 8 * (count + 1):bits - 8 * count].any() for count in range(3)]
-        byte_count = Cat(no_byte[0] & (~no_byte[1] | no_byte[2]), no_byte[0] & no_byte[1])
-        coarse, bytes_out = Signal(_PLACE_BITS + 6, reset_less=True), Signal(2, reset_less=True)
-        places = bits - len(coarse)
-        m.d.sync += [bytes_out.eq(byte_count),
-                     coarse.eq(select([(argument << 8 * count)[places:bits] for count in range(4)], byte_count))]
-        no_pair = [~coarse[len(coarse) - 2 * (count + 1):len(coarse) - 2 * count].any() for count in range(3)]
-        pair_count = Cat(no_pair[0] & (~no_pair[1] | no_pair[2]), no_pair[0] & no_pair[1])
-        fine, pairs = Signal(_PLACE_BITS, reset_less=True), Signal(4, reset_less=True)
-        m.d.sync += [pairs.eq(Cat(pair_count, bytes_out)),
-                     fine.eq(select([(coarse << 2 * count)[6:len(coarse)] for count in range(4)], pair_count))]
+        coarse, bytes_out = self._shifted(m, "coarse", argument, 8, _PLACE_BITS + 6)
+        fine, pairs_out = self._shifted(m, "fine", coarse, 2, _PLACE_BITS)
+        pairs = Cat(pairs_out, delayed(m, "bytes", bytes_out, 1))
 
         # A line begins half a unit of the root higher than its knot.
         line = data.StructLayout({"start": unsigned(table.KNOT_FRACTION_BITS), "slope": signed(_SLOPE_BITS)})
@@ -87,3 +86,15 @@ class InverseRoot(wiring.Component):
                      root.eq(start + (product >> table.OFFSET_BITS))]
         m.d.comb += [self.root.eq(root[-table.FRACTION_BITS:]), self.pairs.eq(delayed(m, "pairs", pairs, 4))]
         return m
+
+    @staticmethod
+    def _shifted(m: Module, name: str, value: Value, step: int, bits: int) -> tuple[Value, Value]:
+        """The upper bits of a value without its first steps of zeros, at most three, and how many, a cycle later."""
+        length = len(value)
+        empty = [~value[length - step * (count + 1):length - step * count].any() for count in range(3)]
+        wanted = [Cat(empty[:count], ~empty[count] if count < 3 else ()).all() for count in range(4)]
+        shifted, count = Signal(bits, name=name), Signal(2, name=f"{name}_count", reset_less=True)
+        m.d.comb += shifted.eq(one_registered(m, name, wanted, [
+            (value << step * count)[length - bits:length] for count in range(4)]))
+        m.d.sync += count.eq(Cat(wanted[1] | wanted[3], wanted[2] | wanted[3]))
+        return shifted, count

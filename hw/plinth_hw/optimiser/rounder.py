@@ -10,12 +10,14 @@ near the upper end. One number a cycle, no stall.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.fixed import beyond, saturated
+from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.arith.fixed import beyond
 from plinth_hw.isa.formats import Fixed
+from plinth_hw.lib.delay import delayed
 
 #: What weights and states are computed in.
 EXACT = Fixed(3, 28)
@@ -61,20 +63,31 @@ class Rounder(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        inside = Signal(EXACT.bits, reset_less=True)
-        m.d.sync += [inside.eq(saturated(self.total, EXACT)), self.beyond.eq(beyond(self.total, EXACT))]
-        # A half, less its last place where ties go down: below an even number.
-        up = self.wide | inside[HALF]
-        added = Mux(self.stochastic & ~self.wide, self.noise, Cat((~up).replicate(HALF - 1), up))
-        carry, kept = Signal(reset_less=True), Signal(EXACT.bits, reset_less=True)
-        m.d.sync += [carry.eq((inside[:HALF] + added)[HALF]), kept.eq(inside)]
-        whole, rest, full = kept[HALF:], kept[:HALF], Signal()
+        # A total above the ends sets a register, one below them clears the next. What is set begins so: a flip-flop of
+        # an FPGA is set to what it begins with.
+        sign, over, places = self.total[-1], beyond(self.total, EXACT), EXACT.bits - 1
+        inside = Signal(places, init=-1, reset_less=True)
+        below, negative = Signal(reset_less=True), Signal(reset_less=True)
+        m.d.sync += [inside.eq(Mux(over & ~sign, inside.init, self.total[:places])), negative.eq(sign),
+                     below.eq(over & sign), self.beyond.eq(over)]
+        # Random bits; or a half, less its last place where ties go down: below an even number.
+        random, up = self.stochastic & ~self.wide, self.wide | inside[HALF]
+        digits = []
+        for place, wanted in ((slice(0, HALF - 1), ~up), (slice(HALF - 1, HALF), up)):
+            some, one = Signal(), Signal()
+            m.d.comb += [some.eq(random | wanted), one.eq(~random & wanted)]
+            digits.append(Digits((inside[place], self.noise[place], some, one), lambda kept, noise, some, one: kept,
+                                 lambda kept, noise, some, one: some & (noise | one)))
+        rounded = table_sum(m, platform, "rounded", [*digits, Digits((Const(0, 1),), lambda none: none)])
+        carry, most = Signal(reset_less=True), Signal(reset_less=True)
+        upper, rest = Signal(HALF - 1, reset_less=True), Signal(HALF, reset_less=True)
+        whole = Cat(upper, delayed(m, "negative", negative, 1))
+        m.d.sync += [carry.eq(Mux(below, 0, rounded[HALF])), most.eq(Cat(inside[HALF:], ~negative).all()),
+                     upper.eq(Mux(below, 0, inside[HALF:])), rest.eq(Mux(below | ~self.wide, 0, inside[:HALF]))]
         high = Signal(HALF, name="high_half", reset_less=True)
-        low = Signal(HALF, name="low_half", reset_less=True)
-        kept_high = Signal(HALF, reset_less=True)
-        m.d.comb += full.eq(carry & (whole == _MOST))
-        m.d.sync += [high.eq(whole + (carry & ~full)), kept_high.eq(whole),
-                     low.eq(Mux(self.wide, Mux(full, _MOST, rest), 0))]
-        m.d.comb += [self.high.eq(high), self.low.eq(low),
-                     self.value.eq(Cat(low, Mux(self.wide, kept_high, high)))]
+        low = Signal(HALF, name="low_half", init=_MOST, reset_less=True)
+        floor = Signal(HALF, reset_less=True)
+        m.d.sync += [high.eq(whole + (carry & ~most)), floor.eq(whole),
+                     low.eq(Mux(carry & most & self.wide, _MOST, rest))]
+        m.d.comb += [self.high.eq(high), self.low.eq(low), self.value.eq(Cat(low, Mux(self.wide, floor, high)))]
         return m

@@ -2,7 +2,7 @@
 
 ::
 
-    gradient g --+-> g^2 ------------------+                      +------------------------> g R
+    gradient g --+-> g^2 or 2^12 g --------+                      +------------------------> g R
                  |                         v                      |                           |
     state S -----+-> delay ----------> sum of state --> Rounder --+-> InverseRoot R ----------+
                  |                         ^               |      |                           v
@@ -16,30 +16,34 @@
 SCALE is one :class:`~plinth_hw.arith.fixed.FixedScaler`: momentum scales the old state with it by ``decay``, the other
 rules what the gradient and R give. So that a factor tells it all, with z places of zeros and p = g R::
 
-    SGD              Q = p 4                    R = 2^15
-    ADAGRAD          Q = p 2^15 / 2^(15 - z/2)
-    ADAGRAD_PRINTED  Q = p R / 2^(17 - z)       z < 16
-                     Q = p 2^14 R / 2^(31 - z)  z >= 16, where p 2^14 is saturated: then Q is beyond its ends as well
+    SGD              Q = 4 p                    R = 2^15
+    ADAGRAD          Q = 4 p 2^13 / 2^(15 - z/2)
+    ADAGRAD_PRINTED  Q = 4 p R / 2^(19 - z)     z < 18
+                     Q = 4 p R / 2^(31 - z)     z >= 18, p = 2^12 g R, where g is saturated: Q is beyond its ends then
 
 A word a cycle, no stall; all words that are under way have one rule. Seven ``MULT18X18D``.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.carry import chosen_sum
-from plinth_hw.arith.fixed import FixedMultiplier, FixedScaler
+from plinth_hw.arith.fixed import FixedMultiplier, FixedScaler, saturated
 from plinth_hw.isa.formats import Q3_12, Factor, Fixed
 from plinth_hw.lib.delay import DelayLine, delayed
 from plinth_hw.optimiser.inverse_root import InverseRoot
-from plinth_hw.optimiser.rounder import EXACT, HALF, Rounder
+from plinth_hw.optimiser.rounder import HALF, Rounder
 from plinth_hw.shapes import shape_of
 
 #: Quotients, and steps, which have a fraction bit less.
 QUOTIENT, STEP = Fixed(4, 29), Fixed(5, 28)
+#: Bits of the fraction of squares below that of states.
+_SQUARE_BITS = 4
+#: Bits that a gradient has, and is shifted by, where the quotient of a larger one is beyond its ends.
+_FAR_BITS, _FAR_SHIFT = 4, 12
 #: Bits of sums before they are saturated.
 _SUM_BITS = 36
 #: Cycles from operands of SCALE to its result.
@@ -71,19 +75,21 @@ class Rule(data.Struct):
     epsilon: unsigned(32)
 
 
-def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Signal:
+def joined(m: Module, name: str, high: Any, low: Any, wide: Any) -> Value:
     """What halves stand for, a cycle later."""
-    value = Signal(signed(EXACT.bits + 1), name=name, reset_less=True)
-    below = low & wide.replicate(HALF)
-    m.d.sync += value.eq(Cat(below, (high.as_signed() - below[-1])[:HALF + 1]))
-    return value
+    above = Signal(signed(HALF + 1), name=f"{name}_above", reset_less=True)
+    below = Signal(HALF, name=f"{name}_below", reset_less=True)
+    m.d.sync += [above.eq(high.as_signed() - (low[-1] & wide)), below.eq(Mux(wide, low, 0))]
+    return Cat(below, above).as_signed()
 
 
 def line(m: Module, name: str, value: Any, cycles: int) -> Any:
     """``value`` of so many cycles ago, from a register."""
     m.submodules[name] = store = DelayLine(value.shape(), cycles - 1)
     m.d.comb += store.i.eq(value)
-    return delayed(m, name, store.o, 1)
+    last = Signal(value.shape(), name=f"{name}_last", reset_less=True)
+    m.d.sync += last.eq(store.o)
+    return last
 
 
 class UpdatePipeline(wiring.Component):
@@ -121,7 +127,7 @@ class UpdatePipeline(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         rule = self.rule
-        m.submodules.square = square = FixedMultiplier(Q3_12, Fixed(7, 24))
+        m.submodules.addend = addend = FixedMultiplier(Q3_12, Fixed(7, 24))
         m.submodules.scale = scale = FixedScaler(QUOTIENT)
         m.submodules.by_rate = by_rate = FixedScaler(QUOTIENT, result_format=STEP)
         m.submodules.new_state = new_state = Rounder(_SUM_BITS)
@@ -131,13 +137,13 @@ class UpdatePipeline(wiring.Component):
 
         # The state's sum: of the state times decay, and the gradient; or of the state, and the gradient's square.
         state = joined(m, "state", self.state_high, self.state_low, rule.wide_state)
-        early = line(m, "gradient_line", self.gradient, _STATE_SUM - 1 - square.latency)
-        gradient = delayed(m, "gradient", early, square.latency)
+        early = line(m, "gradient_line", self.gradient, _STATE_SUM - 2 - addend.latency)
+        gradient, other = Signal(HALF, name="gradient", reset_less=True), Signal(HALF, name="other", reset_less=True)
+        m.d.sync += [gradient.eq(early), other.eq(Mux(rule.momentum, 1 << HALF - _SQUARE_BITS, early))]
         old = line(m, "state_line", state, _STATE_SUM - 2)
         total = Signal(signed(_SUM_BITS), reset_less=True)
-        m.d.comb += [square.a.eq(early), square.b.eq(early)]
         added = Signal.like(total, name="added")
-        m.d.comb += added.eq(Mux(rule.momentum, gradient.as_signed() << HALF, square.o.as_signed() << 4))
+        m.d.comb += [addend.a.eq(gradient), addend.b.eq(other), added.eq(addend.o.as_signed() << _SQUARE_BITS)]
         scaled, kept = Signal.like(total, name="scaled"), Signal.like(total, name="kept")
         m.d.comb += [scaled.eq(scale.o.as_signed()), kept.eq(old)]
         m.d.sync += total.eq(chosen_sum(m, platform, "state_sum", rule.momentum, scaled, kept, added))
@@ -146,11 +152,17 @@ class UpdatePipeline(wiring.Component):
                      self.new_state_high.eq(new_state.high), self.new_state_low.eq(new_state.low)]
 
         # The quotient.
-        late = line(m, "late_gradient_line", gradient, _ROOT - (_STATE_SUM - 1))
-        product = Signal(signed(32), reset_less=True)
+        held = line(m, "late_gradient_line", gradient, _ROOT - 1 - (_STATE_SUM - 1 - addend.latency))
+        far = rule.printed & root.pairs[3] & root.pairs[:3].any()
+        late, product = Signal(signed(HALF), reset_less=True), Signal(signed(32), reset_less=True)
         inverse = Signal.like(root.root, name="inverse", reset_less=True)
-        m.d.sync += [inverse.eq(Mux(rule.sgd, 1 << 15, root.root)), product.eq(late.as_signed() * inverse)]
-        self._scale(m, scale, state, product, delayed(m, "inverse", inverse, 1), delayed(m, "pairs", root.pairs, 2))
+        m.d.sync += [
+            late.eq(Cat(Mux(far, 0, held[:_FAR_SHIFT]),
+                        Mux(far, saturated(held.as_signed(), Fixed(_FAR_BITS - 1, 0)), held[_FAR_SHIFT:]))),
+            inverse.eq(Mux(rule.sgd, 1 << 15, root.root)), product.eq(late * inverse),
+        ]
+        self._scale(m, scale, state, product, delayed(m, "inverse", inverse, 1), delayed(m, "pairs", root.pairs, 2),
+                    delayed(m, "far", far, 2))
         stored = line(m, "new_state_line", new_state.value, _QUOTIENT - 1 - _STATE)
         quotient = Signal(QUOTIENT.bits, reset_less=True)
         m.d.sync += quotient.eq(Mux(rule.momentum, stored << 1, scale.o.as_signed()))
@@ -165,25 +177,20 @@ class UpdatePipeline(wiring.Component):
         self._random(m, new_state, new_weight)
         return m
 
-    def _scale(self, m: Module, scale: FixedScaler, state: Any, product: Any, inverse: Any, pairs: Any) -> None:
+    def _scale(self, m: Module, scale: FixedScaler, state: Any, product: Any, inverse: Any, pairs: Any, far: Any
+               ) -> None:
         """Operand and factor of SCALE: momentum's early in the pipeline, the others' late."""
         rule = self.rule
         operand, factor = Signal(QUOTIENT.bits, reset_less=True), Signal(shape_of(Factor), reset_less=True)
         m.d.comb += [scale.a.eq(operand), scale.factor.eq(factor)]
-        far, sign = rule.printed & pairs[3], product[-1]
-        room = QUOTIENT.bits - 14
-        too_far = product[room - 1:].any() & ~product[room - 1:].all()
-        m.d.sync += [operand.eq(product), factor.shift.eq(15 - pairs), factor.mantissa.eq(1 << 15),
-                     factor.negative.eq(0)]
+        m.d.sync += [operand.eq(Mux(rule.momentum, state, product << 2)),
+                     factor.shift.eq(~pairs & 15), factor.mantissa.eq(1 << 13), factor.negative.eq(0)]
         with m.If(rule.momentum):
-            m.d.sync += [operand.eq(state), factor.eq(rule.decay)]
+            m.d.sync += factor.eq(rule.decay)
         with m.Elif(rule.sgd):
-            m.d.sync += [factor.shift.eq(0), factor.mantissa.eq(4)]
+            m.d.sync += [factor.shift.eq(0), factor.mantissa.eq(1)]
         with m.Elif(rule.printed):
-            m.d.sync += [factor.shift.eq(Mux(far, 31, 17) - (pairs << 1)), factor.mantissa.eq(inverse)]
-            with m.If(far):
-                m.d.sync += operand.eq(Mux(too_far, Cat((~sign).replicate(QUOTIENT.bits - 1), sign),
-                                           Cat(Const(0, 14), product[:room])))
+            m.d.sync += [factor.shift.eq(~Cat(Const(0, 1), (pairs + Mux(far, 0, 6))[:4])), factor.mantissa.eq(inverse)]
 
     def _random(self, m: Module, new_state: Rounder, new_weight: Rounder) -> None:
         """Random bits, and what is beyond its ends."""

@@ -2,35 +2,52 @@
 
 ::
 
-    addresses of rows --+--> read requests: a block of each vector in turn
-    place in the row ---+--> writes that are due once the block is updated
-                        +--> blocks: where their beats lie in the ring of places
+    fields --> values of the task: addresses, what is left, strides --+--> requests: a block of each vector in turn
+                    ^                                                 +--> writes that are due once it is updated
+                    +------------- one sum a cycle <------------------+--> blocks
 
-A block is up to ``BLOCK_BEATS`` beats of a row. For each there is a turn of five cycles, one a vector; one that is not
-used passes. Beats of what is read, in the order of requests, take the places of the ring one after the other; the new
-values take the same places of another memory. So places are given here, and are free again when what was to be
-written has been read there.
+A block is up to ``BLOCK_BEATS`` beats of a row. For each there is a cycle for each vector, used or not, one for what is
+left of the row, and, when that ends, one for the rows: in each, a value of the task becomes the next one. A cycle
+before the first block, and after the last one, is for the generator of random bits, which is read and written as a
+vector of a beat.
+
+Each vector has a ring of places, of which the beats of the gradient take one after the other, and those of all others,
+and their new values, the same. So places are counted here, and are free again when what was to be written has been
+read there.
 """
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import loaded_sum
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import index_of, one_of
 from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.memory.port import request_layout
-from plinth_hw.optimiser.body import VECTORS, index_of_field
+from plinth_hw.optimiser.body import FIELDS, VECTORS, index_of_field
 
-#: Beats of a vector in a block, at most; places of the ring.
-BLOCK_BEATS, PLACES = 16, 512
-#: Bits of the number of a block's beats, and of a place with the parity of its lap.
-BEATS_BITS, PLACE_BITS = BLOCK_BEATS.bit_length(), exact_log2(PLACES) + 1
+#: Beats of a vector in a block, at most; places of a vector.
+BLOCK_BEATS, PLACES = 16, 128
+#: Bits of the number of a block's beats, and of a place.
+BEATS_BITS, PLACE_BITS = BLOCK_BEATS.bit_length(), exact_log2(PLACES)
+#: Vectors that are written, as new values are numbered.
+WRITTEN = VECTORS[1:]
+
+
+_BLOCK_LOG2 = exact_log2(BLOCK_BEATS)
+#: Where values are, as fields; what is left of a row lies behind them.
+_ADDRESSES = tuple(index_of_field(name) for name in VECTORS)
+_COLUMNS, _ROWS, _GENERATOR = (index_of_field(name) for name in ("columns", "rows", "generator"))
+_LEFT = SECTION - 1
+assert _LEFT >= FIELDS
 
 
 def beat_address_bits(parameters: DieParameters) -> int:
@@ -38,15 +55,15 @@ def beat_address_bits(parameters: DieParameters) -> int:
     return parameters.address_bits - exact_log2(parameters.beat_words)
 
 
-#: A block's beats of a vector lie one behind the other: those of the gradient from the end of the block before on, then
-#: those of the state, ...; ``weights``: where those of the weights begin; ``end``: where the next block does.
-BLOCK = data.StructLayout({"beats": BEATS_BITS, "row_last": 1, "weights": PLACE_BITS, "end": PLACE_BITS})
+#: ``more``: beats after the first one; ``row_last``: the block ends a row.
+BLOCK = data.StructLayout({"more": exact_log2(BLOCK_BEATS), "row_last": 1})
 
 
 def write_layout(parameters: DieParameters) -> data.StructLayout:
-    """A block of a vector that is to be written: ``first`` of its block; ``row_last``: it ends a row."""
+    """A block of one of the ``WRITTEN``: ``first`` of its block that is written; ``row_last``: it ends a row. Or the
+    ``generator``'s state, when all words of the blocks before are updated."""
     return data.StructLayout({"address": unsigned(beat_address_bits(parameters)), "beats": BEATS_BITS,
-                              "first": 1, "row_last": 1})
+                              "vector": range(len(WRITTEN)), "first": 1, "row_last": 1, "generator": 1})
 
 
 class BlockWalk(wiring.Component):
@@ -62,6 +79,10 @@ class BlockWalk(wiring.Component):
         Words of the body, addresses in place of pointers, in order; all of them before ``start``.
     used : In
         Vectors that the task has, in the order of ``VECTORS``; constant from ``start`` on.
+    generator : In(1)
+        The generator's state is read first and written last; constant from ``start`` on.
+    end_lane : Out
+        Lane of the last word of a row, once the fields have been told.
     start : In(1)
         Pulse.
     done : Out(1)
@@ -73,7 +94,7 @@ class BlockWalk(wiring.Component):
     write : Out stream of :func:`write_layout`
     block : Out stream of ``BLOCK``
     free : In
-        First place, with its lap, that is not free.
+        First place that is not free, with the parity of its lap.
     full : Out(1)
         Requests wait for places, or for earlier blocks.
     """
@@ -81,81 +102,127 @@ class BlockWalk(wiring.Component):
     def __init__(self, parameters: DieParameters) -> None:
         self.parameters = parameters
         super().__init__({
-            "field_valid": In(1), "field": In(BodyWord), "used": In(len(VECTORS)), "start": In(1), "done": Out(1),
+            "field_valid": In(1), "field": In(BodyWord), "used": In(len(VECTORS)), "generator": In(1),
+            "start": In(1), "done": Out(1), "end_lane": Out(exact_log2(parameters.beat_words)),
             "task": In(request_layout(parameters)["task"].shape),
             "request": Out(stream.Signature(request_layout(parameters))),
             "write": Out(stream.Signature(write_layout(parameters))), "block": Out(stream.Signature(BLOCK)),
-            "free": In(PLACE_BITS), "full": Out(1),
+            "free": In(PLACE_BITS + 1), "full": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        lane_bits, bits = exact_log2(self.parameters.beat_words), beat_address_bits(self.parameters)
-        count = len(VECTORS)
-        # The vectors' rows take turns at the head of a ring of registers.
-        rows = [Signal(bits, name=f"row_{name}") for name in VECTORS]
-        stride, state_stride = Signal(bits, name="stride"), Signal(bits, name="state_stride")
-        # Beats after the first of a row, and of what is left of it; rows left; beats before the block.
-        row_more, more, before = (Signal(bits, name=name) for name in ("row_more", "more", "before"))
-        rows_left = Signal(32)
-        turn = Signal(count, init=1)
-        active, step, takes, room = (Signal(name=name) for name in ("active", "step", "takes", "room"))
-        row_last, beats = Signal(name="row_last"), Signal(BEATS_BITS, name="beats")
-        head, weights, first = Signal(PLACE_BITS, name="head"), Signal(PLACE_BITS), Signal()
-        address, places = Signal(bits, name="address"), Signal(PLACE_BITS, name="places")
-        ends = Signal()
+        lane_bits = exact_log2(self.parameters.beat_words)
+        used = Value.cast(self.used)
+        # Turns: a vector each, what is left of the row, rows, the generator.
+        turn = Signal(len(VECTORS) + 3, init=1)
+        vectors, (is_row, is_rows, is_generator) = turn[:len(VECTORS)], turn[len(VECTORS):]
+        is_gradient, ending = turn[0], Signal(name="ending")
+        active, step, may, asks, writes = (Signal(name=name) for name in ("active", "step", "may", "asks", "writes"))
+        row_first, row_last = Signal(name="row_first"), Signal(name="row_last")
+        # Words of a row's last block but one; flags: a row is one block, the row is the last one.
+        row_end, one_block, last_row = Signal(_BLOCK_LOG2 + lane_bits), Signal(), Signal()
+        total, value = self._values(m, platform, turn, active, step, row_first, row_last)
+        address = value[lane_bits:self.parameters.address_bits]
+        negative = total[-1]
+        with m.If(self.field_valid):
+            with m.If(self.field.index == _COLUMNS):
+                m.d.sync += [row_end.eq(total), one_block.eq(negative), row_last.eq(negative), row_first.eq(1)]
+            with m.If(self.field.index == _ROWS):
+                m.d.sync += last_row.eq(negative)
+        m.d.comb += self.end_lane.eq(row_end)
+
         # No path leads from who takes requests to the walk.
         m.submodules.requests = requests = FIFO(self.request.payload.shape(), 2, Storage.HEAD)
         wiring.connect(m, requests.o, wiring.flipped(self.request))
-        is_gradient, is_last = turn[0], turn[-1]
+        head, room, first = Signal(PLACE_BITS + 1, name="head"), Signal(name="room"), Signal(name="first")
+        more, beats = self.block.payload.more, requests.i.payload.beats
         m.d.comb += [
-            row_last.eq(more < BLOCK_BEATS), beats.eq(Mux(row_last, more[:BEATS_BITS - 1], BLOCK_BEATS - 1) + 1),
-            takes.eq((turn & self.used).any()), address.eq(rows[0] + before),
-            places.eq(head + Mux(takes, beats, 0)), self.done.eq(~active),
-            step.eq(active & (~takes | (room & requests.i.ready & (is_gradient | self.write.ready)))
-                    & (~is_last | self.block.ready)),
-            self.full.eq(active & ((takes & (~room | ~self.write.ready)) | ~self.block.ready)),
-            requests.i.valid.eq(step & takes), requests.i.payload.address.eq(address),
-            requests.i.payload.beats.eq(beats), requests.i.payload.task.eq(self.task),
-            self.write.valid.eq(step & takes & ~is_gradient),
+            self.done.eq(~active), asks.eq((vectors & used).any() | (is_generator & ~ending)),
+            writes.eq((vectors & used)[1:].any() | (is_generator & ending)),
+            may.eq((~is_gradient | (room & self.block.ready)) & (~writes | self.write.ready)),
+            step.eq(active & may & (~asks | requests.i.ready)), self.full.eq(active & ~may),
+            more.eq(Mux(row_last, row_end[lane_bits:], BLOCK_BEATS - 1)),
+            # A block is told with its gradient's request, before any of its beats comes.
+            self.block.valid.eq(active & is_gradient & room & requests.i.ready),
+            self.block.payload.row_last.eq(row_last),
+            requests.i.valid.eq(active & may & asks), beats.eq(Mux(is_generator, 0, more) + 1),
+            requests.i.payload.address.eq(address), requests.i.payload.task.eq(self.task),
+            self.write.valid.eq(active & writes & (~asks | requests.i.ready)),
             self.write.payload.address.eq(address), self.write.payload.beats.eq(beats),
-            self.write.payload.first.eq(first), self.write.payload.row_last.eq(row_last),
-            self.block.valid.eq(step & is_last),
-            self.block.payload.beats.eq(beats), self.block.payload.row_last.eq(row_last),
-            self.block.payload.weights.eq(weights), self.block.payload.end.eq(places),
-            ends.eq(row_last & (rows_left == 1)),
+            self.write.payload.vector.eq(index_of(vectors[1:])), self.write.payload.first.eq(first),
+            self.write.payload.row_last.eq(row_last), self.write.payload.generator.eq(is_generator),
         ]
-        # As it was a cycle ago: a block of a vector may have been taken since.
-        m.d.sync += room.eq((head - self.free)[:PLACE_BITS] < PLACES - 2 * BLOCK_BEATS)
-        loads = self.field_valid & Cat(self.field.index == index_of_field(name) for name in VECTORS).any()
+        # A block takes cycles enough for what is held to be that of a cycle ago.
+        held = Signal(PLACE_BITS + 1)
+        m.d.comb += held.eq(head - self.free)
+        m.d.sync += room.eq(held < PLACES - BLOCK_BEATS)
         with m.If(step):
-            m.d.sync += [turn.eq(turn.rotate_left(1)), head.eq(places)]
-            with m.If(takes):
+            with m.If(asks):
                 m.d.sync += first.eq(is_gradient)
-            with m.If(turn[VECTORS.index("weights")]):
-                m.d.sync += weights.eq(head)
-            with m.If(is_last):
-                m.d.sync += [before.eq(Mux(row_last, 0, before + BLOCK_BEATS)), active.eq(~ends)]
-        with m.If(loads | step):
-            strided = Mux(is_gradient | turn[VECTORS.index("weights")], stride, state_stride)
-            m.d.sync += [row.eq(after) for row, after in zip(
-                rows, [*rows[1:], Mux(loads, self.field.word[lane_bits:], rows[0] + Mux(row_last, strided, 0))],
-                strict=True)]
-        with m.If(self.field_valid), m.Switch(self.field.index):
-            for name, register, value in (
-                    ("columns", row_more, (self.field.word - 1)[lane_bits:WORD_BITS]),
-                    ("stride", stride, self.field.word[lane_bits:]),
-                    ("state_stride", state_stride, self.field.word[lane_bits:])):
-                with m.Case(index_of_field(name)):
-                    m.d.sync += register.eq(value)
+            with m.If(is_gradient):
+                m.d.sync += head.eq(head + beats)
+            with m.If(is_row):
+                m.d.sync += [row_first.eq(row_last), row_last.eq(Mux(row_last, one_block, negative))]
+            with m.If(is_rows):
+                m.d.sync += [ending.eq(last_row), last_row.eq(negative)]
+            ends_row, ends = is_row & row_last, is_rows & last_row
+            m.d.sync += turn.eq(Cat(
+                (is_row & ~row_last) | (is_rows & ~(last_row & self.generator)) | is_generator, vectors, ends_row,
+                ends & self.generator))
+            with m.If((ends & ~self.generator) | (is_generator & ending)):
+                m.d.sync += active.eq(0)
         with m.If(self.start):
-            m.d.sync += [active.eq(1), before.eq(0)]
-        block_ends, sets_rows = Signal(), self.field_valid & (self.field.index == index_of_field("rows"))
-        m.d.comb += block_ends.eq(step & is_last)
-        with m.If(self.start | block_ends):
-            m.d.sync += more.eq(loaded_sum(m, platform, "more_left", self.start | row_last, row_more, more,
-                                           Const(-BLOCK_BEATS, len(more))))
-        with m.If(sets_rows | (block_ends & row_last)):
-            m.d.sync += rows_left.eq(loaded_sum(m, platform, "fewer_rows", sets_rows, self.field.word, rows_left,
-                                                Const(-1, len(rows_left))))
+            m.d.sync += [active.eq(1), ending.eq(0)]
+            with m.If(self.generator):
+                m.d.sync += turn.eq(1 << len(turn) - 1)
         return m
+
+    def _values(self, m: Module, platform: Any, turn: Value, active: Value, step: Value, row_first: Value,
+                row_last: Value) -> tuple[Value, Value]:
+        """The value of a turn and the next one, with its sign; or, while fields come, what becomes of the field.
+
+        Addresses of vectors are those of the block; a stride is held less what the blocks of a row have added before.
+        Of a row is held how many words are left after the block, less a block's and one; of rows, how many are left,
+        less one. So a negative number is the last one's.
+        """
+        m.submodules.values = values = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
+        put, get, get_added = values.write_port(), values.read_port(domain="comb"), values.read_port(domain="comb")
+        vectors, (is_row, is_rows, is_generator) = turn[:len(VECTORS)], turn[len(VECTORS):]
+        # Where the stride lies that is of the turn's vector; while fields come, what they need. A register, for speed.
+        strides_at = [index_of_field("stride" if name in ("gradient", "weights") else "state_stride")
+                      for name in VECTORS]
+        added_at = Signal(range(SECTION), init=_COLUMNS)
+        with m.If(step):
+            m.d.sync += added_at.eq(Mux(vectors[:-1].any(), one_of(vectors[:-1], strides_at[1:]), strides_at[0]))
+        with m.If(self.start):
+            m.d.sync += added_at.eq(strides_at[0])
+        with m.Elif(~active):
+            m.d.sync += added_at.eq(_COLUMNS)
+        columns, rows, strides = (Signal(name=f"is_{name}") for name in ("columns", "rows", "stride"))
+        told = {name: ~active & (self.field.index == index_of_field(name))
+                for name in ("columns", "rows", "stride", "state_stride")}
+        ends, goes, negative = Signal(name="ends"), Signal(name="goes"), Signal(name="negative")
+        m.d.comb += [
+            columns.eq(told["columns"]), rows.eq(told["rows"]), strides.eq(told["stride"] | told["state_stride"]),
+            ends.eq(active & vectors.any() & row_last), goes.eq(active & vectors.any() & ~row_last),
+            negative.eq(columns | rows | (active & (is_row | is_rows))),
+            get.addr.eq(one_of(Cat(vectors, is_row & row_first, is_row & ~row_first, is_rows, is_generator),
+                               (*_ADDRESSES, _COLUMNS, _LEFT, _ROWS, _GENERATOR))),
+            get_added.addr.eq(added_at),
+        ]
+        # Lane and beat of a block, and blocks.
+        low, word = _BLOCK_LOG2 + exact_log2(self.parameters.beat_words), get_added.data
+        added = Signal(WORD_BITS + 1)
+        m.d.comb += added.eq(Cat(
+            (word[0] & ends) | columns | (active & is_rows),
+            *((digit & ends) | columns | rows | (active & is_rows) for digit in word[1:low]),
+            ((word[low] ^ strides) & (ends | strides)) | (negative & ~columns) | goes,
+            *(((digit ^ strides) & (ends | strides)) | negative for digit in word[low + 1:]), negative))
+        total = chosen_sum(m, platform, "next_value", ~active, Cat(self.field.word, Const(0, 1)),
+                           Cat(get.data, Const(0, 1)), added)
+        m.d.comb += [
+            put.en.eq(self.field_valid | (step & ~is_generator)), put.data.eq(total),
+            put.addr.eq(Mux(active, one_of(turn, (*_ADDRESSES, _LEFT, _ROWS, _GENERATOR)), self.field.index)),
+        ]
+        return total, get.data

@@ -2,11 +2,11 @@
 
 ::
 
-    write (blocks of vectors) --> port.request
-    places of the ring ---------> memory of new values --> port.data
+    write (blocks of vectors) --> register --> port.request
+    places of the ring ---------> memory of new values --> register --> port.data
 
 A request, and its data, are given once the whole block is updated, so memory is never kept waiting. A beat a cycle, and
-a cycle more for each request.
+a cycle more for each request. Latency: a block to its request a cycle, to its first beat three.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import WritePort, beat_layout
-from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, write_layout
+from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, WRITTEN, write_layout
 
 #: Bits of the count of requests without a response.
 _UNANSWERED_BITS = 6
@@ -42,11 +42,15 @@ class BlockWrites(wiring.Component):
         Lane of the last word of a row; constant while not ``idle``.
     task : In
         As of requests.
-    place : Out
-        First place, with its lap, that is still to be read.
+    vector, place : Out
+        What is read.
     read : Out(1)
-        ``beat`` is that of ``place`` from the next cycle on, until the next read.
+        ``beat`` is that of ``vector`` at ``place`` from the next cycle on, until the next read.
     beat : In
+    generator : In(32)
+        State of the generator of random bits.
+    free : Out
+        First place that may still be read, with the parity of its lap.
     port : Out(WritePort)
     idle : Out(1)
         Memory holds all that has come.
@@ -57,39 +61,52 @@ class BlockWrites(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(write_layout(parameters))), "updated": In(1),
             "end_lane": In(exact_log2(parameters.beat_words)), "task": In(4),
-            "place": Out(PLACE_BITS), "read": Out(1), "beat": In(beat_layout(parameters)),
+            "vector": Out(range(len(WRITTEN))), "place": Out(PLACE_BITS), "read": Out(1), "free": Out(PLACE_BITS + 1),
+            "generator": In(32),            "beat": In(beat_layout(parameters)),
             "port": Out(WritePort(parameters)), "idle": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        port, block = self.port, self.i.payload
+        port, given, block = self.port, self.i.payload, Signal.like(self.i.payload, name="block", reset_less=True)
         updated, unanswered = Signal(range(WRITES + 1)), Signal(_UNANSWERED_BITS)
-        active, requested, sent = Signal(name="active"), Signal(name="requested"), Signal(name="sent")
-        left, begins, valid = Signal(BEATS_BITS, name="left"), Signal(name="begins"), Signal(name="valid")
-        strobe = Signal(self.parameters.beat_words)
+        begins, asks, reads = Signal(name="begins"), Signal(name="asks"), Signal(name="reads")
+        left, last, place = Signal(BEATS_BITS, name="left"), Signal(name="last"), Signal(PLACE_BITS + 1)
+        # A beat, and its strobes, found in memory; then given.
+        found, moves, ends, of_generator = (Signal(name=name) for name in ("found", "moves", "ends", "of_generator"))
         m.d.comb += [
-            begins.eq(~active & self.i.valid & (~block.first | (updated != 0))),
-            self.read.eq(active & (left != 0) & (~valid | port.data.ready)),
-            port.request.valid.eq(active & ~requested & ~unanswered.all()),
-            port.request.payload.address.eq(block.address), port.request.payload.beats.eq(block.beats),
-            port.request.payload.task.eq(self.task),
-            sent.eq(port.request.valid & port.request.ready),
-            self.i.ready.eq(active & (requested | sent) & ((left == 0) | ((left == 1) & self.read))),
-            port.data.valid.eq(valid), port.data.payload.data.eq(self.beat), port.data.payload.strobe.eq(strobe),
-            self.idle.eq(~self.i.valid & ~valid & (unanswered == 0)),
+            begins.eq(self.i.valid & ~asks & ~reads & ~unanswered.all() & (~given.first | (updated != 0))),
+            self.i.ready.eq(begins), last.eq(left == 1),
+            port.request.valid.eq(asks), port.request.payload.address.eq(block.address),
+            port.request.payload.beats.eq(block.beats), port.request.payload.task.eq(self.task),
+            moves.eq(~port.data.valid | port.data.ready), self.read.eq(reads & (~found | moves)),
+            self.vector.eq(block.vector), self.place.eq(place),
+            # Each request that is not answered, its beats on their way with it.
+            self.idle.eq(~self.i.valid & (unanswered == 0)),
         ]
         m.d.sync += [
-            updated.eq(updated + self.updated - (begins & block.first)), requested.eq(~begins & (requested | sent)),
-            active.eq(begins | (active & ~self.i.ready)), unanswered.eq(unanswered + sent - port.response),
-            valid.eq(self.read | (valid & ~port.data.ready)),
+            asks.eq(begins | (asks & ~port.request.ready)), reads.eq(begins | (reads & ~(self.read & last))),
+            found.eq(self.read | (found & ~moves)), updated.eq(updated + self.updated - (begins & given.first)),
+            unanswered.eq(unanswered + begins - port.response),
         ]
         with m.If(begins):
-            # The gradient's places are free as well.
-            m.d.sync += [left.eq(block.beats), self.place.eq(self.place + Mux(block.first, block.beats, 0))]
+            m.d.sync += [block.eq(given), left.eq(given.beats)]
+            # All vectors of a block have the same places.
+            with m.If(given.first):
+                m.d.sync += self.free.eq(place)
+            with m.Elif(~given.generator):
+                m.d.sync += place.eq(self.free)
         with m.If(self.read):
-            ends = (left == 1) & block.row_last
-            m.d.sync += [left.eq(left - 1), self.place.eq(self.place + 1),
-                         strobe.eq(Cat(~ends | (lane <= self.end_lane)
-                                       for lane in range(self.parameters.beat_words)))]
+            m.d.sync += [left.eq(left - 1), place.eq(place + ~block.generator),
+                         ends.eq(last & block.row_last), of_generator.eq(block.generator)]
+        beat, lanes = self.beat.as_value(), range(self.parameters.beat_words)
+        state_bits = len(self.generator)
+        with m.If(moves):
+            m.d.sync += [
+                port.data.valid.eq(found),
+                port.data.payload.data.eq(Cat(Mux(of_generator, self.generator, beat[:state_bits]), beat[state_bits:])),
+                port.data.payload.strobe.eq(Cat(
+                    Mux(of_generator, lane < state_bits // self.parameters.word_bits, ~ends | (lane <= self.end_lane))
+                    for lane in lanes)),
+            ]
         return m

@@ -18,7 +18,7 @@ from plinth_hw.isa.tasks import Engine
 BLOCK_BEATS, PERIOD = 16, 8
 #: Cycles of a task beside memory's latency and what its first and last block take, as counted; of one that reads and
 #: writes its generator's state; of a block's write beside its beats.
-TASK_CYCLES, GENERATOR_CYCLES, WRITE_CYCLES = 50, 4, 3
+TASK_CYCLES, GENERATOR_CYCLES, WRITE_CYCLES = 50, 2, 3
 
 
 def message_words(phase: Phase, words: float, members: int) -> tuple[float, float]:
@@ -51,7 +51,7 @@ def optimiser_formula(parameters: DieParameters, rows: int, columns: int, kept: 
     block, blocks = min(beats, BLOCK_BEATS), -(-beats // BLOCK_BEATS)
     row = max(beats * max(parameters.beat_words, PERIOD), writes * (beats + blocks * WRITE_CYCLES))
     cycles = rows * row + (reads + writes) * block + 2 * MEMORY_LATENCY + TASK_CYCLES
-    cycles += stochastic * (2 * MEMORY_LATENCY + GENERATOR_CYCLES)
+    cycles += stochastic * GENERATOR_CYCLES
     words = parameters.beat_words * (rows * beats)
     more = stochastic * parameters.beat_words
     return UpdateCost((cycles, cycles), reads * words + more, writes * words + more, rows * columns,
