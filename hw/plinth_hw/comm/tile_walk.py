@@ -106,11 +106,13 @@ class TileWalk(wiring.Component):
         m.submodules.words = words = _BodyWords(self.parameters)
         m.submodules.source = source = _Side(self.parameters)
         m.submodules.destination = destination = _Side(self.parameters)
+        m.submodules.counts = counts = _Counts()
         m.submodules.numbers = numbers = _RowNumbers(self.parameters)
         wiring.connect(m, wiring.flipped(self.index), numbers.flit)
         m.d.comb += [
             words.i_valid.eq(self.body_valid), words.i.eq(self.body),
-            placement.eq(words.placement), self.empty.eq(words.empty),
+            placement.eq(words.placement), self.empty.eq(words.empty), counts.size.eq(words.size),
+            counts.pieces.eq(numbers.pieces),
         ]
         listed = Signal()
         m.d.comb += listed.eq(placement.gather | placement.scatter)
@@ -134,41 +136,13 @@ class TileWalk(wiring.Component):
         with m.If(moves):
             m.d.sync += left.eq(remaining)
 
-        # Planes after this one less 1. Rows: in ``groups`` as many as a piece of the list has; of these, those after
-        # this one less 1, and in its low part the number of the last group's last row.
-        planes, groups = Signal(signed(WORD_BITS + 1), name="planes"), Signal(signed(WORD_BITS + 1), name="groups")
-        row, row_bits = Signal(range(INDEX_WORDS), name="row"), exact_log2(INDEX_WORDS)
-        loads_planes, plane_ends = Signal(name="loads_planes"), Signal(name="plane_ends")
-        loads_groups, group_ends = Signal(name="loads_groups"), Signal(name="group_ends")
-        row_last, plane_last, opens = Signal(name="row_last"), Signal(name="plane_last"), Signal(name="opens")
-        group_last, group_next = Signal(name="group_last"), Signal(name="group_next")
-        list_ends, list_words = Signal(name="list_ends"), Signal(range(INDEX_WORDS + 1), name="list_words")
-        size = words.size
-        # less 2, or 1
-        following_planes = chosen_sum(m, platform, "following_planes", loads_planes, size, planes,
-                                      Cat(~loads_planes, Const(-1, signed(WORD_BITS))))
-        # less 1 and two groups, or one group
-        following_groups = chosen_sum(m, platform, "following_groups", loads_groups, size, groups, Cat(
-            loads_groups.replicate(row_bits), 1, ~loads_groups, Const(-1, signed(WORD_BITS - row_bits - 1))))
-        with m.If(loads_planes | plane_ends):
-            m.d.sync += planes.eq(following_planes)
-        with m.If(loads_groups | group_ends):
-            m.d.sync += groups.eq(following_groups)
-        m.d.comb += [
-            plane_last.eq(planes < 0),
-            group_last.eq((groups < 0) & ~groups[row_bits]), group_next.eq((groups < 0) & groups[row_bits]),
-            row_last.eq(group_last & (row == groups[:row_bits])),
-            # A piece of the list has the numbers of the group after those whose pieces are under way.
-            list_ends.eq(Mux(numbers.pieces == 0, group_last, group_next)),
-            list_words.eq(Mux(list_ends, groups[:row_bits] + 1, INDEX_WORDS)),
-        ]
-
+        row_last, opens = counts.row_last, Signal(name="opens")
         # A counter's number; the destination is 0 by then.
         asks, arrival = Signal(name="asks"), Signal.like(placement.arrival, name="arrival")
         m.d.comb += [
             piece.source.eq(source.o), piece.run.address.eq(destination.o | arrival),
             piece.run.words.eq(Mux(row_ends, left, room)), piece.use.eq(PieceUse.TILE),
-            piece.last.eq(row_ends & row_last & plane_last),
+            piece.last.eq(row_ends & row_last & counts.plane_last),
             piece.tail.eq(fills | ~words.destination_goes_on | listed | row_last),
             piece.more.eq(~row_ends | (words.source_goes_on & ~listed & ~row_last)),
         ]
@@ -184,14 +158,14 @@ class TileWalk(wiring.Component):
             with m.State("IDLE"):
                 step(index_of_field, First.NONE)
                 m.d.comb += [self.done.eq(1), turns.eq(1), moves.eq(1), keep.eq(First.PLANE),
-                             words.size_at.eq(index_of_field("planes")), loads_planes.eq(1)]
+                             words.size_at.eq(index_of_field("planes")), counts.loads_planes.eq(1)]
                 with m.If(self.start):
                     m.next = "PLANE"
             with m.State("PLANE"):
                 step(lambda _: index_of_field("index"), First.NONE)
                 m.d.comb += [turns.eq(1), moves.eq(listed), keep.eq(First.LIST),
-                             words.size_at.eq(index_of_field("rows")), loads_groups.eq(1)]
-                m.d.sync += [row.eq(0), opens.eq(1)]
+                             words.size_at.eq(index_of_field("rows")), counts.loads_rows.eq(1)]
+                m.d.sync += opens.eq(1)
                 m.next = "PIECES"
                 with m.If(listed):
                     m.next = "NUMBER"
@@ -201,9 +175,9 @@ class TileWalk(wiring.Component):
                     turns.eq(1), moves.eq(self.piece.valid & self.piece.ready), keep.eq(First.LIST),
                     words.size_at.eq(Mux(placement.gather, index_of_field("source_row_stride"),
                                          index_of_field("destination_row_stride"))),
-                    piece.run.address[:lane_bits].eq(0), piece.run.words.eq(list_words),
+                    piece.run.address[:lane_bits].eq(0), piece.run.words.eq(counts.list_words),
                     piece.use.eq(PieceUse.INDEX), piece.tail.eq(1), piece.more.eq(0),
-                    asks.eq((numbers.pieces == 0) | ((numbers.pieces != INDEX_PIECES) & ~group_last)),
+                    asks.eq(counts.list_goes_on & (numbers.pieces != INDEX_PIECES)),
                     self.piece.valid.eq(asks), numbers.asked.eq(asks & self.piece.ready),
                 ]
                 with m.If(~asks & numbers.o.valid):
@@ -221,7 +195,7 @@ class TileWalk(wiring.Component):
                 m.next = "PIECES"
             with m.State("PIECES"):
                 m.d.comb += [self.piece.valid.eq(1), turns.eq(row_ends), moves.eq(self.piece.ready)]
-                with m.If(row_last & plane_last):
+                with m.If(row_last & counts.plane_last):
                     step(lambda _: _NOTHING, First.NONE)
                 with m.Elif(row_last):
                     m.d.comb += keep.eq(First.PLANE)
@@ -235,11 +209,11 @@ class TileWalk(wiring.Component):
                     with m.If(opens):
                         m.d.comb += [side.first.eq(First.PLANE) for side, _ in sides.values()]
                 with m.If(self.piece.ready & row_ends):
-                    m.d.comb += [group_ends.eq(row == INDEX_WORDS - 1), plane_ends.eq(row_last)]
-                    m.d.sync += [row.eq(row + 1), opens.eq(0)]
+                    m.d.comb += counts.row_ends.eq(1)
+                    m.d.sync += opens.eq(0)
                     with m.If(row_last):
                         m.next = "PLANE"
-                        with m.If(plane_last):
+                        with m.If(counts.plane_last):
                             m.next = "ARRIVAL"
                     with m.Elif(listed):
                         m.next = "NUMBER"
@@ -249,7 +223,72 @@ class TileWalk(wiring.Component):
                     arrival.eq(placement.arrival), piece.tail.eq(1), piece.more.eq(0)]
                 with m.If(self.piece.ready | ~placement.arrival_enable):
                     m.next = "IDLE"
-        m.d.sync += words.product.eq(numbers.o.payload * size)
+        m.d.sync += words.product.eq(numbers.o.payload * words.size)
+        return m
+
+
+class _Counts(wiring.Component):
+    """Planes, and rows of a plane, that are left.
+
+    Rows are counted in groups, as many as a piece of the list has, and within a group. Counts of planes and groups lie
+    in look-up-table RAM and share a sum; they are two less than are left, this one included, so that the last
+    one's is negative.
+
+    Members
+    -------
+    size : In(32), loads_planes, loads_rows : In(1)
+        So many planes, so many rows, from the first on.
+    row_ends : In(1)
+        Pulse: to the next row, or of the last one to the next plane, whose rows are loaded next.
+    row_last, plane_last : Out(1)
+        It is the plane's last row; the last plane.
+    pieces : In
+        Of the list of row numbers, of this group and following ones, that have been asked for.
+    list_goes_on, list_words : Out(1), Out
+        There is another piece, and its words.
+    """
+
+    def __init__(self) -> None:
+        super().__init__({
+            "size": In(WORD_BITS), "loads_planes": In(1), "loads_rows": In(1), "row_ends": In(1),
+            "row_last": Out(1), "plane_last": Out(1),
+            "pieces": In(range(INDEX_PIECES + 1)), "list_goes_on": Out(1), "list_words": Out(range(INDEX_WORDS + 1)),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        row_bits = exact_log2(INDEX_WORDS)
+        m.submodules.left = left = Memory(shape=WORD_BITS + 1, depth=2, init=[], attrs=LUT_RAM)
+        write, read = left.write_port(), left.read_port(domain="comb")
+        loads, of_rows, moves = Signal(name="loads"), Signal(name="of_rows"), Signal(name="moves")
+        # The row's number in its group, the last row's in the last group; no group, or one, follows.
+        row, row_end = Signal(row_bits, name="row"), Signal(row_bits, name="row_end")
+        group_last, group_next = Signal(name="group_last"), Signal(name="group_next")
+        # Of planes 2 less as they are loaded, then 1; of rows 1 and two groups, then a group.
+        step = Cat(~(loads ^ of_rows), (loads | ~of_rows).replicate(row_bits - 1), 1, ~(loads & of_rows))
+        following = chosen_sum(m, platform, "following", loads, self.size, read.data,
+                               Cat(step, Const(-1, signed(WORD_BITS + 1 - len(step)))))
+        negative = following[-1]
+        m.d.comb += [
+            loads.eq(self.loads_planes | self.loads_rows),
+            of_rows.eq(self.loads_rows | ~(self.loads_planes | self.row_last)),
+            moves.eq(loads | (self.row_ends & (self.row_last | row.all()))),
+            read.addr.eq(of_rows), write.addr.eq(of_rows), write.data.eq(following), write.en.eq(moves),
+            self.row_last.eq(group_last & (row == row_end)),
+            # A piece has the numbers of the group after those whose pieces have been asked for.
+            self.list_goes_on.eq((self.pieces == 0) | ~group_last),
+            self.list_words.eq(Mux(Mux(self.pieces == 0, group_last, group_next), row_end + 1, INDEX_WORDS)),
+        ]
+        with m.If(moves):
+            with m.If(of_rows):
+                m.d.sync += [row_end.eq(following), group_last.eq(negative & ~following[row_bits]),
+                             group_next.eq(negative & following[row_bits])]
+            with m.Else():
+                m.d.sync += self.plane_last.eq(negative)
+        with m.If(self.loads_rows):
+            m.d.sync += row.eq(0)
+        with m.Elif(self.row_ends):
+            m.d.sync += row.eq(row + 1)
         return m
 
 
@@ -293,7 +332,7 @@ class _BodyWords(wiring.Component):
             shape=WORD_BITS, depth=SECTION, init=[constants.get(place, 0) for place in range(SECTION)], attrs=LUT_RAM)
         write = words.write_port()
         m.d.comb += [
-            write.en.eq((self.i_valid & (index < FIELDS)) | self.keeps_product),
+            write.en.eq((self.i_valid & Cat(index == field for field in range(FIELDS)).any()) | self.keeps_product),
             write.addr.eq(Mux(self.keeps_product, _PRODUCT, index)),
             write.data.eq(Mux(self.keeps_product, self.product, word)),
         ]

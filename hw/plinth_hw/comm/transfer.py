@@ -29,6 +29,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
 from plinth_hw.comm.tile_read import PieceUse, TileRead
@@ -110,11 +111,12 @@ class TransferEngine(wiring.Component):
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
         target = Signal(_target_layout(self.parameters))
-        self._control(m, walk, tile_read, receiver, target)
+        self._control(m, platform, walk, tile_read, receiver, target)
         self._deliver(m, walk, tile_read, receiver, target)
         return m
 
-    def _control(self, m: Module, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
+    def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath,
+                 target: Any) -> None:
         """Body, start, done; from start to done, the task's target."""
         engine, placement = self.engine, walk.placement
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
@@ -181,9 +183,14 @@ class TransferEngine(wiring.Component):
             engine.strobes.stall_memory.eq(stalled & ~leaves & tile_read.idle & walk.done),
             engine.strobes.stall_input.eq(stalled & ~leaves & ~(tile_read.idle & walk.done)),
         ]
+        # A cycle in which words leave counts these, any other itself.
+        total = chosen_sum(m, platform, "total", moved, done.payload_words, done.stall_cycles,
+                           Mux(moved, flit.payload.words, 1))
         with m.If(running):
-            m.d.sync += [done.payload_words.eq(done.payload_words + engine.strobes.words),
-                         done.stall_cycles.eq(done.stall_cycles + stalled)]
+            with m.If(moved):
+                m.d.sync += done.payload_words.eq(total)
+            with m.Else():
+                m.d.sync += done.stall_cycles.eq(total)
 
     def _deliver(self, m: Module, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
