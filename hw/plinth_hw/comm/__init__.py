@@ -20,7 +20,8 @@ Collectives:
 
 Tiles:
 
-- :mod:`~plinth_hw.comm.transfer`: the engine: tasks, and the walk over a tile.
+- :mod:`~plinth_hw.comm.transfer`: the engine: tasks.
+- :mod:`~plinth_hw.comm.tile_walk`: the walk over a tile, which cuts it into pieces.
 - :mod:`~plinth_hw.comm.tile_read`, by way of :mod:`~plinth_hw.comm.run_reader`: from memory to flits.
 - :mod:`~plinth_hw.comm.receive_path`: from flits, of this die or another, to memory, stored or added.
 """

@@ -7,7 +7,7 @@
                                                                  |                 +---+---> sum or word
                                            RunReader (memory) <--+-----> words that lie there        |
                                                                                                      v
-    write <-- requests, beats <------------------------------------------------- beats FIFO (a sector at a time)
+    write <-- requests, beats <------------------------------------------------ beats (a sector at a time)
     response --> unanswered --> advance, stored
 
 A packet is known by its address, the number of its words, which its tail ends, and what it asks for. Its write is
@@ -33,12 +33,12 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.units import adder
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout, payload_layout
-from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, packet_words, run_layout
+from plinth_hw.comm.run_reader import RunReader, packet_buffer_beats, packet_words
 from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import ends_signature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits, population
+from plinth_hw.lib.count import index_bits, population, stepped
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
@@ -46,10 +46,8 @@ from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 FLIT_PACKETS = 4
 #: Packets that wait for what they are added to, or for their sums.
 RUNS = 16
-#: Packets whose writes are not answered, more than a memory's latency: a packet may be a word; and those of them whose
-#: data are not given yet.
+#: Packets whose writes are not answered, more than a memory's latency: a packet may be a word.
 RESPONSES = 32
-GIVEN_LATER = 4
 #: Sets of blocks that are told apart when an add waits for earlier writes.
 BLOCKS = 32
 #: Bits of a packet's number: more than there are packets between issue and response.
@@ -109,21 +107,29 @@ class ReceivePath(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         parameters = self._parameters
-        packet = data.StructLayout({
-            "run": run_layout(parameters), "kind": PacketKind, "own": unsigned(1),
-            "last": unsigned(1), "dropped": unsigned(1)})
+        reach_bits, beat_bits = exact_log2(packet_words(parameters)), exact_log2(parameters.beat_words)
+        common = {"address": unsigned(parameters.address_bits), "kind": PacketKind, "own": unsigned(1),
+                  "last": unsigned(1)}
+        # ``rest``, ``beats_rest``: words, and beats, after the first; ``end``: lane of the last word in its flit.
+        packet = data.StructLayout({**common, "rest": unsigned(reach_bits)})
+        checked = data.StructLayout({
+            **common, "beats_rest": unsigned(reach_bits - beat_bits),
+            "end": unsigned(exact_log2(parameters.flit_words)), "dropped": unsigned(1)})
+        flit = data.StructLayout({"data": payload_layout(parameters), "tail": unsigned(1)})
         m.submodules.flits = flits = FIFO(
-            payload_layout(parameters), FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
+            flit, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
         m.submodules.packets = packets = FIFO(packet, 4)
-        m.submodules.issued = issued = FIFO(packet, RUNS)
-        m.submodules.writes = writes = FIFO(packet, RUNS)
+        m.submodules.issued = issued = FIFO(checked, RUNS)
+        m.submodules.writes = writes = FIFO(checked, RUNS)
         m.submodules.reader = reader = RunReader(parameters, 2 * packet_buffer_beats(parameters))
+        m.submodules.beats = beats = _Beats(parameters, packet_buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
+        wiring.connect(m, beats.o, wiring.flipped(self.write.data))
         answered = Signal()
         self._take(m, flits, packets)
         self._issue(m, packets, issued, reader, answered)
-        store, complete, freed = self._combine(m, flits, issued, reader, writes)
-        self._write(m, writes, store, complete, freed, answered)
+        self._combine(m, flits, issued, reader, writes, beats)
+        self._write(m, writes, beats, answered)
         return m
 
     def _take(self, m: Module, flits: FIFO, packets: FIFO) -> None:
@@ -133,199 +139,227 @@ class ReceivePath(wiring.Component):
         valid, tail, takes = Signal(name="valid"), Signal(name="tail"), Signal(name="takes")
         has_words = Signal()
         words = Signal(self._parameters.flit_words.bit_length())
-        before = Signal.like(packet.run.words)
+        # One word less than have come: the first word's number in the packet is 0.
+        before = Signal.like(packet.rest, init=(1 << len(packet.rest)) - 1)
         m.d.comb += [
             own_turn.eq(Mux(inside, turn, own.valid & (~turn | ~arrive.valid))),
             valid.eq(Mux(own_turn, own.valid, arrive.valid)),
             tail.eq(Mux(own_turn, own.payload.tail, arrive.payload.tail)),
             words.eq(Mux(own_turn, own.payload.words, arrive.payload.words + 1)),
             has_words.eq(packet.kind != PacketKind.ADVANCE),
-            packet.run.address.eq(Mux(own_turn, own.payload.address, address_fields(arrive.payload))),
-            packet.run.words.eq(before + words),
+            packet.address.eq(Mux(own_turn, own.payload.address, address_fields(arrive.payload))),
+            packet.rest.eq(before + words),
             Cat(packet.kind).eq(Mux(own_turn, Cat(own.payload.kind), Cat(arrive.payload.kind))),
             packet.own.eq(own_turn),
             packet.last.eq(own_turn & own.payload.last),
             takes.eq(valid & (flits.i.ready | ~has_words) & (packets.i.ready | ~tail)),
             packets.i.valid.eq(takes & tail),
-            flits.i.valid.eq(takes & has_words),
-            flits.i.payload.eq(Mux(own_turn, own.payload.data.as_value(), arrive.payload.data.as_value())),
+            flits.i.valid.eq(takes & has_words), flits.i.payload.tail.eq(tail),
+            flits.i.payload.data.eq(Mux(own_turn, own.payload.data.as_value(), arrive.payload.data.as_value())),
             own.ready.eq(takes & own_turn), arrive.ready.eq(takes & ~own_turn),
         ]
         with m.If(takes):
-            m.d.sync += [inside.eq(~tail), turn.eq(own_turn), before.eq(Mux(tail, 0, packet.run.words))]
+            m.d.sync += [inside.eq(~tail), turn.eq(own_turn), before.eq(Mux(tail, before.init, packet.rest))]
 
     def _issue(self, m: Module, packets: FIFO, issued: FIFO, reader: RunReader, answered: Signal) -> None:
         """Checks addresses, and reads what adds need once it is there."""
+        parameters = self._parameters
         packet, result = packets.o.payload, issued.i.payload
-        first, beats = covered(packet.run, self._parameters.beat_words)
-        block_bits = exact_log2(packet_words(self._parameters))
-        block = packet.run.address[block_bits:][:exact_log2(BLOCKS)]
-        note = data.StructLayout({"number": unsigned(NUMBER_BITS), "begin": unsigned(block_bits),
-                                  "end": unsigned(block_bits + 1)})
+        reach_bits, beat_bits = exact_log2(packet_words(parameters)), exact_log2(parameters.beat_words)
+        block = packet.address[reach_bits:]
+        note = data.StructLayout({"following": unsigned(NUMBER_BITS), "begin": unsigned(reach_bits),
+                                  "end": unsigned(reach_bits)})
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
         number, unanswered = Signal(NUMBER_BITS, name="number"), Signal(NUMBER_BITS, name="unanswered")
-        age = Signal(NUMBER_BITS)
+        following, age = Signal(NUMBER_BITS, name="following"), Signal(NUMBER_BITS, name="age")
         has_words, adds, beyond = Signal(name="has_words"), Signal(name="adds"), Signal(name="beyond")
         issues = Signal()
         open_writes, waits = Signal(name="open_writes"), Signal(name="waits")
-        begin, end = Signal(block_bits, name="begin"), Signal(block_bits + 1, name="end")
+        # First and last word of the packet, in its block.
+        begin, end, crosses = Signal(reach_bits, name="begin"), Signal(reach_bits, name="end"), Signal(name="crosses")
         writes = issues & has_words & ~beyond
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
-            beyond.eq(has_words & (first + beats > self.limit)),
+            begin.eq(packet.address), Cat(end, crosses).eq(begin + packet.rest),
+            beyond.eq(has_words & (crosses | (Cat(end[beat_bits:], block) >= self.limit))),
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
-            begin.eq(packet.run.address[:block_bits]), end.eq(begin + packet.run.words),
-            found.addr.eq(block), age.eq(number - 1 - found.data.number), open_writes.eq(age < unanswered),
-            waits.eq(open_writes & (begin < found.data.end) & (found.data.begin < end)),
+            found.addr.eq(block), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
+            waits.eq(open_writes & (begin <= found.data.end) & (found.data.begin <= end)),
             reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
-            reader.command.payload.eq(packet.run), reader.task.eq(Mux(packet.own, self.task, 0)),
+            reader.command.payload.address.eq(packet.address[beat_bits:]),
+            reader.command.payload.beats_rest.eq(result.beats_rest),
+            reader.task.eq(Mux(packet.own, self.task, 0)),
             issues.eq(packets.o.valid & issued.i.ready & (~adds | (reader.command.ready & ~waits))),
             packets.o.ready.eq(issues), issued.i.valid.eq(issues),
-            result.eq(packet), result.dropped.eq(beyond),
-            noted.en.eq(writes), noted.addr.eq(block), noted.data.number.eq(number),
+            *(result[name].eq(packet[name]) for name in ("address", "kind", "own", "last")),
+            result.beats_rest.eq(end[beat_bits:] - begin[beat_bits:]), result.end.eq(end), result.dropped.eq(beyond),
+            following.eq(number + 1),
+            noted.en.eq(writes), noted.addr.eq(block), noted.data.following.eq(following),
             noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
             noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
         ]
+        with m.If(writes):
+            m.d.sync += number.eq(following)
         m.d.sync += [
-            number.eq(number + writes), unanswered.eq(unanswered + writes - answered),
+            unanswered.eq(stepped(unanswered, writes, answered)),
             self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
 
-    def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: RunReader,
-                 writes: FIFO) -> tuple[Memory, Signal, Signal]:
-        """Sectors of the beats to write; returns their memory, and pulses: a beat is complete, a beat is free."""
+    def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: RunReader, writes: FIFO, beats: "_Beats") -> None:
+        """Sectors of the beats to write."""
         parameters = self._parameters
         flit_words, sectors = parameters.flit_words, parameters.beat_words // parameters.flit_words
-        sector_bits = index_bits(sectors)
-        packet = issued.o.payload
-        first, count = covered(packet.run, flit_words)
-        _, beats = covered(packet.run, parameters.beat_words)
-        depth = packet_buffer_beats(parameters)
-        m.submodules.beats = store = Memory(
-            shape=data.ArrayLayout(payload_layout(parameters), sectors), depth=depth, init=[])
-        sector_write = store.write_port(granularity=1)
-        place = Signal(range(depth))
-        room, freed = Signal(range(depth + 1), init=depth, name="room"), Signal(name="freed")
+        lane_bits, sectors_log2 = exact_log2(flit_words), exact_log2(sectors)
+        packet, last = issued.o.payload, flits.o.payload.tail
 
         adders = [adder(parameters.memory_format) for _ in range(flit_words)]
         for lane, unit in enumerate(adders):
             m.submodules[f"adder_{lane}"] = unit
-            m.d.comb += [unit.a.eq(reader.o[lane]), unit.b.eq(flits.o.payload[lane])]
-        shape = data.StructLayout({"valid": unsigned(1), "sector": unsigned(sector_bits), "ends": unsigned(1),
-                                   "inside": unsigned(flit_words)})
+            m.d.comb += [unit.a.eq(reader.o[lane]), unit.b.eq(flits.o.payload.data[lane])]
+        shape = data.StructLayout({"valid": unsigned(1), "place": sector_place_layout(parameters)})
         delays = [Signal(shape, name=f"sum_{stage}") for stage in range(adders[0].latency)]
 
-        made, begins, last = Signal(len(count), name="made"), Signal(name="begins"), Signal(name="last")
-        adds = Signal()
+        begins, following_sector = Signal(init=1, name="begins"), Signal(index_bits(sectors), name="following_sector")
+        adds, place = Signal(name="adds"), Signal(sector_place_layout(parameters), name="place")
         has_words, may_begin, step = Signal(name="has_words"), Signal(name="may_begin"), Signal(name="step")
-        ends, finishes = Signal(name="ends"), Signal(name="finishes")
-        inside = Signal(flit_words)
-        sector = Signal(sector_bits)
+        finishes, puts_word = Signal(name="finishes"), Signal(name="puts_word")
         summing = Cat(stage.valid for stage in delays).any()
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE), adds.eq(packet.kind == PacketKind.ADD),
-            begins.eq(made == 0), last.eq(made + 1 == count),
-            sector.eq((first + made)[:exact_log2(sectors)]), ends.eq(last | (sector == sectors - 1)),
+            place.sector.eq(Mux(begins, packet.address[lane_bits:][:sectors_log2], following_sector)),
+            place.packet_ends.eq(last), place.beat_ends.eq(last | (place.sector == sectors - 1)),
+            # Of the first sector of a packet from its first word on, of the last one to its last.
+            place.lanes.eq(Cat((~begins | (lane >= packet.address[:lane_bits])) & (~last | (lane <= packet.end))
+                               for lane in range(flit_words))),
             # Sums come out in order before words that are only stored.
-            may_begin.eq(packet.dropped | (writes.i.ready & (~has_words | ((room >= beats) & (adds | ~summing))))),
-            step.eq(issued.o.valid & has_words & (may_begin | ~begins) & flits.o.valid
-                    & (reader.valid | ~adds | packet.dropped)),
+            may_begin.eq(writes.i.ready & (~has_words | adds | ~summing)),
+            step.eq(issued.o.valid & has_words & flits.o.valid & (packet.dropped | (
+                (may_begin | ~begins) & beats.room & (reader.valid | ~adds)))),
+            puts_word.eq(step & ~packet.dropped), beats.takes.eq(puts_word & place.beat_ends),
             flits.o.ready.eq(step),
-            reader.sector.eq(sector), reader.pop.eq(step & adds & ~packet.dropped & ends),
+            reader.sector.eq(place.sector), reader.pop.eq(puts_word & adds & place.beat_ends),
             finishes.eq(Mux(has_words, step & last, issued.o.valid & may_begin)),
             issued.o.ready.eq(finishes),
             writes.i.valid.eq(finishes & ~packet.dropped), writes.i.payload.eq(packet),
         ]
         with m.If(step):
-            m.d.sync += made.eq(Mux(last, 0, made + 1))
+            m.d.sync += [begins.eq(last), following_sector.eq((place.sector + 1)[:sectors_log2])]
         m.d.sync += [
-            room.eq(room + freed - Mux(step & begins & ~packet.dropped, beats, 0)),
-            delays[0].valid.eq(step & adds & ~packet.dropped), delays[0].sector.eq(sector), delays[0].ends.eq(ends),
-            delays[0].inside.eq(inside),
+            delays[0].valid.eq(puts_word & adds), delays[0].place.eq(place),
             *(later.eq(stage) for stage, later in pairwise(delays)),
         ]
-        complete = Signal()
-        chosen, puts = Signal(sector_bits, name="chosen"), Signal(name="puts")
         summed = delays[-1]
         m.d.comb += [
-            puts.eq(summed.valid | (step & ~adds & ~packet.dropped)),
-            chosen.eq(Mux(summed.valid, summed.sector, sector)),
-            complete.eq(Mux(summed.valid, summed.ends, puts & ends)),
-            sector_write.addr.eq(place),
-            sector_write.en.eq(Mux(puts, 1 << chosen, 0)),
+            beats.i_valid.eq(summed.valid | (puts_word & ~adds)),
+            beats.place.eq(Mux(summed.valid, summed.place, place)),
+            beats.i.eq(Mux(summed.valid, Cat(unit.o for unit in adders), flits.o.payload.data)),
         ]
         if isinstance(parameters.memory_format, Fixed):
-            # Of the first sector of a run from its first word on, of the last one to its last.
-            lane_bits = exact_log2(flit_words)
-            end = (packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]
-            m.d.comb += inside.eq(Cat(
-                (~begins | (lane >= packet.run.address[:lane_bits])) & (~last | (end == 0) | (lane < end))
-                for lane in range(flit_words)))
             m.d.sync += self.ends.eq(population(Cat(
-                unit.beyond & summed.inside[lane] & summed.valid for lane, unit in enumerate(adders))))
-        for number in range(sectors):
-            m.d.comb += sector_write.data[number].eq(
-                Mux(summed.valid, Cat(unit.o for unit in adders), flits.o.payload))
-        m.d.sync += place.eq(place + complete)
-        return store, complete, freed
+                unit.beyond & summed.place.lanes[lane] & summed.valid for lane, unit in enumerate(adders))))
 
-    def _write(self, m: Module, writes: FIFO, store: Memory, complete: Signal, freed: Signal,
-               answered: Signal) -> None:
-        """Requests, beats, and what their responses let happen."""
-        parameters = self._parameters
-        lane_bits, width = exact_log2(parameters.beat_words), index_bits(parameters.beat_words)
+    def _write(self, m: Module, writes: FIFO, beats: "_Beats", answered: Signal) -> None:
+        """Requests, and what their responses let happen."""
         packet = writes.o.payload
-        first, beats = covered(packet.run, parameters.beat_words)
         advances = packet.kind == PacketKind.ADVANCE
-        counter_bits = len(self.advance.payload)
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
-            "advances": unsigned(1), "last": unsigned(1), "counter": unsigned(counter_bits)}), RESPONSES)
-        m.submodules.requested = requested = FIFO(data.StructLayout({
-            "beats": unsigned(len(beats)), "begin": unsigned(width), "end": unsigned(width)}), GIVEN_LATER)
-        beat = store.read_port(domain="comb")
-        place = Signal.like(beat.addr)
-        # Beats that are there, and not asked for yet.
-        full = Signal(range(packet_buffer_beats(parameters) + 1))
+            "advances": unsigned(1), "last": unsigned(1), "counter": self.advance.payload.shape()}), RESPONSES)
         requests, finishes = Signal(name="requests"), Signal(name="finishes")
-        request, given = self.write.request, requested.i.payload
+        request = self.write.request
         m.d.comb += [
-            request.valid.eq(writes.o.valid & ~advances & (full >= beats) & requested.i.ready & unanswered.i.ready),
-            request.payload.address.eq(first), request.payload.beats.eq(beats),
+            request.valid.eq(writes.o.valid & ~advances & beats.whole & unanswered.i.ready),
+            request.payload.address.eq(packet.address[exact_log2(self._parameters.beat_words):]),
+            request.payload.beats.eq(packet.beats_rest + 1),
             request.payload.task.eq(Mux(packet.own, self.task, 0)), requests.eq(request.valid & request.ready),
+            beats.requested.eq(requests),
             finishes.eq(Mux(advances, writes.o.valid & unanswered.i.ready, requests)),
             writes.o.ready.eq(finishes), unanswered.i.valid.eq(finishes),
             unanswered.i.payload.advances.eq(advances), unanswered.i.payload.last.eq(packet.last),
-            unanswered.i.payload.counter.eq(packet.run.address),
-            requested.i.valid.eq(requests), given.beats.eq(beats),
-            given.begin.eq(packet.run.address[:lane_bits]),
-            given.end.eq((packet.run.address[:lane_bits] + packet.run.words)[:lane_bits]),
+            unanswered.i.payload.counter.eq(packet.address),
         ]
-        m.d.sync += full.eq(full + complete - Mux(requests, beats, 0))
-
-        head, payload = requested.o.payload, self.write.data.payload
-        sent, gives, last = Signal(len(beats), name="sent"), Signal(name="gives"), Signal(name="last")
-        begin, end = Signal(width, name="begin"), Signal(width + 1, name="end")
-        m.d.comb += [
-            self.write.data.valid.eq(requested.o.valid),
-            gives.eq(requested.o.valid & self.write.data.ready),
-            last.eq(sent + 1 == head.beats), requested.o.ready.eq(gives & last),
-            beat.addr.eq(place), freed.eq(gives),
-            payload.data.as_value().eq(beat.data.as_value()),
-            begin.eq(Mux(sent == 0, head.begin, 0)),
-            end.eq(Mux(last & (head.end != 0), head.end, parameters.beat_words)),
-            payload.strobe.eq(Cat((lane >= begin) & (lane < end) for lane in range(parameters.beat_words))),
-        ]
-        m.d.sync += place.eq(place + gives)
-        with m.If(gives):
-            m.d.sync += sent.eq(Mux(last, 0, sent + 1))
-
         oldest, answers = unanswered.o, Signal(range(RESPONSES + 2), name="answers")
+        answer = Signal()
         m.d.comb += [
+            answer.eq(answers != 0),
             self.advance.valid.eq(oldest.valid & oldest.payload.advances),
             self.advance.payload.eq(oldest.payload.counter),
-            answered.eq(oldest.valid & ~oldest.payload.advances & (answers != 0)),
-            oldest.ready.eq(Mux(oldest.payload.advances, self.advance.ready, answers != 0)),
+            answered.eq(oldest.valid & ~oldest.payload.advances & answer),
+            oldest.ready.eq(Mux(oldest.payload.advances, self.advance.ready, answer)),
             self.stored.eq(answered & oldest.payload.last),
         ]
-        m.d.sync += answers.eq(answers + self.write.response - answered)
+        m.d.sync += answers.eq(stepped(answers, self.write.response, answered))
+
+
+def sector_place_layout(parameters: DieParameters) -> data.StructLayout:
+    """Where words go: ``sector`` of a beat, and which ``lanes`` of it; ``beat_ends``, ``packet_ends``: they are the
+    last of their beat, and of their packet."""
+    return data.StructLayout({
+        "sector": unsigned(index_bits(parameters.beat_words // parameters.flit_words)),
+        "lanes": unsigned(parameters.flit_words), "beat_ends": unsigned(1), "packet_ends": unsigned(1)})
+
+
+class _Beats(wiring.Component):
+    """Makes beats of sectors and gives them.
+
+    Members
+    -------
+    room : Out(1)
+        There is a place for another beat.
+    takes : In(1)
+        Pulse: it is taken, for a beat whose last sector is under way.
+    i_valid, i : In(1), In of a flit's words
+        A sector.
+    place : In, :func:`sector_place_layout`
+        Of the sector.
+    whole : Out(1)
+        All beats are there of a packet that has not been requested.
+    requested : In(1)
+        Pulse: it is.
+    o : Out stream of beats and their strobes
+    """
+
+    def __init__(self, parameters: DieParameters, depth: int):
+        self._parameters = parameters
+        self._depth = depth
+        super().__init__({
+            "room": Out(1), "takes": In(1),
+            "i_valid": In(1), "i": In(payload_layout(parameters)), "place": In(sector_place_layout(parameters)),
+            "whole": Out(1), "requested": In(1),
+            "o": Out(WritePort(parameters).members["data"].signature),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters, depth, place = self._parameters, self._depth, self.place
+        sectors = parameters.beat_words // parameters.flit_words
+        m.submodules.beats = store = Memory(
+            shape=data.ArrayLayout(payload_layout(parameters), sectors), depth=depth, init=[])
+        m.submodules.strobes = lanes = Memory(shape=parameters.beat_words, depth=depth, init=[])
+        sector_write, beat = store.write_port(granularity=1), store.read_port(domain="comb")
+        lanes_write, strobe = lanes.write_port(), lanes.read_port(domain="comb")
+        written, given = Signal(range(depth), name="written"), Signal(range(depth), name="given")
+        complete, gives = Signal(name="complete"), Signal(name="gives")
+        room, filled, packets = (Signal(range(depth + 1), init=depth, name="places"),
+                                 Signal(range(depth + 1), name="filled"), Signal(range(RUNS + 1), name="packets"))
+        before, strobes = Signal(parameters.beat_words, name="before"), Signal(parameters.beat_words, name="strobes")
+        m.d.comb += [
+            complete.eq(self.i_valid & place.beat_ends), gives.eq(self.o.valid & self.o.ready),
+            self.room.eq(room != 0), self.whole.eq(packets != 0), self.o.valid.eq(filled != 0),
+            sector_write.addr.eq(written), sector_write.en.eq(Mux(self.i_valid, 1 << place.sector, 0)),
+            strobes.eq(before | Cat(Mux(place.sector == number, place.lanes, 0) for number in range(sectors))),
+            lanes_write.addr.eq(written), lanes_write.data.eq(strobes), lanes_write.en.eq(complete),
+            beat.addr.eq(given), strobe.addr.eq(given),
+            self.o.payload.data.as_value().eq(beat.data.as_value()), self.o.payload.strobe.eq(strobe.data),
+            *(sector_write.data[number].eq(self.i) for number in range(sectors)),
+        ]
+        with m.If(complete):
+            m.d.sync += before.eq(0)
+        with m.Elif(self.i_valid):
+            m.d.sync += before.eq(strobes)
+        m.d.sync += [
+            written.eq(written + complete), given.eq(given + gives),
+            room.eq(stepped(room, gives, self.takes)), filled.eq(stepped(filled, complete, gives)),
+            packets.eq(stepped(packets, self.i_valid & place.packet_ends, self.requested)),
+        ]
+        return m

@@ -1,4 +1,4 @@
-"""Reads runs of words from memory and gives them in sectors as wide as a flit.
+"""Reads runs of beats from memory and gives them in sectors as wide as a flit.
 
 ::
 
@@ -11,13 +11,15 @@ memory's read side never waits.
 """
 
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import Digits, table_sum
 from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
@@ -25,6 +27,8 @@ from plinth_hw.memory.port import TASK_BITS, ReadPort
 
 #: Longest packet of a transfer in beats.
 PACKET_BEATS = 32
+
+
 def packet_words(parameters: DieParameters) -> int:
     """Longest packet of a transfer; packets do not cross multiples of it in the destination."""
     return min(parameters.chunk_words, PACKET_BEATS * parameters.beat_words)
@@ -41,15 +45,15 @@ def run_layout(parameters: DieParameters) -> data.StructLayout:
                               "words": unsigned(packet_words(parameters).bit_length())})
 
 
-def covered(words: data.View, unit: int) -> tuple:
-    """First place, and number, of the units of so many words that a run lies in."""
-    bits = exact_log2(unit)
-    end = words.address[:bits] + words.words + (unit - 1)
-    return words.address[bits:], end[bits:]
+def beats_layout(parameters: DieParameters) -> data.StructLayout:
+    """``address``: first beat; ``beats_rest``: how many follow it."""
+    bits = exact_log2(parameters.beat_words)
+    return data.StructLayout({"address": unsigned(parameters.address_bits - bits),
+                              "beats_rest": unsigned(exact_log2(packet_words(parameters)) - bits + 1)})
 
 
 class RunReader(wiring.Component):
-    """Reads runs of words.
+    """Reads runs of beats.
 
     Parameters
     ----------
@@ -59,10 +63,8 @@ class RunReader(wiring.Component):
 
     Members
     -------
-    command : In stream of :func:`run_layout`
+    command : In stream of :func:`beats_layout`
         Taken when there is room for all its beats.
-    kept : In(1)
-        The first of them has been read by the command before, which did not let it go.
     task : In
         Of the command, as of requests.
     port : Out(ReadPort)
@@ -80,7 +82,7 @@ class RunReader(wiring.Component):
         self._parameters = parameters
         self._beats = beats
         super().__init__({
-            "command": In(stream.Signature(run_layout(parameters))), "kept": In(1),
+            "command": In(stream.Signature(beats_layout(parameters))),
             "task": In(TASK_BITS), "port": Out(ReadPort(parameters)),
             "sector": In(index_bits(parameters.beat_words // parameters.flit_words)),
             "o": Out(payload_layout(parameters)), "valid": Out(1), "pop": In(1),
@@ -88,30 +90,29 @@ class RunReader(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        beat_words, flit_words = self._parameters.beat_words, self._parameters.flit_words
-        run, bits = self.command.payload, exact_log2(beat_words)
+        command, request = self.command.payload, self.port.request
         m.submodules.beats = queue = FIFO(unsigned(self._parameters.beat_bits), self._beats, Storage.SECTIONS)
         # A place that gets free is known here before it is one of the first queue's.
         places = self._beats - self._beats // SECTION + 1
         room = Signal(range(places + 1), init=places)
-        end, beats = Signal(len(run.words) + 1, name="end"), Signal(len(run.words) + 1 - bits, name="beats")
         takes, fits = Signal(name="takes"), Signal(name="fits")
-        request = self.port.request
+        # Less a beat and the rest, and more the one that is let go.
+        rest = Signal.like(room)
+        left = table_sum(m, platform, "left", [
+            Digits((room, takes, rest), lambda room, *_: room, lambda room, takes, rest: takes & ~rest)],
+            carry=self.pop)
         m.d.comb += [
-            # One beat less where the first is kept.
-            end.eq(run.address[:bits] + run.words + Cat(Const(beat_words - 1, bits),
-                                                        self.kept.replicate(len(beats)))),
-            beats.eq(end[bits:]), fits.eq(room >= beats),
-            request.valid.eq(self.command.valid & fits & beats.any()),
-            request.payload.address.eq(run.address[bits:] + self.kept), request.payload.beats.eq(beats),
-            request.payload.task.eq(self.task), self.command.ready.eq(fits & (request.ready | ~beats.any())),
-            takes.eq(self.command.valid & self.command.ready),
+            rest.eq(command.beats_rest),
+            fits.eq(room > command.beats_rest),
+            request.valid.eq(self.command.valid & fits), self.command.ready.eq(fits & request.ready),
+            request.payload.address.eq(command.address), request.payload.beats.eq(command.beats_rest + 1),
+            request.payload.task.eq(self.task), takes.eq(request.valid & request.ready),
             queue.i.payload.eq(self.port.data.payload), queue.i.valid.eq(self.port.data.valid),
             self.port.data.ready.eq(1),
-            self.o.as_value().eq(
-                Array(queue.o.payload.word_select(place, len(self.o.as_value()))
-                      for place in range(beat_words // flit_words))[self.sector]),
+            self.o.as_value().eq(select(
+                [queue.o.payload.word_select(place, len(self.o.as_value()))
+                 for place in range(self._parameters.beat_words // self._parameters.flit_words)], self.sector)),
             self.valid.eq(queue.o.valid), queue.o.ready.eq(self.pop),
         ]
-        m.d.sync += room.eq(room + self.pop - Mux(takes, beats, 0))
+        m.d.sync += room.eq(left)
         return m

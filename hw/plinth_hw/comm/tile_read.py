@@ -9,7 +9,8 @@
 A piece is a run of words in both memories; one piece or several whose words follow each other in the destination
 become a packet. With s and d the low parts of its source and destination addresses, every sector read is rotated by
 (s - d) mod F, F = ``flit_words``, and a flit takes its lanes from two successive ones; one that a piece leaves
-unfinished waits for the lanes of the next. A beat in which one piece ends and the next begins is read once.
+unfinished waits for the lanes of the next. A beat in which one piece ends and the next begins is read once, by the last
+of the pieces that share it.
 
 Throughput: a flit a cycle, and each of a packet's pieces a cycle at least, one more where s > d and the piece lies in
 two sectors or more. Latency: first beat of the memory to flit one cycle, and those of :class:`RunReader`.
@@ -21,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.comm.flit import payload_layout
-from plinth_hw.comm.run_reader import RunReader, covered, packet_buffer_beats, run_layout
+from plinth_hw.comm.run_reader import RunReader, packet_buffer_beats, run_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO, Storage
@@ -101,60 +102,74 @@ class TileRead(wiring.Component):
         shape = data.StructLayout({
             "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
             "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
-        m.submodules.pieces = pieces = FIFO(shape, PIECES, Storage.BLOCK)
+        m.submodules.pieces = pieces = FIFO(shape, max(PIECES, parameters.beat_words), Storage.SECTIONS)
         piece, given = self.piece.payload, pieces.i.payload
-        has_words, kept = Signal(name="has_words"), Signal(name="kept")
+        # Where the piece ends, in words from its first beat on; it ends within a beat, which it reads unless the
+        # next piece does.
+        source_end = Signal(len(piece.run.words) + 1)
+        within, reads_last, reads = Signal(name="within"), Signal(name="reads_last"), Signal(name="reads")
         m.d.comb += [
-            has_words.eq(piece.use != PieceUse.ARRIVAL),
-            reader.command.valid.eq(self.piece.valid & has_words & pieces.i.ready),
-            reader.command.payload.address.eq(piece.source), reader.command.payload.words.eq(piece.run.words),
-            reader.kept.eq(kept), reader.task.eq(self.task),
-            self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~has_words)),
-            pieces.i.valid.eq(self.piece.valid & self.piece.ready),
+            source_end.eq(piece.source[:beat_bits] + piece.run.words), within.eq(source_end[:beat_bits].any()),
+            reads_last.eq(within & ~piece.more),
+            reads.eq((piece.use != PieceUse.ARRIVAL) & (reads_last | source_end[beat_bits:].any())),
+            reader.command.valid.eq(self.piece.valid & reads & pieces.i.ready),
+            reader.command.payload.address.eq(piece.source[beat_bits:]),
+            reader.command.payload.beats_rest.eq(source_end[beat_bits:] - ~reads_last),
+            reader.task.eq(self.task),
+            self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~reads)),
+            pieces.i.valid.eq(self.piece.valid & (reader.command.ready | ~reads)),
             given.place.eq(piece.source[:beat_bits]),
             *(given[name].eq(piece[name]) for name in ("run", "use", "last", "tail")),
-            # Its last beat is the next one's first.
-            given.keeps.eq(piece.more & (piece.source + piece.run.words)[:beat_bits].any()),
+            given.keeps.eq(within & piece.more),
         ]
-        with m.If(pieces.i.valid & pieces.i.ready):
-            m.d.sync += kept.eq(given.keeps)
 
         # The piece at the head: where it begins in a higher lane than its destination, a sector is read before the
-        # first flit, unless that is all; the last flit may need none.
+        # first flit, unless that is all; the last flit may need none. So its flits and the sectors that it reads
+        # differ by one at most, and their parities tell which are more.
         head = pieces.o.payload
         origin, destination = Signal(width, name="origin"), Signal(width, name="destination")
-        _, flits = covered(head.run, flit_words)
-        source_run = Signal(run_layout(parameters))
-        m.d.comb += [
-            origin.eq(head.place[:lane_bits]), destination.eq(head.run.address[:lane_bits]),
-            source_run.address.eq(origin), source_run.words.eq(head.run.words),
-        ]
-        _, sectors = covered(source_run, flit_words)
-        shift = Signal(width)
-        sector = Signal(index_bits(parameters.beat_words // flit_words))
-        step, made, taken = Signal(name="step"), Signal(len(flits), name="made"), Signal(len(sectors), name="taken")
-        prime, last, needs = Signal(name="prime"), Signal(name="last"), Signal(name="needs")
-        alone, unfinished = Signal(name="alone"), Signal(name="unfinished")
+        flits, made = Signal(len(head.run.words), name="flits"), Signal(len(head.run.words), name="made")
+        left = Signal.like(flits, name="left")
+        odd_sectors, shift = Signal(name="odd_sectors"), Signal(width, name="shift")
+        opens, fresh = Signal(init=1, name="opens"), Signal(init=1, name="fresh")
+        step, primes, prime = Signal(name="step"), Signal(name="primes"), Signal(name="prime")
+        last, spare, needs = Signal(name="last"), Signal(name="spare"), Signal(name="needs")
+        alone, unfinished, sectors_end = Signal(name="alone"), Signal(name="unfinished"), Signal(name="sectors_end")
+        sector = Signal(index_bits(parameters.beat_words // flit_words), name="sector")
+        following_sector = Signal.like(sector, name="following_sector")
         arrival = head.use == PieceUse.ARRIVAL
         free = ~self.o.valid | self.o.ready
         begin, end = Signal(width, name="begin"), Signal(width + 1, name="end")
         word_end = Signal(width)
         m.d.comb += [
-            shift.eq((origin - destination)[:lane_bits]), alone.eq((sectors == 1) & (flits == 1)),
-            prime.eq(~arrival & (origin > destination) & (taken == 0) & ~alone),
-            last.eq(arrival | (~prime & (made + 1 == flits))),
-            needs.eq(~arrival & (taken != sectors)),
+            origin.eq(head.place[:lane_bits]), destination.eq(head.run.address[:lane_bits]),
+            shift.eq((origin - destination)[:lane_bits]),
+            flits.eq((destination + head.run.words + (flit_words - 1)) >> lane_bits), left.eq(flits - made),
+            odd_sectors.eq(((origin + head.run.words + (flit_words - 1)) >> lane_bits)[0]),
+            alone.eq((flits == 1) & odd_sectors), primes.eq((origin > destination) & ~alone),
+            spare.eq(flits[0] ^ primes ^ odd_sectors),
+            prime.eq(~arrival & primes & opens),
+            last.eq(arrival | (~prime & (left == 1))),
+            needs.eq(~arrival & ~(last & spare)),
+            sectors_end.eq(~prime & (left == Mux(spare, 2, 1))),
             step.eq(pieces.o.valid & (prime | free) & (reader.valid | ~needs)),
-            sector.eq((head.place[lane_bits:] + taken)[:sectors_log2]), reader.sector.eq(sector),
-            reader.pop.eq(step & needs & Mux(taken + 1 == sectors, ~head.keeps, sector == (1 << sectors_log2) - 1)),
+            sector.eq(Mux(opens, head.place[lane_bits:], following_sector)), reader.sector.eq(sector),
+            reader.pop.eq(step & needs & Mux(sectors_end, ~head.keeps, sector == (1 << sectors_log2) - 1)),
             pieces.o.ready.eq(step & last),
             self.idle.eq(pieces.empty & ~self.o.valid),
 
-            begin.eq(Mux(made == 0, destination, 0)),
+            begin.eq(Mux(fresh, destination, 0)),
             word_end.eq((destination + head.run.words)[:lane_bits]),
             end.eq(Mux(last & (word_end != 0), word_end, flit_words)),
             unfinished.eq(last & ~head.tail & (word_end != 0)),
         ]
+        with m.If(step):
+            m.d.sync += [opens.eq(last), fresh.eq(last | prime),
+                         following_sector.eq((sector + 1)[:sectors_log2])]
+            with m.If(last):
+                m.d.sync += made.eq(0)
+            with m.Elif(~prime):
+                m.d.sync += made.eq(made + 1)
         rotated = Signal(reader.o.shape())
         before = Signal.like(rotated)
         m.d.comb += rotated.as_value().eq(Cat(*rotate(
@@ -164,8 +179,6 @@ class TileRead(wiring.Component):
 
         #: A packet goes on from the piece before; a flit does.
         inside, begun = Signal(name="inside"), Signal(name="begun")
-        with m.If(step):
-            m.d.sync += [made.eq(Mux(last, 0, made + ~prime)), taken.eq(Mux(last, 0, taken + needs))]
         with m.If(free):
             m.d.sync += self.o.valid.eq(step & ~prime & ~unfinished)
         with m.If(step & ~prime):

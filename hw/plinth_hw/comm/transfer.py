@@ -29,23 +29,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
-from plinth_hw.comm.run_reader import packet_words
-from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout, tile_piece_layout
+from plinth_hw.comm.tile_read import PieceUse, TileRead
+from plinth_hw.comm.tile_walk import TileWalk
 from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
-from plinth_hw.lib.count import index_bits
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.isa.tasks import ErrorCode, TransferOperation
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
-from plinth_hw.shapes import shape_of
-
-#: Row numbers that are read in one piece, and pieces of them that may be under way.
-INDEX_WORDS = 16
-INDEX_PIECES = 2
 
 
 def _target_layout(parameters: DieParameters) -> data.StructLayout:
@@ -116,46 +110,42 @@ class TransferEngine(wiring.Component):
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
         target = Signal(_target_layout(self.parameters))
-        self._control(m, walk, tile_read, receiver, target)
+        self._control(m, platform, walk, tile_read, receiver, target)
         self._deliver(m, walk, tile_read, receiver, target)
         return m
 
-    def _control(self, m: Module, walk: "TileWalk", tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
+    def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath,
+                 target: Any) -> None:
         """Body, start, done; from start to done, the task's target."""
-        engine, body = self.engine, walk.body
-        words = Signal(data.ArrayLayout(unsigned(32), len(body.as_value()) // 32))
+        engine, placement = self.engine, walk.placement
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
         done = Signal.like(engine.done.payload)
         running, number = Signal(name="running"), Signal(TASK_BITS, name="number")
         word, came = engine.body.payload, Signal(name="came")
         m.d.comb += [
-            engine.body.ready.eq(~staged), engine.done.payload.eq(done), body.as_value().eq(words.as_value()),
+            engine.body.ready.eq(~staged), engine.done.payload.eq(done),
             came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), receiver.task.eq(number),
+            walk.body_valid.eq(came), walk.body.eq(word),
         ]
         with m.If(came):
-            with m.Switch(word.index):
-                for index in range(len(words)):
-                    with m.Case(index):
-                        m.d.sync += words[index].eq(word.word)
             m.d.sync += staged.eq(word.last)
 
-        remote = body.remote & (body.destination_die != self.die)
+        remote = placement.remote & (placement.destination_die != self.die)
         with m.FSM():
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
                     m.d.sync += [number.eq(engine.start.payload), done.eq(0), stored.eq(0), staged.eq(0),
                                  target.remote.eq(remote),
-                                 target.die.eq(body.destination_die),
+                                 target.die.eq(placement.destination_die),
                                  target.adds.eq(engine.operation == TransferOperation.ADD.value)]
                     m.next = "REPORT"
                     with m.If(engine.operation > TransferOperation.ADD.value):
                         m.d.sync += done.error.eq(ErrorCode.BAD_OPERATION)
-                    with m.Elif((body.columns == 0) | (body.rows == 0) | (body.planes == 0)
-                                | (body.gather & body.scatter)
-                                | (body.arrival_enable & (body.arrival >= self.parameters.counters))):
+                    with m.Elif(walk.empty | (placement.gather & placement.scatter)
+                                | (placement.arrival_enable & (placement.arrival >= self.parameters.counters))):
                         m.d.sync += done.error.eq(ErrorCode.BAD_OPERAND)
-                    with m.Elif(body.remote & (body.destination_die >= self.dies)):
+                    with m.Elif(placement.remote & (placement.destination_die >= self.dies)):
                         m.d.sync += done.error.eq(ErrorCode.BAD_DIE)
                     with m.Else():
                         m.d.comb += walk.start.eq(1)
@@ -187,11 +177,16 @@ class TransferEngine(wiring.Component):
             engine.strobes.stall_memory.eq(stalled & ~leaves & tile_read.idle & walk.done),
             engine.strobes.stall_input.eq(stalled & ~leaves & ~(tile_read.idle & walk.done)),
         ]
+        # A cycle in which words leave counts these, any other itself.
+        total = chosen_sum(m, platform, "total", moved, done.payload_words, done.stall_cycles,
+                           Mux(moved, flit.payload.words, 1))
         with m.If(running):
-            m.d.sync += [done.payload_words.eq(done.payload_words + engine.strobes.words),
-                         done.stall_cycles.eq(done.stall_cycles + stalled)]
+            with m.If(moved):
+                m.d.sync += done.payload_words.eq(total)
+            with m.Else():
+                m.d.sync += done.stall_cycles.eq(total)
 
-    def _deliver(self, m: Module, walk: "TileWalk", tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
+    def _deliver(self, m: Module, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
         flit, own, sent = tile_read.o.payload, receiver.own.payload, self.send.payload
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
@@ -211,171 +206,3 @@ class TransferEngine(wiring.Component):
         ]
         with m.If(flit.use == PieceUse.ARRIVAL):
             m.d.comb += kind.eq(PacketKind.ADVANCE)
-
-
-class TileWalk(wiring.Component):
-    """Cuts a tile into pieces, one a cycle within a plane; an indexed row takes four cycles.
-
-    Members
-    -------
-    start : In(1)
-        Pulse, with ``body`` valid from then until ``done``.
-    body : In(TransferBody)
-        Addresses in place of pointers.
-    piece : Out stream of :func:`tile_piece_layout`
-    index : In stream of :func:`tile_flit_layout`
-        Words of the INDEX pieces.
-    done : Out(1)
-        Everything has been given.
-    """
-
-    def __init__(self, parameters: DieParameters):
-        self.parameters = parameters
-        super().__init__({
-            "start": In(1), "body": In(shape_of(TransferBody)),
-            "piece": Out(stream.Signature(tile_piece_layout(parameters))),
-            "index": In(stream.Signature(tile_flit_layout(parameters))),
-            "done": Out(1),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        body, piece = self.body, self.piece.payload
-        bits = self.parameters.address_bits
-        reach = packet_words(self.parameters)
-        # First words of the plane and the row, the column that the piece begins in, and where that is.
-        source_plane, source_row = Signal(bits, name="source_plane"), Signal(bits, name="source_row")
-        source = Signal(bits)
-        target_plane, target_row = Signal(bits, name="target_plane"), Signal(bits, name="target_row")
-        target = Signal(bits)
-        column, left, rows = Signal(32, name="column"), Signal(32, name="left"), Signal(32, name="rows")
-        planes = Signal(32)
-        list_address, list_rows = Signal(bits, name="list_address"), Signal(32, name="list_rows")
-        listed, row_last = Signal(name="listed"), Signal(name="row_last")
-        # The next row's words follow a row's.
-        source_goes_on, target_goes_on = Signal(name="source_goes_on"), Signal(name="target_goes_on")
-        m.submodules.numbers = numbers = _RowNumbers(self.parameters)
-        wiring.connect(m, wiring.flipped(self.index), numbers.flit)
-        product = Signal(bits)
-
-        room, words = Signal(range(reach + 1), name="room"), Signal(range(reach + 1), name="words")
-        row_ends = Signal()
-        list_words = Signal(range(INDEX_WORDS + 1))
-        m.d.comb += [
-            listed.eq(body.gather | body.scatter), row_last.eq(rows == 1),
-            room.eq(reach - target[:exact_log2(reach)]),
-            source.eq(source_row + column), target.eq(target_row + column), left.eq(body.columns - column),
-            row_ends.eq(left <= room), words.eq(Mux(row_ends, left, room)),
-            list_words.eq(Mux(list_rows < INDEX_WORDS, list_rows, INDEX_WORDS)),
-            piece.source.eq(source), piece.run.address.eq(target), piece.run.words.eq(words),
-            piece.use.eq(PieceUse.TILE), piece.last.eq(row_ends & row_last & (planes == 1)),
-            piece.tail.eq((words == room) | ~target_goes_on | row_last),
-            piece.more.eq(~row_ends | (source_goes_on & ~row_last)),
-        ]
-        m.d.sync += [source_goes_on.eq(~listed & (body.source_row_stride == body.columns)),
-                     target_goes_on.eq(~listed & (body.destination_row_stride == body.columns))]
-
-        def begin_plane() -> None:
-            m.d.sync += [list_address.eq(body.index), list_rows.eq(body.rows), rows.eq(body.rows)]
-            m.next = "PIECES"
-            with m.If(listed):
-                m.next = "ROW"
-
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.comb += self.done.eq(1)
-                m.d.sync += [source_plane.eq(body.source), source_row.eq(body.source), planes.eq(body.planes)]
-                with m.If(self.start):
-                    m.next = "TARGET"
-            with m.State("TARGET"):
-                m.d.sync += [target_plane.eq(body.destination), target_row.eq(body.destination)]
-                begin_plane()
-            with m.State("ROW"):
-                m.d.comb += [piece.source.eq(list_address), piece.run.address.eq(0), piece.run.words.eq(list_words),
-                             piece.use.eq(PieceUse.INDEX), piece.tail.eq(1), piece.more.eq(0)]
-                with m.If((list_rows != 0) & numbers.room):
-                    m.d.comb += [self.piece.valid.eq(1), numbers.asked.eq(self.piece.ready)]
-                    with m.If(self.piece.ready):
-                        m.d.sync += [list_address.eq(list_address + INDEX_WORDS),
-                                     list_rows.eq(list_rows - list_words)]
-                with m.Elif(numbers.o.valid):
-                    m.next = "PRODUCT"
-            with m.State("PRODUCT"):
-                m.d.comb += numbers.o.ready.eq(1)
-                m.d.sync += product.eq(numbers.o.payload * Mux(body.gather, body.source_row_stride,
-                                                               body.destination_row_stride))
-                m.next = "INDEXED"
-            with m.State("INDEXED"):
-                with m.If(body.gather):
-                    m.d.sync += source_row.eq(source_plane + product)
-                with m.Else():
-                    m.d.sync += target_row.eq(target_plane + product)
-                m.next = "PIECES"
-            with m.State("PIECES"):
-                m.d.comb += self.piece.valid.eq(1)
-                with m.If(self.piece.ready):
-                    m.d.sync += column.eq(column + words)
-                    with m.If(row_ends):
-                        m.d.sync += [column.eq(0), source_row.eq(source_row + body.source_row_stride),
-                                     target_row.eq(target_row + body.destination_row_stride), rows.eq(rows - 1)]
-                        with m.If(row_last):
-                            m.next = "NEXT"
-                        with m.Elif(listed):
-                            m.next = "ROW"
-            with m.State("NEXT"):
-                following_source = source_plane + body.source_plane_stride
-                following_target = target_plane + body.destination_plane_stride
-                m.d.sync += [source_plane.eq(following_source), source_row.eq(following_source),
-                             target_plane.eq(following_target), target_row.eq(following_target),
-                             planes.eq(planes - 1)]
-                begin_plane()
-                with m.If(planes == 1):
-                    m.next = "ARRIVAL"
-            with m.State("ARRIVAL"):
-                m.d.comb += [self.piece.valid.eq(body.arrival_enable), piece.use.eq(PieceUse.ARRIVAL),
-                             piece.run.address.eq(body.arrival), piece.tail.eq(1), piece.more.eq(0)]
-                with m.If(self.piece.ready | ~body.arrival_enable):
-                    m.next = "IDLE"
-        return m
-
-
-class _RowNumbers(wiring.Component):
-    """Keeps row numbers that have been read.
-
-    Members
-    -------
-    asked : In(1)
-        Pulse: a piece of them is under way.
-    room : Out(1)
-        Another one may be.
-    flit : In stream of :func:`tile_flit_layout`
-    o : Out stream of row number
-    """
-
-    def __init__(self, parameters: DieParameters):
-        self.parameters = parameters
-        super().__init__({
-            "asked": In(1), "room": Out(1),
-            "flit": In(stream.Signature(tile_flit_layout(parameters))), "o": Out(stream.Signature(32)),
-        })
-
-    def elaborate(self, platform: object) -> Module:
-        m = Module()
-        flit_words = self.parameters.flit_words
-        shape = data.StructLayout({name: self.flit.payload.shape()[name].shape for name in ("data", "words", "tail")})
-        depth = max(2, INDEX_PIECES * INDEX_WORDS // flit_words)
-        m.submodules.numbers = numbers = FIFO(shape, depth)
-        pieces, lane = Signal(range(INDEX_PIECES + 1), name="pieces"), Signal(index_bits(flit_words), name="lane")
-        ends = Signal()
-        head = numbers.o.payload
-        m.d.comb += [
-            numbers.i.valid.eq(self.flit.valid), self.flit.ready.eq(numbers.i.ready),
-            *(numbers.i.payload[name].eq(self.flit.payload[name]) for name in ("data", "words", "tail")),
-            self.room.eq(pieces != INDEX_PIECES),
-            self.o.valid.eq(numbers.o.valid), self.o.payload.eq(head.data[lane]),
-            ends.eq(lane + 1 == head.words), numbers.o.ready.eq(self.o.ready & ends),
-        ]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += lane.eq(Mux(ends, 0, lane + 1))
-        m.d.sync += pieces.eq(pieces + self.asked - (self.o.valid & self.o.ready & ends & head.tail))
-        return m

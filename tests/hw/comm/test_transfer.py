@@ -210,6 +210,18 @@ def test_random(parameters, seed, latency, availability):
         availability=availability, response_delay=2 * latency, index=index)
 
 
+@pytest.mark.parametrize("indexed", ["gather", "scatter"])
+def test_lists_of_every_length(indexed):
+    """Row numbers are read in pieces of 16, two of them ahead, and anew for each plane."""
+    numbers = np.random.default_rng(8).permutation(64)
+    tasks, target = [], HALF
+    for rows in (1, 15, 16, 17, 31, 32, 33, 50):
+        strides = [(70, 1), (2 * rows, 2)] if indexed == "gather" else [(2 * rows, 2), (130, 2)]
+        tasks.append((COPY, tile(100, target, (2, rows, 1), *strides, **{indexed: 1})))
+        target += 300
+    run(TINY, [tasks, []], latency=9, index=numbers)
+
+
 def test_words_are_stored_as_they_are():
     """Also those that are no canonical numbers."""
     run(WIDE, [[(COPY, tile(101, HALF + 3, (1, 1, 200), remote=1, destination_die=4))], []], floats=False)
