@@ -11,10 +11,11 @@ A packet holds its output and class from its first flit to its tail (:class:`Pac
 class, and carries a rational number of flits a cycle (:class:`TokenBucket`).
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import stored_layout, unpack
 from plinth_hw.isa.parameters import DieParameters
@@ -71,7 +72,7 @@ class TokenBucket(wiring.Component):
     """Lets ``numerator / denominator`` flits a cycle through, or one a cycle if that is more.
 
     ``numerator`` tokens come each cycle, a flit takes ``denominator``; what is saved up stays below one flit more
-    than a flit. After reset nothing is.
+    than a flit. After reset a flit is.
 
     Members
     -------
@@ -89,17 +90,14 @@ class TokenBucket(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        tokens, more, after = Signal(10, name="tokens"), Signal(10, name="more"), Signal(10, name="after")
-        full = self.numerator >= self.denominator
-        with m.If(self.sends):
-            m.d.comb += more.eq(self.numerator - self.denominator)
-        with m.Elif(~self.allowed):
-            m.d.comb += more.eq(self.numerator)
-        m.d.comb += after.eq(tokens + more)
-        m.d.sync += [
-            tokens.eq(Mux(full, self.denominator, after)),
-            self.allowed.eq(full | (after >= self.denominator)),
-        ]
+        # Tokens beyond those of a flit, and what they change by with a flit.
+        surplus, change = Signal(signed(9), name="surplus"), Signal(signed(9), name="change")
+        m.d.comb += [change.eq(self.numerator - self.denominator), self.allowed.eq(surplus >= 0)]
+        after = chosen_sum(m, platform, "after", self.sends, change, self.numerator, surplus)
+        with m.If(change >= 0):
+            m.d.sync += surplus.eq(0)
+        with m.Elif(self.sends | ~self.allowed):
+            m.d.sync += surplus.eq(after)
         return m
 
 
