@@ -76,7 +76,7 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     m, depth = harness.m, 4
     parameters = preset("ndp-tiny", address_bits=14)
     buffer = code.InputBuffer(parameters, depth)
-    state = harness.block(buffer)
+    state = harness.block(buffer, peeked=("places",))
     which = harness.fixed(range(parameters.classes), "which")
     harness.assume((which < parameters.classes) & (buffer.link.flit.traffic_class < parameters.classes))
     credits, held = Signal(range(2 * depth), init=depth), Signal(range(2 * depth))
@@ -91,9 +91,11 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     harness.claim("what is held has a place", held <= depth)
     harness.claim("a class has a head exactly while it holds a flit", present == (held != 0))
     harness.claim("a credit goes back for each flit that goes, and for no other", credit == harness.past(pops))
-    place = state["taken"][which]
+    place, peek, begun = state["taken"][which], state["places_peek"][0], state["begun"].bit_select(which, 1)
+    m.d.comb += peek.addr.eq(which)
+    harness.invariant(begun | (held == 0))
     for count in range(depth + 1):
-        harness.invariant((held != count) | (state["written"][which] == place))
+        harness.invariant((held != count) | (Mux(begun, peek.data, 0) == place))
         place = following(place)
     harness.invariant(credits + held + credit == depth)
 
