@@ -42,8 +42,6 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort, WritePort
 
-#: Places for sums and results; more than the lanes' latency, so that they never wait.
-RESULT_SECTORS = 32
 #: Flits that wait for the network interface.
 SEND_FLITS = SECTION
 
@@ -61,6 +59,8 @@ class ReduceBlock(wiring.Component):
     ----------
     parameters : DieParameters
         The die.
+    update_latency : int
+        Of its :class:`ReduceLanes`.
 
     Members
     -------
@@ -86,8 +86,10 @@ class ReduceBlock(wiring.Component):
         The network or memory does not take a result; only write responses are missing.
     """
 
-    def __init__(self, parameters: DieParameters):
+    def __init__(self, parameters: DieParameters, update_latency: int):
         self._parameters = parameters
+        # Places for sums and results: for what is on its way through the lanes, into the FIFO and out of it.
+        self._places = 1 << ceil_log2(update_latency + 2)
         result, flit = result_layout(parameters), stream.Signature(flit_layout(parameters))
         super().__init__({
             "start": In(1),
@@ -112,7 +114,7 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.results = results = FIFO(result_layout(parameters), RESULT_SECTORS)
+        m.submodules.results = results = FIFO(result_layout(parameters), self._places)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
         m.submodules.outgoing = outgoing = FIFO(
             data.StructLayout({"sector": sector_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
@@ -136,15 +138,15 @@ class ReduceBlock(wiring.Component):
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
         alone, expected, starts_written = Signal(name="alone"), Signal(name="expected"), Signal(name="starts_written")
         m.d.comb += starts_written.eq(message.gather & ~message.in_place)
-        room = Signal(range(RESULT_SECTORS + 1), init=RESULT_SECTORS)
+        room = Signal(range(self._places + 1), init=self._places)
         # Whether what was added last is this member's own; no sum or result is left.
         owned, drained = Signal(name="owned"), Signal(name="drained")
         adds, copies, passed = Signal(name="adds"), Signal(name="copies"), Signal(name="passed")
         m.d.comb += [
-            alone.eq(message.members == 1),
+            alone.eq(message.last_member == 0),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            drained.eq(room == RESULT_SECTORS),
+            drained.eq(room == self._places),
             operands.a.eq(local.payload.sector), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
             operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
