@@ -62,8 +62,8 @@ def link_output(harness: Harness, code: ModuleType) -> None:
     harness.claim("a flit is on the link two cycles after its grant", arrives == harness.past(on_link))
 
     blocks = [getattr(state["m"].submodules, f"hold_{number}") for number in classes]
-    held, by = (of_class(state["inside"](block)[name] for block in blocks) for name in ("held", "by"))
-    harness.invariant((held == inside) & (~inside | ((by == owner) & one_hot(owner))))
+    has = of_class(block.has for block in blocks)
+    harness.invariant((has == Mux(inside, owner, 0)) & (~inside | one_hot(owner)))
     harness.invariant((state["read"] & (state["read_class"] == which)) == on_link)
     harness.invariant(promised == there + on_link + arrives)
     harness.invariant(one_hot(state["turn"].last))
@@ -108,7 +108,7 @@ PROOFS = (
              "self.link.credit.any(), hold.sends))", 30),
         Twin("a packet begins only where two have room, or one that goes straight on", "credits >= room)",
              "credits >= 2)"),
-        Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held | bit for bit in self.has))",
+        Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held.any() for held in others))",
              "self.may.eq(~0)"),
         Twin("one leaves, which asks, whenever one asks", "Mux(self.asks[0].any(), self.asks[0], request)",
              "Mux(request.all(), self.asks[0], request)"),

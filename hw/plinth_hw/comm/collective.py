@@ -109,8 +109,7 @@ class CollectiveEngine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, f"receive_{b}")), block.receive)
             m.d.comb += [
                 getattr(lanes, f"rate_{b}").eq(block.rate),
-                block.sum_valid.eq(lanes.sum_valid[b]), block.sum.eq(lanes.sum),
-                block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
+                block.result_valid.eq(lanes.valid[b]), block.result.eq(lanes.result),
                 block.start.eq(started[b]), block.message.eq(message),
             ]
         if isinstance(self._parameters.memory_format, Fixed):
@@ -177,7 +176,8 @@ class CollectiveEngine(wiring.Component):
             set_group.eq(operation == CollectiveOperation.SET_GROUP.value),
             gather.eq(operation == CollectiveOperation.ALL_GATHER.value),
             sgd.eq(update == UpdateOperation.SGD.value),
-            bad_row.eq((body.members == 0) | (body.index >= body.members)),
+            # Without members there is no index that is not beyond them.
+            bad_row.eq(body.index >= body.members),
             bad_message.eq((body.words == 0) | Cat(source[:beat_log2], destination[:beat_log2]).any()
                            | ~known.bit_select(body.group, 1)
                            | ((update != UpdateOperation.NONE.value) & ~sgd)),

@@ -75,7 +75,7 @@ class ReduceBlock(wiring.Component):
         To the next member; kind and class are 0.
     operands : Out stream of :func:`operands_layout`
     rate : Out(32)
-    sum_valid, updated_valid, sum, updated : In
+    result_valid, result : In
         See :class:`ReduceLanes`.
     read : Out(ReadPort), write : Out(WritePort)
     sent_words : Out
@@ -99,8 +99,7 @@ class ReduceBlock(wiring.Component):
             "send": Out(flit),
             "operands": Out(stream.Signature(operands_layout(parameters))),
             "rate": Out(32),
-            "sum_valid": In(1), "updated_valid": In(1),
-            "sum": In(result), "updated": In(result),
+            "result_valid": In(1), "result": In(result),
             "read": Out(ReadPort(parameters)),
             "write": Out(WritePort(parameters)),
             "sent_words": Out(range(parameters.flit_words + 1)),
@@ -149,7 +148,7 @@ class ReduceBlock(wiring.Component):
             drained.eq(room == self._places),
             operands.a.eq(local.payload.sector), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
-            operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
+            operands.own.eq(arrival.payload.own), operands.update.eq(arrival.payload.own & message.update),
             self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
                                    & room.any() & (drained | arrival.payload.own | ~owned)),
             adds.eq(self.operands.valid & self.operands.ready),
@@ -157,8 +156,7 @@ class ReduceBlock(wiring.Component):
             copies.eq(arrival.valid & arrival.payload.copy & expected & drained),
             incoming.ready.eq((adds & ~alone) | (copies & passed)),
             arrival.ready.eq((adds & local.payload.sector.tail) | (copies & passed & incoming.payload.tail)),
-            results.i.valid.eq(self.sum_valid | self.updated_valid),
-            results.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
+            results.i.valid.eq(self.result_valid), results.i.payload.eq(self.result),
             results.o.ready.eq(passed),
         ]
         with m.If(adds):

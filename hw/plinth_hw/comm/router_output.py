@@ -48,7 +48,7 @@ class PacketHold(wiring.Component):
     has : Out(sources)
         The one that holds the output.
     may : Out(sources)
-        All if nobody holds it, or the one that does.
+        All if nobody holds it, or the one that does: those that no other keeps from it.
     """
 
     def __init__(self, sources: int):
@@ -58,13 +58,10 @@ class PacketHold(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        held, by = Signal(name="held"), Signal(self.sources, name="by")
-        m.d.comb += [
-            self.has.eq(Cat(held & bit for bit in by)),
-            self.may.eq(Cat(~held | bit for bit in self.has)),
-        ]
+        others = (Cat(self.has[:source], self.has[source + 1:]) for source in range(self.sources))
+        m.d.comb += self.may.eq(Cat(~held.any() for held in others))
         with m.If(self.sends):
-            m.d.sync += [held.eq(~self.tail), by.eq(self.grant)]
+            m.d.sync += self.has.eq(Mux(self.tail, 0, self.grant))
         return m
 
 
