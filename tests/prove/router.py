@@ -62,8 +62,8 @@ def link_output(harness: Harness, code: ModuleType) -> None:
     harness.claim("a flit is on the link two cycles after its grant", arrives == harness.past(on_link))
 
     blocks = [getattr(state["m"].submodules, f"hold_{number}") for number in classes]
-    held, by = (of_class(state["inside"](block)[name] for block in blocks) for name in ("held", "by"))
-    harness.invariant((held == inside) & (~inside | ((by == owner) & one_hot(owner))))
+    has = of_class(block.has for block in blocks)
+    harness.invariant((has == Mux(inside, owner, 0)) & (~inside | one_hot(owner)))
     harness.invariant((state["read"] & (state["read_class"] == which)) == on_link)
     harness.invariant(promised == there + on_link + arrives)
     harness.invariant(one_hot(state["turn"].last))
@@ -76,7 +76,7 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     m, depth = harness.m, 4
     parameters = preset("ndp-tiny", address_bits=14)
     buffer = code.InputBuffer(parameters, depth)
-    state = harness.block(buffer)
+    state = harness.block(buffer, peeked=("places",))
     which = harness.fixed(range(parameters.classes), "which")
     harness.assume((which < parameters.classes) & (buffer.link.flit.traffic_class < parameters.classes))
     credits, held = Signal(range(2 * depth), init=depth), Signal(range(2 * depth))
@@ -91,9 +91,11 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     harness.claim("what is held has a place", held <= depth)
     harness.claim("a class has a head exactly while it holds a flit", present == (held != 0))
     harness.claim("a credit goes back for each flit that goes, and for no other", credit == harness.past(pops))
-    place = state["taken"][which]
+    place, peek, begun = state["taken"][which], state["places_peek"][0], state["begun"].bit_select(which, 1)
+    m.d.comb += peek.addr.eq(which)
+    harness.invariant(begun | (held == 0))
     for count in range(depth + 1):
-        harness.invariant((held != count) | (state["written"][which] == place))
+        harness.invariant((held != count) | (Mux(begun, peek.data, 0) == place))
         place = following(place)
     harness.invariant(credits + held + credit == depth)
 
@@ -106,7 +108,7 @@ PROOFS = (
              "self.link.credit.any(), hold.sends))", 30),
         Twin("a packet begins only where two have room, or one that goes straight on", "credits >= room)",
              "credits >= 2)"),
-        Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held | bit for bit in self.has))",
+        Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held.any() for held in others))",
              "self.may.eq(~0)"),
         Twin("one leaves, which asks, whenever one asks", "Mux(self.asks[0].any(), self.asks[0], request)",
              "Mux(request.all(), self.asks[0], request)"),

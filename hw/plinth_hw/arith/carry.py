@@ -39,12 +39,14 @@ def _extended(word: Value, width: int) -> Value:
     return Cat(word, sign.replicate(width))[:width]
 
 
-def chosen_sum(m: Module, platform: Any, name: str, select: Value, high: Value, low: Value, addend: Value) -> Value:
-    """``Mux(select, high, low) + addend``, as wide as the widest of ``high`` and ``low``."""
+def chosen_sum(m: Module, platform: Any, name: str, select: Value, high: Value, low: Value, addend: Value,
+               carry: Value | None = None) -> Value:
+    """``Mux(select, high, low) + addend``, and a carry, as wide as the widest of ``high`` and ``low``."""
     width = max(len(high), len(low))
     words = [_extended(word, width) for word in (addend, high, low)]
     return table_sum(m, platform, name, [
-        Digits((words[0], select, words[1], words[2]), lambda a, s, h, x: x ^ ((h ^ x) & s), lambda a, s, h, x: a)])
+        Digits((words[0], select, words[1], words[2]), lambda a, s, h, x: x ^ ((h ^ x) & s), lambda a, s, h, x: a)],
+        carry)
 
 
 def loaded_sum(m: Module, platform: Any, name: str, load: Value, value: Value, count: Value, addend: Value) -> Value:

@@ -21,7 +21,7 @@ carries. Source: MPT section VI.C, Figure 13(c).
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -32,6 +32,7 @@ from plinth_hw.comm.message import MEMBER_BITS, message_layout
 from plinth_hw.comm.prefetch import check
 from plinth_hw.comm.reduce_block import ReduceBlock
 from plinth_hw.comm.reduce_lanes import ReduceLanes
+from plinth_hw.comm.tallies import Tallies
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.layout import WORD_BITS
@@ -95,7 +96,7 @@ class CollectiveEngine(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         m.submodules.lanes = lanes = ReduceLanes(self._parameters)
-        blocks = [ReduceBlock(self._parameters) for _ in range(self._parameters.reduce_blocks)]
+        blocks = [ReduceBlock(self._parameters, lanes.update_latency) for _ in range(self._parameters.reduce_blocks)]
         started = Signal(len(blocks))
         message = Signal(message_layout(self._parameters))
         for b, block in enumerate(blocks):
@@ -107,8 +108,7 @@ class CollectiveEngine(wiring.Component):
             wiring.connect(m, wiring.flipped(getattr(self, f"receive_{b}")), block.receive)
             m.d.comb += [
                 getattr(lanes, f"rate_{b}").eq(block.rate),
-                block.sum_valid.eq(lanes.sum_valid[b]), block.sum.eq(lanes.sum),
-                block.updated_valid.eq(lanes.updated_valid[b]), block.updated.eq(lanes.updated),
+                block.result_valid.eq(lanes.valid[b]), block.result.eq(lanes.result),
                 block.start.eq(started[b]), block.message.eq(message),
             ]
         if isinstance(self._parameters.memory_format, Fixed):
@@ -136,7 +136,7 @@ class CollectiveEngine(wiring.Component):
                         m.d.sync += words[number].eq(word.word)
             m.d.sync += staged.eq(word.last)
 
-        row_shape = data.StructLayout({"members": MEMBER_BITS, "index": MEMBER_BITS,
+        row_shape = data.StructLayout({"last_member": MEMBER_BITS, "index": MEMBER_BITS,
                                        "next_die": parameters.die_bits})
         m.submodules.groups = groups = Memory(shape=row_shape, depth=GROUPS, init=[])
         row_write, row_read = groups.write_port(), groups.read_port(domain="comb")
@@ -144,7 +144,7 @@ class CollectiveEngine(wiring.Component):
         row = row_read.data
         m.d.comb += [
             row_read.addr.eq(body.group), row_write.addr.eq(body.group),
-            row_write.data.members.eq(body.members), row_write.data.index.eq(body.index),
+            row_write.data.last_member.eq(body.members - 1), row_write.data.index.eq(body.index),
             row_write.data.next_die.eq(body.next_die),
         ]
 
@@ -158,29 +158,28 @@ class CollectiveEngine(wiring.Component):
 
         operation = engine.operation
         beat_log2, chunk_log2 = exact_log2(parameters.beat_words), exact_log2(parameters.chunk_words)
-        last_word = Signal(32)
         set_group, gather, sgd = Signal(name="set_group"), Signal(name="gather"), Signal(name="sgd")
         bad_row, bad_message, alone = Signal(name="bad_row"), Signal(name="bad_message"), Signal(name="alone")
         update = body.update.as_value()
         m.d.comb += [
-            last_word.eq(body.words - 1),
             set_group.eq(operation == CollectiveOperation.SET_GROUP.value),
             gather.eq(operation == CollectiveOperation.ALL_GATHER.value),
             sgd.eq(update == UpdateOperation.SGD.value),
-            bad_row.eq((body.members == 0) | (body.index >= body.members)),
+            # Without members there is no index that is not beyond them.
+            bad_row.eq(body.index >= body.members),
             bad_message.eq((body.words == 0) | Cat(source[:beat_log2], destination[:beat_log2]).any()
                            | ~known.bit_select(body.group, 1)
                            | ((update != UpdateOperation.NONE.value) & ~sgd)),
 
             message.source.eq(source[beat_log2:]), message.destination.eq(destination[beat_log2:]),
-            message.last_chunk.eq(last_word >> chunk_log2),
-            message.last_words.eq(last_word[:chunk_log2]),
-            message.members.eq(row.members), message.index.eq(row.index),
+            message.full_chunks.eq(body.words >> chunk_log2),
+            message.last_words.eq(body.words[:chunk_log2] - 1),
+            message.last_member.eq(row.last_member), message.index.eq(row.index),
             message.next_die.eq(row.next_die),
             message.task.eq(engine.start.payload),
             message.group.eq(body.group), message.message.eq(body.message), message.rate.eq(body.rate),
             # Alone and without an update there is nothing to add: the words are copied, or left where they are.
-            alone.eq(row.members == 1),
+            alone.eq(row.last_member == 0),
             message.gather.eq(gather | (alone & ~sgd)),
             message.scatter.eq((operation == CollectiveOperation.REDUCE_SCATTER.value) | alone),
             message.update.eq(sgd & ~gather),
@@ -207,20 +206,26 @@ class CollectiveEngine(wiring.Component):
                 m.d.comb += [entry.at_once.eq(0), started.eq(chosen),
                              entry.block.eq(body.message[:exact_log2(len(blocks))])]
 
-        stalls = [Signal(32, name=f"stall_cycles_{b}") for b in range(len(blocks))]
-        sent = [Signal(32, name=f"sent_words_{b}") for b in range(len(blocks))]
+        m.submodules.sent = sent = Tallies(len(blocks), parameters.flit_words)
+        m.submodules.stalls = stalls = Tallies(len(blocks), 1)
+        # Both have counted all of a block's task; they take turns alike.
+        counted = Signal(len(blocks), name="counted")
         for b, block in enumerate(blocks):
-            with m.If(started[b]):
-                m.d.sync += [stalls[b].eq(0), sent[b].eq(0)]
-            with m.Elif(block.busy):
-                m.d.sync += [stalls[b].eq(stalls[b] + ~block.moved), sent[b].eq(sent[b] + block.sent_words)]
+            m.d.comb += [
+                getattr(sent, f"step_{b}").eq(block.sent_words),
+                getattr(stalls, f"step_{b}").eq(block.busy & ~block.moved),
+            ]
+            with m.If(started[b] | block.busy):
+                m.d.sync += counted[b].eq(0)
+            with m.Elif(stalls.turn[b]):
+                m.d.sync += counted[b].eq(1)
         front, done = order.o.payload, engine.done
-        running = Array(block.busy for block in blocks)[front.block]
         m.d.comb += [
-            done.valid.eq(order.o.valid & (front.at_once | ~running)),
+            *(part.eq(value) for tallies in (sent, stalls) for part, value in (
+                (tallies.clear, started), (tallies.index, Cat(front.block, front.at_once)))),
+            done.valid.eq(order.o.valid & (front.at_once | counted.bit_select(front.block, 1))),
             done.payload.error.eq(front.error),
-            done.payload.stall_cycles.eq(Mux(front.at_once, 0, Array(stalls)[front.block])),
-            done.payload.payload_words.eq(Mux(front.at_once, 0, Array(sent)[front.block])),
+            done.payload.payload_words.eq(sent.o), done.payload.stall_cycles.eq(stalls.o),
             order.o.ready.eq(done.valid & done.ready),
             released.eq(Mux(order.o.ready & ~front.at_once, Const(1, len(blocks)) << front.block, 0)),
         ]

@@ -9,12 +9,12 @@ class                          fields
 =============================  ===========================================================
 0, control                     ``kind`` (ADVANCE or ERROR), ``message``; of an ERROR the die that had it in
                                ``chunk``
-1 + b, collective, block b     ``group``, ``message``, ``chunk``
+1 + b, collective, block b     ``group``, ``message``; ``chunk``, for observers of links only
 the last one, tile transfer    ``kind`` (STORE, ADD or ADVANCE), the address in
                                ``message``, ``group`` and ``chunk`` (:func:`address_fields`)
 =============================  ===========================================================
 
-A die passes on all fields, but takes out of its router only those of a flit's class (:func:`taken_layout`).
+A die passes on all fields, but takes out of its router only those that it uses (:func:`taken_layout`).
 """
 
 from typing import Any
@@ -64,7 +64,7 @@ def flit_layout(parameters: DieParameters) -> data.StructLayout:
     })
 
 
-_COLLECTIVE = ("data", "words", "group", "message", "chunk", "tail")
+_COLLECTIVE = ("data", "words", "group", "message", "tail")
 _TRANSFER = ("data", "words", "kind", "group", "message", "chunk", "tail")
 
 

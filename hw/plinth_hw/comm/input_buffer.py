@@ -12,7 +12,7 @@ class that did not (then the route found for that one holds), and whether it end
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -113,54 +113,76 @@ class InputBuffer(wiring.Component):
         classes = self._parameters.classes
         flit = self.link.flit
         bits = ceil_log2(self._depth)
-        pointers = data.ArrayLayout(unsigned(bits), classes)
-        # Places are walked in the order of `following`; a class never holds more than credits allow.
-        written, taken = Signal(pointers, name="written"), Signal(pointers, name="taken")
+        # Places are walked in the order of `following`; a class never holds more than credits allow. The next to write
+        # lies in memory, and is 0 until a first flit has come; that of the class that is read is known as well.
+        taken = Signal(data.ArrayLayout(unsigned(bits), classes), name="taken")
+        m.submodules.places = places = Memory(shape=unsigned(bits), depth=classes, init=[])
+        following_place = places.write_port()
+        place, place_selected = places.read_port(domain="comb"), places.read_port(domain="comb")
+        begun, written = Signal(classes, name="begun"), Signal(bits, name="written")
+        emptied, next_taken = Signal(name="emptied"), Signal(bits, name="next_taken")
+        m.d.comb += [
+            place.addr.eq(flit.traffic_class), place_selected.addr.eq(self.select),
+            written.eq(Mux(begun.bit_select(flit.traffic_class, 1), place.data, 0)),
+            following_place.en.eq(self.link.valid), following_place.addr.eq(flit.traffic_class),
+            following_place.data.eq(following(written)),
+            next_taken.eq(following(taken[self.select])), emptied.eq(next_taken == place_selected.data),
+        ]
+        with m.If(self.link.valid):
+            m.d.sync += begun.bit_select(flit.traffic_class, 1).eq(1)
 
         m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[], attrs=UNCHECKED,
                                             depth=self._depth << len(self.select))
         write, read = flits.write_port(), flits.read_port()
         m.d.comb += [
             write.en.eq(self.link.valid),
-            write.addr.eq(Cat(written[flit.traffic_class], flit.traffic_class)),
+            write.addr.eq(Cat(written, flit.traffic_class)),
             *pack(write.data, flit),
             read.en.eq(self.read),
             read.addr.eq(Cat(taken[self.select], self.select)),
             self.o.eq(read.data),
         ]
 
-        ends_here = Const(0) if self._local else (
-            (flit.destination == self.die) | ((flit.traffic_class == 0) & (flit.kind == PacketKind.ERROR)))
-        for number in range(classes):
-            m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(3), depth=self._depth, init=[])
+        # An ERROR packet has a route of its own, whatever its destination, and comes from this die, or ends here.
+        is_error, ends_here, same = Signal(name="is_error"), Signal(name="ends_here"), Signal(name="same")
+        m.submodules.destinations = destinations = Memory(shape=flit.destination.shape(), depth=classes, init=[])
+        destination, last_destination = destinations.write_port(), destinations.read_port(domain="comb")
+        last_known = Signal(classes, name="last_known")
+        m.d.comb += [
+            is_error.eq((flit.traffic_class == 0) & (flit.kind == PacketKind.ERROR)),
+            ends_here.eq(0 if self._local else (flit.destination == self.die) | is_error),
+            same.eq(last_known.bit_select(flit.traffic_class, 1) & ~is_error
+                    & (flit.destination == last_destination.data)),
+            destination.en.eq(self.link.valid & ~ends_here), destination.addr.eq(flit.traffic_class),
+            destination.data.eq(flit.destination), last_destination.addr.eq(flit.traffic_class),
+        ]
+        with m.If(destination.en):
+            m.d.sync += last_known.bit_select(flit.traffic_class, 1).eq(~is_error)
+        with m.If(self.forget):
+            m.d.sync += last_known.eq(0)
+
+        for number, head in enumerate(self.head):
+            # What is kept of each flit: not what is known of all.
+            kept = [(head.same, same), *([] if self._local else [(head.own, ends_here)]),
+                    *([(head.tail, flit.tail)] if number else [])]
+            m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(len(kept)), depth=self._depth, init=[])
             mark, marked = marks.write_port(), marks.read_port(domain="comb")
             arrives, leaves = Signal(name=f"arrives_{number}"), Signal(name=f"leaves_{number}")
-            present, next_taken = Signal(name=f"present_{number}"), Signal(bits, name=f"next_taken_{number}")
-            last_destination = Signal(len(self.die), name=f"last_destination_{number}")
-            last_known = Signal(name=f"last_known_{number}")
-            # An ERROR packet has a route of its own, whatever its destination.
-            is_error = Const(0) if number else flit.kind == PacketKind.ERROR
-            same = last_known & ~is_error & (flit.destination == last_destination)
+            present = Signal(name=f"present_{number}")
             m.d.comb += [
                 arrives.eq(self.link.valid & (flit.traffic_class == number)),
                 leaves.eq(self.pop & (self.select == number)),
                 mark.en.eq(arrives),
-                mark.addr.eq(written[number]),
-                mark.data.eq(Cat(ends_here, same, flit.tail)),
+                mark.addr.eq(written),
+                mark.data.eq(Cat(value for _, value in kept)),
                 marked.addr.eq(taken[number]),
-                self.head[number].present.eq(present), next_taken.eq(following(taken[number])),
-                Cat(self.head[number].own, self.head[number].same, self.head[number].tail).eq(marked.data),
+                head.present.eq(present), head.own.eq(0), head.tail.eq(1),
+                Cat(field for field, _ in kept).eq(marked.data),
             ]
             m.d.sync += [
-                present.eq(arrives | (present & ~(leaves & (next_taken == written[number])))),
+                present.eq(arrives | (present & ~(leaves & emptied))),
                 self.link.credit[number].eq(leaves),
             ]
-            with m.If(arrives):
-                m.d.sync += written[number].eq(following(written[number]))
-            with m.If(arrives & ~ends_here):
-                m.d.sync += [last_destination.eq(flit.destination), last_known.eq(~is_error)]
             with m.If(leaves):
                 m.d.sync += taken[number].eq(next_taken)
-            with m.If(self.forget):
-                m.d.sync += last_known.eq(0)
         return m

@@ -21,7 +21,7 @@ are only reported, so control packets that arrive are always taken, whatever thi
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -29,7 +29,8 @@ from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_la
 from plinth_hw.control.sequencer import RemoteAdvance
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin, lowest
-from plinth_hw.lib.count import stepped
+from plinth_hw.lib.choice import index_of, one_registered
+from plinth_hw.lib.count import count_bits, count_of, counted
 
 
 class NetworkInterface(wiring.Component):
@@ -88,9 +89,13 @@ class NetworkInterface(wiring.Component):
         parameters = self._parameters
         data_classes = range(parameters.classes - 1)
         flit_shape = flit_layout(parameters)
+        # Flits sent, and those for which there has been room; a flit may go while these differ.
         depth = parameters.inject_buffer_flits
-        credits = [Signal(range(depth + 1), init=depth, name=f"credits_{number}")
-                   for number in range(parameters.classes)]
+        bits = count_bits(depth)
+        sent = [Signal(bits, name=f"sent_{number}") for number in range(parameters.classes)]
+        room = [Signal(bits, init=count_of(depth, bits), name=f"room_{number}") for number in range(parameters.classes)]
+        may = Signal(parameters.classes, name="may")
+        m.d.comb += may.eq(Cat(count != most for count, most in zip(sent, room, strict=True)))
 
         # What arrives. One of three sources advances a counter and keeps its turn until it is taken.
         arrived = self.eject_0
@@ -119,48 +124,38 @@ class NetworkInterface(wiring.Component):
             m.d.comb += [receive.valid.eq(eject.valid), eject.ready.eq(receive.ready),
                          *(receive.payload[name].eq(eject.payload[name]) for name, _ in eject.payload.shape())]
 
-        # What leaves.
+        # What leaves: each class's flit has a register, zero unless it is the one.
         error_ports, error_source = Signal(parameters.ports), Signal(parameters.die_bits)
         sends = [getattr(self, f"send_{n}") for n in data_classes]
-        may_control, sends_control, error_waits = Signal(), Signal(), Signal()
+        sends_control, error_waits, leaves = Signal(), Signal(), Signal(parameters.classes)
+        control = Signal(flit_shape)
+        flits = [control, *(Signal(flit_shape, name=f"flit_{n}") for n in data_classes)]
         m.submodules.turn = data_turn = RoundRobin(len(sends))
         m.d.comb += [
             error_waits.eq(error_ports.any()),
-            may_control.eq(credits[0].any()),
-            sends_control.eq(may_control & (error_waits | (self.advance_out.valid & ~loops))),
-            data_turn.requests.eq(Cat(port.valid & credits[n + 1].any() for n, port in enumerate(sends))),
-            self.advance_out.ready.eq((loops & self.advance_in.ready & turn[1])
-                                      | (~loops & may_control & ~error_waits)),
+            sends_control.eq(may[0] & (error_waits | (self.advance_out.valid & ~loops))),
+            data_turn.requests.eq(Cat(port.valid for port in sends) & may[1:]),
+            data_turn.taken.eq(~sends_control),
+            self.advance_out.ready.eq((loops & self.advance_in.ready & turn[1]) | (~loops & may[0] & ~error_waits)),
+            leaves.eq(Mux(sends_control, 1, Cat(0, data_turn.grant))),
+            # Data, and fields that are another class's alone, mean nothing. An ERROR ends at the next die, whatever its
+            # destination.
+            control.tail.eq(1), control.destination.eq(self.advance_out.payload.die), control.chunk.eq(error_source),
+            control.kind.eq(Mux(error_waits, PacketKind.ERROR, PacketKind.ADVANCE)),
+            control.message.eq(Mux(error_waits, index_of(lowest(error_ports)), self.advance_out.payload.counter)),
         ]
-        chosen = Signal(flit_shape)
-        leaves = Signal(parameters.classes)
-        # Data, and fields that are a class's alone, hold anything where they have no meaning.
-        for n, port in reversed(list(enumerate(sends))):
-            condition = data_turn.grant[n] if n < len(sends) - 1 else Const(1)
-            with m.If(condition):
-                m.d.comb += [chosen.eq(port.payload), chosen.traffic_class.eq(n + 1)]
-        with m.If(sends_control):
-            # An ERROR ends at the next die, whatever its destination.
-            m.d.comb += [
-                leaves[0].eq(1),
-                chosen.tail.eq(1), chosen.traffic_class.eq(0), chosen.kind.eq(PacketKind.ADVANCE),
-                chosen.destination.eq(self.advance_out.payload.die),
-                chosen.message.eq(self.advance_out.payload.counter), chosen.chunk.eq(error_source),
-            ]
-            with m.If(error_waits):
-                m.d.comb += chosen.kind.eq(PacketKind.ERROR)
-                for port in reversed(range(parameters.ports)):
-                    with m.If(error_ports[port]):
-                        m.d.comb += chosen.message.eq(port)
-                m.d.sync += error_ports.eq(error_ports & (error_ports - 1))
-        with m.Else():
-            m.d.comb += [data_turn.taken.eq(1), leaves[1:].eq(data_turn.grant)]
-        m.d.comb += [port.ready.eq(leaves[n + 1]) for n, port in enumerate(sends)]
+        with m.If(sends_control & error_waits):
+            m.d.sync += error_ports.eq(error_ports & (error_ports - 1))
+        for n, port in enumerate(sends):
+            m.d.comb += [flits[n + 1].eq(port.payload), flits[n + 1].traffic_class.eq(n + 1),
+                         port.ready.eq(leaves[n + 1])]
         m.d.sync += self.inject.valid.eq(leaves.any())
-        with m.If(leaves.any()):
-            m.d.sync += self.inject.flit.eq(chosen)
-        for number, count in enumerate(credits):
-            m.d.sync += count.eq(stepped(count, self.inject.credit[number], leaves[number]))
+        m.d.comb += self.inject.flit.eq(one_registered(m, "leaving", leaves, flits))
+        for number in range(parameters.classes):
+            with m.If(leaves[number]):
+                m.d.sync += sent[number].eq(counted(sent[number]))
+            with m.If(self.inject.credit[number]):
+                m.d.sync += room[number].eq(counted(room[number]))
 
         with m.If(self.error_out):
             m.d.sync += [error_ports.eq(-1), error_source.eq(self.error_source)]

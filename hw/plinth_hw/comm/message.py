@@ -18,12 +18,12 @@ queue, the steps that concern it. Source: MPT section VI.C, pipelined ring of ch
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.arith.carry import Digits, chosen_sum, loaded_sum, table_sum
 from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
@@ -57,12 +57,12 @@ def message_layout(parameters: DieParameters) -> data.StructLayout:
     return data.StructLayout({
         #: beat addresses
         "source": beats, "destination": beats,
-        #: number of the last chunk
-        "last_chunk": unsigned(count_bits(parameters) - 1),
+        #: chunks that have all their words
+        "full_chunks": unsigned(count_bits(parameters) - 1),
         #: words of the last chunk minus one
-        "last_words": unsigned(max(1, exact_log2(parameters.chunk_words))),
-        #: ring
-        "members": unsigned(MEMBER_BITS), "index": unsigned(MEMBER_BITS),
+        "last_words": unsigned(exact_log2(parameters.chunk_words)),
+        #: ring: number of the last member, and of this one
+        "last_member": unsigned(MEMBER_BITS), "index": unsigned(MEMBER_BITS),
         "next_die": unsigned(parameters.die_bits),
         #: names of the message in flits
         "group": unsigned(4), "message": unsigned(8),
@@ -139,33 +139,44 @@ class Schedule(wiring.Component):
         m = Module()
         depth, bits = chunks_in_flight(self._parameters), count_bits(self._parameters)
         message, step = self.message, self.o.payload
-        # The chunk, its place in the stage, the stage's first chunk, and their owner.
+        # The chunk, its place in the stage, the stage's first chunk, their owner, and whether that is this member.
         chunk, first = Signal(bits, name="chunk"), Signal(bits, name="first")
         place = Signal(range(depth))
-        owner, before = Signal(MEMBER_BITS, name="owner"), Signal(MEMBER_BITS, name="before")
+        owner, own = Signal(MEMBER_BITS, name="owner"), Signal(name="own")
         # In the round's first stage; results are passed on; the last chunk has been taken.
         opening, passing, finished = Signal(name="opening"), Signal(name="passing"), Signal(name="finished")
-        left = Signal(signed(bits + 1))
-        moves, advances, stage_ends = Signal(name="moves"), Signal(name="advances"), Signal(name="stage_ends")
-        distance = Signal(signed(MEMBER_BITS + exact_log2(depth) + 1))
+        loads, advances, turns = Signal(name="loads"), Signal(name="advances"), Signal(name="turns")
+        moves, stage_ends = Signal(name="moves"), Signal(name="stage_ends")
+        # The next owner: this member at first, then the one before; the next chunk: the owner's next one, or the next
+        # owner's in the same place.
+        wraps, next_own = Signal(name="wraps"), Signal(name="next_own")
+        distance = Signal(signed(MEMBER_BITS + 1))
+        m.d.comb += wraps.eq(owner == 0)
+        before = loaded_sum(m, platform, "before", loads | wraps, Mux(loads, message.index, message.last_member), owner,
+                            Const(-1))
+        m.d.comb += distance.eq(Mux(loads, message.index, Mux(advances | wraps, message.last_member, -1)))
+        following = chosen_sum(m, platform, "following", advances, chunk, first, distance, carry=advances)
+        # Chunks behind this one; a last chunk that has all its words is one of those that have.
+        left = table_sum(m, platform, "left", [Digits(
+            (Cat(message.full_chunks, Const(0, 2)), Cat(chunk, Const(0, 1))), lambda full, at: full,
+            lambda full, at: ~at)], ~message.last_words.all()).as_signed()
         m.d.comb += [
-            left.eq(message.last_chunk - chunk),
-            before.eq(Mux(owner == 0, message.members, owner) - 1),
-            # To the owner before, unless the schedule stays in a stage or turns to a new round.
-            distance.eq(Mux(owner == 0, before, -1)),
+            next_own.eq(before == message.index),
             step.chunk.eq(chunk),
             step.short.eq(left == 0),
-            step.own.eq(owner == message.index),
-            step.start.eq(opening & (message.gather | ~step.own)),
+            step.own.eq(own),
+            step.start.eq(opening & (message.gather | ~own)),
             step.copy.eq(passing),
-            step.final.eq(passing & (before == message.index)),
+            step.final.eq(passing & next_own),
             stage_ends.eq((left < 0) | (place == depth - 1)),
+            turns.eq(stage_ends & Mux(message.scatter, own, step.final)),
         ]
-        following = chosen_sum(m, platform, "following", advances, chunk, first, distance)
         with m.If(moves):
             m.d.sync += chunk.eq(following)
-            with m.If(~advances):
+            with m.If(~advances | turns):
                 m.d.sync += first.eq(following)
+            with m.If(~advances):
+                m.d.sync += [owner.eq(before), own.eq(next_own)]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += self.idle.eq(1)
@@ -173,33 +184,30 @@ class Schedule(wiring.Component):
                 with m.If(self.start):
                     m.next = "LOAD"
             with m.State("LOAD"):
-                m.d.comb += [moves.eq(1), distance.eq(message.index)]
-                m.d.sync += owner.eq(message.index)
+                m.d.comb += [moves.eq(1), loads.eq(1)]
                 m.next = "SKIP"
                 with m.If(message.gather):
                     m.next = "STAGE"
             with m.State("SKIP"):
                 m.d.comb += moves.eq(1)
-                m.d.sync += owner.eq(before)
                 m.next = "STAGE"
             with m.State("STAGE"):
-                m.d.comb += [self.o.valid.eq(left >= 0), moves.eq(self.o.ready | (left < 0))]
-                with m.If(~stage_ends):
-                    m.d.comb += [advances.eq(1), distance.eq(message.members)]
+                # The last stage of a round ends at its owner's first chunk of the next round.
+                m.d.comb += [self.o.valid.eq(left >= 0), moves.eq(self.o.ready | (left < 0)),
+                             advances.eq(~stage_ends | turns)]
                 with m.If(moves):
                     m.d.sync += [place.eq(place + 1), finished.eq(finished | step.short)]
                     with m.If(stage_ends):
-                        m.d.sync += [owner.eq(before), place.eq(0), opening.eq(0), passing.eq(passing | step.own)]
-                        with m.If(Mux(message.scatter, step.own, step.final)):
-                            m.next = "TURN"
+                        m.d.sync += [place.eq(0), opening.eq(0), passing.eq(passing | own)]
+                    with m.If(turns):
+                        m.next = "TURN"
             with m.State("TURN"):
-                m.d.comb += [moves.eq(1), distance.eq(message.members << exact_log2(depth))]
+                m.d.comb += moves.eq(1)
                 m.d.sync += [opening.eq(1), passing.eq(0)]
+                # An all-reduce has ended at the chunk after this member's and begins at the one before.
+                m.next = "SKIP"
+                with m.If(message.scatter | message.gather):
+                    m.next = "STAGE"
                 with m.If(finished):
                     m.next = "IDLE"
-                # An all-reduce has ended at the chunk after this member's and begins at the one before.
-                with m.Elif(step.own & ~message.gather):
-                    m.next = "SKIP"
-                with m.Else():
-                    m.next = "STAGE"
         return m

@@ -42,8 +42,6 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort, WritePort
 
-#: Places for sums and results; more than the lanes' latency, so that they never wait.
-RESULT_SECTORS = 32
 #: Flits that wait for the network interface.
 SEND_FLITS = SECTION
 
@@ -61,6 +59,8 @@ class ReduceBlock(wiring.Component):
     ----------
     parameters : DieParameters
         The die.
+    update_latency : int
+        Of its :class:`ReduceLanes`.
 
     Members
     -------
@@ -75,7 +75,7 @@ class ReduceBlock(wiring.Component):
         To the next member; kind and class are 0.
     operands : Out stream of :func:`operands_layout`
     rate : Out(32)
-    sum_valid, updated_valid, sum, updated : In
+    result_valid, result : In
         See :class:`ReduceLanes`.
     read : Out(ReadPort), write : Out(WritePort)
     sent_words : Out
@@ -86,8 +86,10 @@ class ReduceBlock(wiring.Component):
         The network or memory does not take a result; only write responses are missing.
     """
 
-    def __init__(self, parameters: DieParameters):
+    def __init__(self, parameters: DieParameters, update_latency: int):
         self._parameters = parameters
+        # Places for sums and results: for what is on its way through the lanes, into the FIFO and out of it.
+        self._places = 1 << ceil_log2(update_latency + 2)
         result, flit = result_layout(parameters), stream.Signature(flit_layout(parameters))
         super().__init__({
             "start": In(1),
@@ -97,8 +99,7 @@ class ReduceBlock(wiring.Component):
             "send": Out(flit),
             "operands": Out(stream.Signature(operands_layout(parameters))),
             "rate": Out(32),
-            "sum_valid": In(1), "updated_valid": In(1),
-            "sum": In(result), "updated": In(result),
+            "result_valid": In(1), "result": In(result),
             "read": Out(ReadPort(parameters)),
             "write": Out(WritePort(parameters)),
             "sent_words": Out(range(parameters.flit_words + 1)),
@@ -112,7 +113,7 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.results = results = FIFO(result_layout(parameters), RESULT_SECTORS)
+        m.submodules.results = results = FIFO(result_layout(parameters), self._places)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
         m.submodules.outgoing = outgoing = FIFO(
             data.StructLayout({"sector": sector_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
@@ -136,18 +137,18 @@ class ReduceBlock(wiring.Component):
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
         alone, expected, starts_written = Signal(name="alone"), Signal(name="expected"), Signal(name="starts_written")
         m.d.comb += starts_written.eq(message.gather & ~message.in_place)
-        room = Signal(range(RESULT_SECTORS + 1), init=RESULT_SECTORS)
+        room = Signal(range(self._places + 1), init=self._places)
         # Whether what was added last is this member's own; no sum or result is left.
         owned, drained = Signal(name="owned"), Signal(name="drained")
         adds, copies, passed = Signal(name="adds"), Signal(name="copies"), Signal(name="passed")
         m.d.comb += [
-            alone.eq(message.members == 1),
+            alone.eq(message.last_member == 0),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            drained.eq(room == RESULT_SECTORS),
+            drained.eq(room == self._places),
             operands.a.eq(local.payload.sector), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
-            operands.own.eq(arrival.payload.own), operands.update.eq(message.update),
+            operands.own.eq(arrival.payload.own), operands.update.eq(arrival.payload.own & message.update),
             self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
                                    & room.any() & (drained | arrival.payload.own | ~owned)),
             adds.eq(self.operands.valid & self.operands.ready),
@@ -155,8 +156,7 @@ class ReduceBlock(wiring.Component):
             copies.eq(arrival.valid & arrival.payload.copy & expected & drained),
             incoming.ready.eq((adds & ~alone) | (copies & passed)),
             arrival.ready.eq((adds & local.payload.sector.tail) | (copies & passed & incoming.payload.tail)),
-            results.i.valid.eq(self.sum_valid | self.updated_valid),
-            results.i.payload.eq(Mux(self.updated_valid, self.updated, self.sum)),
+            results.i.valid.eq(self.result_valid), results.i.payload.eq(self.result),
             results.o.ready.eq(passed),
         ]
         with m.If(adds):

@@ -2,13 +2,14 @@
 
 ::
 
-    i_b --> choice --> register --> a + b --+----------------> sum
-                          |                 +--> Update -----> updated
+    i_b --> choice --> register --> a + b --+--------------> result
+                          |                 +--> Update -----> |
                           +--> w, delayed -------> |
 
-One sector a cycle, never stalled: a block offers operands only when it has room for the result. The links
-carry less than a flit a cycle, so blocks do not lose anything by sharing. Latency from the grant:
-``sum_latency`` and ``update_latency`` cycles. Each operation is rounded to nearest even.
+One sector a cycle, never stalled: a block offers operands only when it has room for the result. A sum that would come
+out together with another block's update waits for a cycle. The links carry less than a flit a cycle, so blocks do not
+lose anything by sharing. Latency from the grant: ``sum_latency`` and ``update_latency`` cycles. Each operation is
+rounded to nearest even.
 """
 
 from itertools import pairwise
@@ -36,7 +37,7 @@ def neutral(fmt: Format) -> int:
 
 def operands_layout(parameters: DieParameters) -> data.StructLayout:
     """``a + b``, or ``a`` if it is ``alone``, with the ``words`` and ``tail`` of ``a``. ``own``: this member
-    owns the chunk; ``update``: if it does, subtract ``rate`` times the sum from ``w``."""
+    owns the chunk; ``update``: subtract ``rate`` times the sum from ``w``."""
     sector = sector_layout(parameters)
     return data.StructLayout({"a": sector, "b": sector["data"].shape, "w": sector["data"].shape,
                               "alone": 1, "own": 1, "update": 1})
@@ -59,16 +60,16 @@ class ReduceLanes(wiring.Component):
     i_0 ... : In streams of :func:`operands_layout`, one a block
     rate_0 ... : In(32)
         Learning rate of each block's message, constant while it has sectors here.
-    sum_valid, updated_valid : Out, a bit a block
-        ``sum`` is that block's sum, ``updated`` the update of its own chunk.
-    sum, updated : Out, :func:`result_layout`
+    valid : Out, a bit a block
+        ``result`` is that block's: a sum, or the update of its own chunk.
+    result : Out, :func:`result_layout`
     ends : Out
         Of fixed point: how many sums, products and differences were beyond the format, the cycle before.
 
     Attributes
     ----------
     sum_latency, update_latency : int
-        Cycles from the grant to ``sum`` and ``updated``.
+        Cycles from the grant to the ``result``.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -80,19 +81,18 @@ class ReduceLanes(wiring.Component):
         super().__init__({
             **{f"i_{b}": In(stream.Signature(operands_layout(parameters))) for b in range(self._blocks)},
             **{f"rate_{b}": In(32) for b in range(self._blocks)},
-            "sum_valid": Out(self._blocks), "updated_valid": Out(self._blocks),
-            "sum": Out(result), "updated": Out(result),
+            "valid": Out(self._blocks), "result": Out(result),
             **ends_signature(parameters, 3 * parameters.flit_words),
         })
 
     @property
     def sum_latency(self) -> int:
-        """Cycles from the grant to ``sum``."""
+        """Cycles from the grant to a sum."""
         return 1 + self._adders[0].latency
 
     @property
     def update_latency(self) -> int:
-        """Cycles from the grant to ``updated``."""
+        """Cycles from the grant to an update."""
         return self.sum_latency + self._updates[0].latency
 
     def elaborate(self, platform: Any) -> Module:
@@ -101,8 +101,9 @@ class ReduceLanes(wiring.Component):
         inputs = [getattr(self, f"i_{b}") for b in blocks]
         m.submodules.turn = turn = RoundRobin(self._blocks)
         grant = turn.grant
-        chosen = Signal(operands_layout(self._parameters))
-        m.d.comb += [turn.requests.eq(Cat(port.valid for port in inputs)), turn.taken.eq(1),
+        chosen, held = Signal(operands_layout(self._parameters)), Signal(name="held")
+        m.d.comb += [turn.requests.eq(Cat(port.valid & (port.payload.update | ~held) for port in inputs)),
+                     turn.taken.eq(1),
                      *(port.ready.eq(grant[b]) for b, port in enumerate(inputs))]
         m.d.comb += chosen.eq(inputs[0].payload)
         for b in blocks[1:]:
@@ -124,13 +125,16 @@ class ReduceLanes(wiring.Component):
             tags[0].update.eq(chosen.update), tags[0].words.eq(chosen.a.words),
             tags[0].tail.eq(chosen.a.tail),
         ]
+        # An update comes out when a sum would that was granted now.
+        before_it = tags[self.update_latency - self.sum_latency]
+        m.d.comb += held.eq(before_it.update & before_it.block.any())
         m.d.sync += [after.eq(before) for before, after in pairwise(tags)]
         to_update = self.sum_latency + self._updates[0].weight_latency
         # A register behind the look-up-table RAM, as in front of the adders' other inputs.
         m.submodules.weights = kept = DelayLine(chosen.w.shape(), to_update - 1)
         weights = delayed(m, "weights", kept.o, 1)
         rate = Signal(32)
-        at_sum = tags[self.sum_latency]
+        at_sum, at_update, updated = tags[self.sum_latency], tags[self.update_latency], Signal(name="updated")
         m.d.comb += [kept.i.eq(chosen.w), rate.eq(self.rate_0)]
         for b in blocks[1:]:
             with m.If(at_sum.block[b]):
@@ -142,21 +146,18 @@ class ReduceLanes(wiring.Component):
             m.d.comb += [
                 total.a.eq(operands.a.data[word]), total.b.eq(operands.b[word]),
                 update.sum.eq(total.o), update.rate.eq(rate), update.w.eq(weights[word]),
-                self.sum.sector.data[word].eq(total.o), self.updated.sector.data[word].eq(update.o),
+                self.result.sector.data[word].eq(Mux(updated, update.o, total.o)),
             ]
-        at_update = tags[self.update_latency]
-        sums, updates = ~(at_sum.own & at_sum.update), at_update.own & at_update.update
+        result_tag = data.View(tag_shape, Mux(updated, at_update.as_value(), at_sum.as_value()))
         m.d.comb += [
-            self.sum.sector.words.eq(at_sum.words), self.sum.sector.tail.eq(at_sum.tail),
-            self.sum.own.eq(at_sum.own),
-            self.updated.sector.words.eq(at_update.words), self.updated.sector.tail.eq(at_update.tail),
-            self.updated.own.eq(1),
-            self.sum_valid.eq(at_sum.block & sums.replicate(self._blocks)),
-            self.updated_valid.eq(at_update.block & updates.replicate(self._blocks)),
+            updated.eq(at_update.update & at_update.block.any()),
+            self.result.sector.words.eq(result_tag.words), self.result.sector.tail.eq(result_tag.tail),
+            self.result.own.eq(result_tag.own),
+            self.valid.eq(Mux(updated, at_update.block, at_sum.block & (~at_sum.update).replicate(self._blocks))),
         ]
         if isinstance(self._parameters.memory_format, Fixed):
             m.d.sync += self.ends.eq(population(Cat(
                 unit.beyond & (word <= at_sum.words) & at_sum.block.any() for word, unit in enumerate(self._adders)))
-                + sum(Mux((word <= at_update.words) & updates & at_update.block.any(), unit.ends, 0)
+                + sum(Mux((word <= at_update.words) & updated, unit.ends, 0)
                       for word, unit in enumerate(self._updates)))
         return m

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.flit import PacketKind
 from plinth_hw.comm.input_buffer import Head, stored_layout
-from plinth_hw.control.routes import route_table, route_write_layout
+from plinth_hw.control.routes import port_bits, route_table, route_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of
@@ -31,7 +31,7 @@ class RouteLookup(wiring.Component):
     parameters : DieParameters
         The die.
     inputs : int
-        Inputs of the router.
+        Inputs of the router; the last one is of this die.
 
     Members
     -------
@@ -80,8 +80,8 @@ class RouteLookup(wiring.Component):
         start = Signal()
         source = Signal(range(self.inputs))
         names_port, named_port = Signal(name="names_port"), Signal(self.parameters.ports, name="named_port")
-        waiting = data.View(stored_layout(self.parameters),
-                            Array(getattr(self, f"read_{index}").as_value() for index in range(self.inputs))[source])
+        reads = [getattr(self, f"read_{index}") for index in range(self.inputs)]
+        local = reads[-1]
         m.d.comb += [
             turn.requests.eq(Cat(heads[index][number].present & ~heads[index][number].own
                                  & ~heads[index][number].same & ~known[index][number] for index, number in places)),
@@ -90,7 +90,7 @@ class RouteLookup(wiring.Component):
             self.reads_class.eq(Cat(turn.grant[number::classes].any() for number in range(classes))),
             write.en.eq(self.route_write.valid), write.addr.eq(self.route_write.destination),
             write.data.eq(self._one_hot(self.route_write.port)),
-            found.addr.eq(waiting.destination), found.en.eq(1),
+            found.addr.eq(Array(read.destination for read in reads)[source]), found.en.eq(1),
         ]
         with m.FSM():
             with m.State("REQUEST"), m.If(turn.requests.any()):
@@ -98,9 +98,9 @@ class RouteLookup(wiring.Component):
                 m.d.sync += source.eq(index_of(self.reads))
                 m.next = "DESTINATION"
             with m.State("DESTINATION"):
-                # Only ERROR packets of this die get here with that kind.
-                m.d.sync += [names_port.eq(waiting.kind == PacketKind.ERROR),
-                             named_port.eq(self._one_hot(waiting.message))]
+                # Only ERROR packets of this die get here with that kind, and name a port that there is.
+                m.d.sync += [names_port.eq((source == len(reads) - 1) & (local.kind == PacketKind.ERROR)),
+                             named_port.eq(self._one_hot(local.message[:port_bits(self.parameters)]))]
                 m.next = "PORT"
             with m.State("PORT"):
                 for place, (index, number) in enumerate(places):

@@ -39,7 +39,7 @@ from plinth_hw.comm.router_output import Ejection, LinkOutput
 from plinth_hw.control.routes import lost_layout, rates_layout, route_write_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import lowest
-from plinth_hw.lib.choice import index_of, one_of
+from plinth_hw.lib.choice import index_of, one_registered
 
 
 class Router(wiring.Component):
@@ -134,10 +134,11 @@ class Router(wiring.Component):
         lost_read = Signal(len(buffers))
         m.d.sync += [
             lost_read.eq(lowest(lost)), self.lost.valid.eq(lost_read.any()),
-            self.lost.die.eq(one_of(lost_read, (buffer.o.destination for buffer in buffers))),
             self.injected_words.eq(sum(output.injected for output in outputs)),
             self.transit_words.eq(sum(output.transit for output in outputs)),
         ]
+        m.d.comb += self.lost.die.eq(one_registered(
+            m, "lost_die", lost_read, (buffer.o.destination for buffer in buffers)))
         return m
 
     def _buffers(self, m: Module) -> list[InputBuffer]:

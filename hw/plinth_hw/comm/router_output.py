@@ -11,10 +11,11 @@ A packet holds its output and class from its first flit to its tail (:class:`Pac
 class, and carries a rational number of flits a cycle (:class:`TokenBucket`).
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import stored_layout, unpack
 from plinth_hw.isa.parameters import DieParameters
@@ -47,7 +48,7 @@ class PacketHold(wiring.Component):
     has : Out(sources)
         The one that holds the output.
     may : Out(sources)
-        All if nobody holds it, or the one that does.
+        All if nobody holds it, or the one that does: those that no other keeps from it.
     """
 
     def __init__(self, sources: int):
@@ -57,13 +58,10 @@ class PacketHold(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        held, by = Signal(name="held"), Signal(self.sources, name="by")
-        m.d.comb += [
-            self.has.eq(Cat(held & bit for bit in by)),
-            self.may.eq(Cat(~held | bit for bit in self.has)),
-        ]
+        others = (Cat(self.has[:source], self.has[source + 1:]) for source in range(self.sources))
+        m.d.comb += self.may.eq(Cat(~held.any() for held in others))
         with m.If(self.sends):
-            m.d.sync += [held.eq(~self.tail), by.eq(self.grant)]
+            m.d.sync += self.has.eq(Mux(self.tail, 0, self.grant))
         return m
 
 
@@ -71,7 +69,7 @@ class TokenBucket(wiring.Component):
     """Lets ``numerator / denominator`` flits a cycle through, or one a cycle if that is more.
 
     ``numerator`` tokens come each cycle, a flit takes ``denominator``; what is saved up stays below one flit more
-    than a flit. After reset nothing is.
+    than a flit. After reset a flit is.
 
     Members
     -------
@@ -89,17 +87,14 @@ class TokenBucket(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        tokens, more, after = Signal(10, name="tokens"), Signal(10, name="more"), Signal(10, name="after")
-        full = self.numerator >= self.denominator
-        with m.If(self.sends):
-            m.d.comb += more.eq(self.numerator - self.denominator)
-        with m.Elif(~self.allowed):
-            m.d.comb += more.eq(self.numerator)
-        m.d.comb += after.eq(tokens + more)
-        m.d.sync += [
-            tokens.eq(Mux(full, self.denominator, after)),
-            self.allowed.eq(full | (after >= self.denominator)),
-        ]
+        # Tokens beyond those of a flit, and what they change by with a flit.
+        surplus, change = Signal(signed(9), name="surplus"), Signal(signed(9), name="change")
+        m.d.comb += [change.eq(self.numerator - self.denominator), self.allowed.eq(surplus >= 0)]
+        after = chosen_sum(m, platform, "after", self.sends, change, self.numerator, surplus)
+        with m.If(change >= 0):
+            m.d.sync += surplus.eq(0)
+        with m.Elif(self.sends | ~self.allowed):
+            m.d.sync += surplus.eq(after)
         return m
 
 

@@ -17,14 +17,16 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.comm.message import sector_layout
-from plinth_hw.comm.prefetch import buffer_beats, chunk_beats, flit_number, flits_in_beat
+from plinth_hw.comm.prefetch import buffer_beats, buffer_chunks, chunk_beats, flit_number, flits_in_beat
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import TASK_BITS, WritePort, request_layout
 
-#: Bits of the count of requests without a response.
-UNANSWERED_BITS = 8
+
+def unanswered_bits(parameters: DieParameters) -> int:
+    """Bits of the count of requests without a response: those that wait, and three times as many."""
+    return exact_log2(4 * buffer_chunks(parameters))
 
 
 class WriteBack(wiring.Component):
@@ -63,13 +65,14 @@ class WriteBack(wiring.Component):
         slices, depth = flits_in_beat(parameters), SECTION
         m.submodules.beats = beats = FIFO(self.write.data.payload.shape(), buffer_beats(parameters) - depth,
                                           Storage.SECTIONS)
-        # A request takes as long as the beats do.
-        m.submodules.requests = requests = FIFO(request_layout(parameters), buffer_beats(parameters), Storage.SECTIONS)
+        # A request takes as long as the beats do from the flit memories on: the last one comes a cycle after it.
+        m.submodules.requests = requests = FIFO(
+            request_layout(parameters), max(beats.depth, buffer_chunks(parameters)), Storage.SECTIONS)
         beat = beats.i
         put, taken = Signal(range(2 * depth), name="put"), Signal(range(2 * depth), name="taken")
         flit = Signal(flit_number(parameters))
         number = Signal(range(max(2, chunk_beats(parameters))))
-        unanswered = Signal(UNANSWERED_BITS)
+        unanswered = Signal(unanswered_bits(parameters))
         step, full, ends = Signal(name="step"), Signal(name="full"), Signal(name="ends")
         m.d.comb += [
             self.i.ready.eq(((put ^ taken) != depth) & requests.i.ready & ~unanswered.all()),

@@ -1,0 +1,77 @@
+"""Sums of steps, of 32 bits, that share an adder.
+
+::
+
+    step_0, step_1, ... --> short counts --> one in turn --> + --> memory of sums --> o
+                                                             ^------------+
+
+A step is in its sum as many cycles later as there are sums, at most, and one.
+"""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.arith.carry import Digits, table_sum
+from plinth_hw.lib.choice import index_of, one_of
+from plinth_hw.lib.count import index_bits
+
+#: Bits of a sum.
+SUM_BITS = 32
+
+
+class Tallies(wiring.Component):
+    """Counts steps of one and more.
+
+    Parameters
+    ----------
+    sums : int
+    most : int
+        The largest step.
+
+    Members
+    -------
+    step_0 ... : In
+        By what a sum grows in this cycle.
+    clear : In(sums)
+        A sum begins anew; not from a step to the end of the sum's next turn.
+    turn : Out(sums)
+        One-hot: the sum that has all steps of earlier cycles from the next cycle on.
+    index : In, o : Out(SUM_BITS)
+        A sum, in the same cycle; 0 for an index beyond all sums.
+    """
+
+    def __init__(self, sums: int, most: int):
+        self._sums = range(sums)
+        self._most = most
+        super().__init__({
+            **{f"step_{number}": In(range(most + 1)) for number in self._sums},
+            "clear": In(sums), "turn": Out(sums, init=1),
+            "index": In(index_bits(sums) + 1), "o": Out(SUM_BITS),
+        })
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.memory = memory = Memory(shape=unsigned(SUM_BITS), depth=1 << len(self.index), init=[])
+        write, old, wanted = memory.write_port(), memory.read_port(domain="comb"), memory.read_port(domain="comb")
+        counts = [Signal(range(len(self._sums) * self._most + 1), name=f"count_{number}") for number in self._sums]
+        count, anew = Signal.like(counts[0], name="count"), Signal(name="anew")
+        clears = Signal(len(self._sums), name="clears")
+        m.d.sync += [
+            self.turn.eq(Cat(self.turn[-1], self.turn)), clears.eq((clears | self.clear) & ~self.turn),
+            *(short.eq(Mux(self.turn[number], 0, short) + getattr(self, f"step_{number}"))
+              for number, short in enumerate(counts)),
+        ]
+        m.d.comb += [
+            count.eq(one_of(self.turn, counts)), anew.eq((self.turn & (clears | self.clear)).any()),
+            old.addr.eq(index_of(self.turn)), write.addr.eq(old.addr), write.en.eq(1),
+            wanted.addr.eq(self.index), self.o.eq(wanted.data),
+        ]
+        low, high = old.data[:len(count)], old.data[len(count):]
+        m.d.comb += write.data.eq(table_sum(m, platform, "sum", [
+            Digits((low, anew, count), lambda total, anew, count: total & ~anew, lambda total, anew, count: count),
+            Digits((high, anew), lambda total, anew: total & ~anew)]))
+        return m
