@@ -146,7 +146,8 @@ class Side:
             harness.invariant((ledger.count <= place) | (
                 (left == ledger.left[place]) & (ledger.left[place] != 0) & (held[:bits] <= MAX_BEATS)
                 & (held[bits:] == Cat(held[:bits] == 1, ledger.task[place],
-                                      _one_hot(ledger.who[place], self.clients)))))
+                                      _one_hot(ledger.who[place], self.clients)))
+                & (ledger.who[place] < len(self.clients))))
         harness.invariant((ledger.count != 0) | first)
         return ledger
 
@@ -202,7 +203,7 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
     harness.invariant(state["full"] == held)
     for place in range(OUTSTANDING):
         harness.invariant((unanswered.count <= place) | (
-            (unanswered.left[place] == 1)
+            (unanswered.left[place] == 1) & (unanswered.who[place] < len(writers))
             & (queue.places[place] == Cat(_one_hot(unanswered.who[place], writers), unanswered.task[place]))))
     for side, error, told, ledger in (("read", block.read_error, block.read_failed, given),
                                       ("write", block.write_error, block.write_failed, unanswered)):
@@ -229,7 +230,7 @@ PROOFS = (
         Twin("read: a beat goes to who asked for it, and to no other",
              "first.eq(queue.o.ready)", "first.eq(0)"),
         Twin("read: it goes as it came, when it is taken",
-             "((Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain)", "1"),
+             "(Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain", "1"),
         Twin("write: beats are taken of who asked, as many, and of no other", "Mux(first, head_single, left[-1])",
              "left[-1]"),
         Twin("write: a beat goes to the memory as it was given, once, in its turn",

@@ -263,7 +263,7 @@ class _Grant(wiring.Component):
         for index in range(self.clients):
             m.d.comb += self.ready[index].eq(free & turn.grant[index])
         m.d.comb += [
-            held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, takes)),
+            held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, free)),
             # A request that does not pass goes at once, so that what comes next need not know; by then the client of
             # one that was refused may have another one here.
             barred.eq((blocked & whose).any()),
