@@ -184,6 +184,9 @@ class FixedScaler(wiring.Component):
         Format of the result: as many fraction bits, or one less; None: that of the operand.
     signed_mantissa : bool
         It has a member ``below``.
+    registered : bool
+        Operands, of 18 bits at most, go into registers first; on a platform whose ``family`` is ``"ecp5"`` those of a
+        ``MULT18X18D``, as does the product.
 
     Members
     -------
@@ -201,20 +204,20 @@ class FixedScaler(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from operand to result: 4, or 6 for operands of more than 18 bits.
+        Cycles from operand to result: 4, or 6 for operands of more than 18 bits; 5 if they are registered.
 
     Raises
     ------
     TypeError
         If a format is not a :class:`Fixed`.
     ValueError
-        If the operand is too wide, or the result has other fraction bits.
+        If the operand is too wide, also for registers, or the result has other fraction bits.
     """
 
     latency = 4
 
     def __init__(self, format: Fixed, tells: bool = False, result_format: Fixed | None = None,
-                 signed_mantissa: bool = False):
+                 signed_mantissa: bool = False, registered: bool = False):
         result = format if result_format is None else result_format
         _formats(scaler=format, result=result)
         if format.bits > 2 * _PART_BITS:
@@ -228,8 +231,11 @@ class FixedScaler(wiring.Component):
         self._tells = tells
         self._signed = signed_mantissa
         self._wide = format.bits > _PART_BITS + 1
-        if self._wide:
-            self.latency = FixedScaler.latency + 2
+        self._registered = registered
+        if registered and self._wide:
+            raise ValueError(f"Registered operands must have at most {_PART_BITS + 1} bits, not {format.bits} as "
+                             f"{format} has")
+        self.latency = FixedScaler.latency + 2 * self._wide + registered
         super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(result.bits),
                           **({"beyond": Out(1)} if tells else {}), **({"below": In(1)} if signed_mantissa else {})})
 
@@ -238,8 +244,7 @@ class FixedScaler(wiring.Component):
         bits = self._result.bits
         factor = data.View(shape_of(Factor), self.factor)
         mantissa = Cat(factor.mantissa, self.below).as_signed() if self._signed else factor.mantissa
-        product = self._product(m, mantissa)
-        cycles = 2 if self._wide else 1
+        product, cycles = self._product(m, platform, mantissa)
         shift = delayed(m, "shift", factor.shift, cycles)
         fine = delayed(m, "fine", shift[:3], 1)
         half = delayed(m, "half", fine[0], 1)
@@ -290,18 +295,25 @@ class FixedScaler(wiring.Component):
             m.d.sync += self.beyond.eq(ends)
         return m
 
-    def _product(self, m: Module, mantissa: Value) -> Signal:
-        """Exact, a cycle later; two if wide."""
-        product = Signal(signed(self._format.bits + Factor.FIELDS["mantissa"].shape.bits), reset_less=True)
+    def _product(self, m: Module, platform: Any, mantissa: Value) -> tuple[Value, int]:
+        """Exact, and how many cycles later."""
+        bits = self._format.bits + Factor.FIELDS["mantissa"].shape.bits
+        a = self.a.as_signed()
+        if self._registered and getattr(platform, "family", None) == "ecp5":
+            factor = mantissa if self._signed else Cat(mantissa, Const(0, 1)).as_signed()
+            return mult18(m, "product", a, factor)[:bits].as_signed(), 2
+        product = Signal(signed(bits), reset_less=True)
+        if self._registered:
+            a, mantissa = (delayed(m, name, value, 1) for name, value in (("a", a), ("mantissa", mantissa)))
         if not self._wide:
-            m.d.sync += product.eq(self.a.as_signed() * mantissa)
-            return product
+            m.d.sync += product.eq(a * mantissa)
+            return product, 1 + self._registered
         high, low = self.a[_PART_BITS:].as_signed(), self.a[:_PART_BITS]
         high_part = Signal(signed(len(product) - _PART_BITS), reset_less=True)
         low_part = Signal.like(low * mantissa, name="low_part", reset_less=True)
         m.d.sync += [high_part.eq(high * mantissa), low_part.eq(low * mantissa),
                      product.eq(Cat(low_part[:_PART_BITS], high_part + (low_part >> _PART_BITS)))]
-        return product
+        return product, 2
 
 
 class FixedRounder(wiring.Component):

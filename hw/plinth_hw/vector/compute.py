@@ -30,10 +30,12 @@ from plinth_hw import emit
 from plinth_hw.control.engine import ends_signature
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
+from plinth_hw.lib.choice import one_of, one_registered
 from plinth_hw.memory.scratchpad import VectorWritePort, vector_command
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import TWO_SOURCES, BodyReadPort
-from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, Position, broadcast, operand
+from plinth_hw.vector.body import BodyReadPort
+from plinth_hw.vector.checks import TWO_SOURCES
+from plinth_hw.vector.groups import BATCH, GroupWalk, Operand, broadcast, operand
 from plinth_hw.vector.instructions import Decoded, InstructionFetch
 from plinth_hw.vector.lane import LOOP_CYCLES, LaneDecoder
 from plinth_hw.vector.moves import Task, scratchpad_lines
@@ -74,7 +76,7 @@ class ComputeStage(wiring.Component):
         self._longest = max(self.units.latencies.values())
         banks, lines, width = parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits
         super().__init__({
-            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
             "body": Out(BodyReadPort()), "half": Out(1),
             "read": Out(wiring.Signature(vector_command(banks, lines))),
             **{f"data_{half}": In(data.ArrayLayout(unsigned(width), banks)) for half in range(2)},
@@ -145,36 +147,35 @@ class ComputeStage(wiring.Component):
                     m.next = "IDLE"
         m.d.comb += self.busy.eq(~stage.ongoing("IDLE") & ~stage.ongoing("HAND_ON"))
 
-        steps = self._commands(m, walk, reader.command, instruction)
+        steps = self._commands(m, platform, walk, reader.command, instruction)
         results, beyond = self._lanes(m, platform, instruction, is_function, reader, steps[_LANES - 1], walk.reduces)
         self._write(m, walk, instruction.op, is_function, result_latency, steps, results, beyond)
         return m
 
-    def _commands(self, m: Module, walk: GroupWalk, read: Any, instruction: Any) -> dict[int, Any]:
+    def _commands(self, m: Module, platform: Any, walk: GroupWalk, read: Any, instruction: Any) -> dict[int, Any]:
         """Read commands; returns the steps under way, by cycles since the walk gave them."""
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
-        position = Signal(Position(banks, lines))
-        m.d.sync += position.eq(walk.o)
+        position = walk.o
         region = Signal(shape_of(VectorRegion))
         m.d.comb += region.eq(Mux(position.upper, instruction.b.as_value(), instruction.a.as_value()))
-        source, target = (operand(m, name, Operand(banks, lines), given, position, walk.along_rows)
+        source, target = (operand(m, platform, name, Operand(banks, lines), given, position, walk.along_rows)
                           for name, given in (("source", region), ("target", instruction.dst)))
+        valid, second, broadcasts = (Signal(name=name) for name in ("valid", "second", "broadcasts"))
         m.d.sync += [
-            read.enable.eq(position.valid), read.line.eq(source.line), read.skew.eq(source.skew),
-            read.along_rows.eq(source.along_rows), read.broadcast.eq(broadcast(region, walk.along_rows)),
-            read.second.eq(position.upper),
+            valid.eq(position.valid), second.eq(position.upper), broadcasts.eq(broadcast(region, walk.along_rows)),
+            read.enable.eq(valid), read.line.eq(source.line), read.skew.eq(source.skew),
+            read.along_rows.eq(source.along_rows), read.broadcast.eq(broadcasts), read.second.eq(second),
         ]
         m.d.comb += [read.capacity.eq(0), read.column_low.eq(0)]
         steps = {cycle: Signal(_Step(banks, lines), name=f"step_{cycle}")
-                 for cycle in range(2, _LANES + self._longest + 1)}
+                 for cycle in range(1, _LANES + self._longest)}
         m.d.sync += [
-            steps[2].valid.eq(position.valid), steps[2].upper.eq(position.upper),
-            steps[2].first.eq(position.first),
-            steps[2].last.eq(position.last | ~walk.reduces), steps[2].tail.eq(position.tail),
-            steps[2].target.eq(target),
+            steps[1].valid.eq(position.valid), steps[1].upper.eq(position.upper), steps[1].first.eq(position.first),
+            steps[1].last.eq(position.last | ~walk.reduces), steps[1].tail.eq(position.tail),
         ]
-        for cycle in range(3, _LANES + self._longest + 1):
+        for cycle in range(2, _LANES + self._longest):
             m.d.sync += steps[cycle].eq(steps[cycle - 1])
+        m.d.sync += steps[2].target.eq(target)
         return steps
 
     def _lanes(self, m: Module, platform: Any, instruction: Any, is_function: Any, reader: PairReader, before: Any,
@@ -182,13 +183,9 @@ class ComputeStage(wiring.Component):
         """Results, of the half group given a latency before, and of fixed-point lanes whether they are beyond the
         format; ``before``: the step a cycle before its lanes."""
         results, beyond = [], []
-        immediate = Signal(32)
-        with m.Switch(instruction.op):
-            for op, value in self.units.immediates(instruction.immediate).items():
-                with m.Case(op):
-                    m.d.sync += immediate.eq(value)
-            with m.Default():
-                m.d.sync += immediate.eq(0)
+        immediates = self.units.immediates(instruction.immediate)
+        immediate = one_registered(m, "immediate", [Cat(instruction.op == op for op in ops).any()
+                                                    for ops in immediates], immediates.values())
         m.d.sync += reader.no_b.eq(~Cat(instruction.op == op for op in TWO_SOURCES).any())
         m.submodules.function = function = self.units.function()
         m.submodules.decoder = decoder = LaneDecoder()
@@ -212,27 +209,29 @@ class ComputeStage(wiring.Component):
                steps: dict[int, Any], results: list[Any], beyond: list[Any]) -> None:
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         half = banks // 2
-        step = Signal(_Step(banks, lines))
-        with m.Switch(result_latency):
-            for cycles in sorted(set(self.units.latencies.values())):
-                with m.Case(cycles):
-                    m.d.comb += step.eq(steps[_LANES + cycles])
-                    if cycles < self._longest:
-                        # Done with: the next instruction may take its results later.
-                        m.d.sync += steps[_LANES + cycles + 1].valid.eq(0)
+        step, valid = Signal(_Step(banks, lines)), Signal(name="result_valid")
+        latencies = sorted(set(self.units.latencies.values()))
+        now = [result_latency == cycles for cycles in latencies]
+        before = [steps[_LANES + cycles - 1] for cycles in latencies]
+        m.d.comb += step.eq(one_registered(m, "result_step", now, before))
+        m.d.sync += valid.eq(one_of(now, [given.valid for given in before]))
+        for cycles in latencies[:-1]:
+            # Done with: the next instruction may take its results later.
+            with m.If(result_latency == cycles):
+                m.d.sync += steps[_LANES + cycles].valid.eq(0)
         write = self.write
         m.d.sync += [
-            write.enable.eq(step.valid & step.last), write.line.eq(step.target.line),
+            write.enable.eq(valid & step.last), write.line.eq(step.target.line),
             write.skew.eq(step.target.skew), write.along_rows.eq(step.target.along_rows),
         ]
         m.d.comb += [write.capacity.eq(0), write.column_low.eq(0)]
-        inside = [(~step.tail | (lane < walk.tail)) & (step.upper if lane >= half else ~step.upper)
+        inside = [(~step.tail | (lane <= walk.last_lane)) & (step.upper if lane >= half else ~step.upper)
                   for lane in range(banks)]
         for lane in range(banks):
             m.d.sync += write.mask[lane].eq(Mux(is_function, lane == 0, inside[lane]))
         m.d.sync += Cat(write.data[lane] for lane in range(half)).eq(Cat(results))
         if beyond:
-            m.d.sync += self.ends.eq(Mux(step.valid, sum(
+            m.d.sync += self.ends.eq(Mux(valid, sum(
                 over & (inside[lane] | inside[lane + half]) for lane, over in enumerate(beyond)), 0))
 
 

@@ -2,15 +2,18 @@
 
 ::
 
-    a ------> or zero --> x --+--> scaler (4) ------------------------------------> o, beyond
-    b -----------+            |      ^ y, b's sign, and the immediate's shift and sign, as a factor
-    immediate ---+-------> y -+--> sum and ends, or x, or y: a register each (1) --+--> o, beyond
+    a ---------+-----------------> scaler (5) -------------------------------------> o, beyond
+               |                     ^ b or the immediate, b's sign, and the immediate's shift and sign, as a factor
+               +-------> x --+
+    b -----------+           +---> sum and ends, or x, or y: a register each (1) --+--> o, beyond
+    immediate ---+-----> y --+                                                     |
     sum ---------+                                                                 |
       ^---------------------- delay <----------------------------------------------+
 
-Where there is nothing to add, y is 0. The larger of x and y is found by their difference. A sum comes back
-:data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What instructions want of the lanes is decoded by
-:class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in :mod:`plinth_sim.golden.lanes`.
+Where there is nothing to add, y is 0. An element that is masked goes into none of the registers. The larger of x and y
+is found by their difference. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What
+instructions want of the lanes is decoded by :class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in
+:mod:`plinth_sim.golden.lanes`.
 """
 
 from typing import Any
@@ -29,7 +32,7 @@ from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 #: Instructions that it lacks, beside functions.
 LACKING = (VectorOp.NARROW, VectorOp.WIDEN)
 #: Cycles from the lane's inputs to its output, by instruction.
-LATENCIES: dict[VectorOp, int] = {op: 1 + FixedScaler.latency if op in PRODUCTS else 2
+LATENCIES: dict[VectorOp, int] = {op: FixedScaler.latency + 1 if op in PRODUCTS else 2
                                   for op in VectorOp if op not in (*LACKING, VectorOp.FUNCTION)}
 
 
@@ -68,23 +71,24 @@ class FixedLane(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         control, bits = self.control, self.format.bits
-        m.submodules.scaler = scaler = FixedScaler(self.format, tells=True, signed_mantissa=True)
+        m.submodules.scaler = scaler = FixedScaler(self.format, tells=True, signed_mantissa=True, registered=True)
+        assert scaler.latency == LATENCIES[VectorOp.MUL]
         x, y, again = (Signal(signed(bits), reset_less=True, name=name) for name in ("x", "y", "again"))
         larger, subtracts = Signal(reset_less=True, name="larger"), Signal(reset_less=True, name="subtracts")
-        below = Signal(reset_less=True)
+        either = Signal(bits)
+        # Whether b is below zero, and for each four bits of it whether it has any.
+        below, some = Signal(reset_less=True), Signal(bits // 4, reset_less=True)
+        m.d.comb += either.eq(self.b | self.immediate[:bits] | again)
         m.d.sync += [
-            x.eq(self.a), y.eq(self.b | self.immediate[:bits] | again), below.eq(self.b[-1]),
+            x.eq(self.a), y.eq(Mux(control.masked, 0, either)), below.eq(self.b[-1]),
+            some.eq(Cat(self.b[place:place + 4].any() for place in range(0, bits, 4))),
             larger.eq(control.larger), subtracts.eq(control.turned | control.larger),
         ]
-        with m.If(control.masked):
-            m.d.sync += y.eq(0)
-            with m.If(self.b[-1] | ~self.b.any()):
-                m.d.sync += x.eq(0)
         exact = table_sum(m, platform, "exact", [
             Digits((Cat(x, x[-1]), Cat(y, y[-1]), subtracts), lambda x, y, s: x, lambda x, y, s: y ^ s)], subtracts)
         over, negative = exact[-1] ^ exact[-2], exact[-1]
         # A register each, zero but for the one wanted: sum, x, y, the largest number, the least one.
-        plain = control.sum & ~larger
+        plain = control.sum & ~larger & ~(control.masked & (below | ~some.any()))
         total, found = Signal(bits, name="total"), Signal(bits, name="sum", reset_less=True)
         larger_x, larger_y = Signal(bits, reset_less=True), Signal(bits, reset_less=True)
         most, least = Signal(reset_less=True, name="most"), Signal(reset_less=True, name="least")
@@ -96,7 +100,7 @@ class FixedLane(wiring.Component):
         ]
         m.d.comb += [
             total.eq(found | larger_x | larger_y | Cat(most.replicate(bits - 1), least)),
-            scaler.a.eq(x), scaler.factor.eq(Cat(y, self.immediate[bits:])), scaler.below.eq(below),
+            scaler.a.eq(self.a), scaler.factor.eq(Cat(either, self.immediate[bits:])), scaler.below.eq(self.b[-1]),
             self.chosen.eq(x),
         ]
         # From x through the sum, the delay and the register below to y.

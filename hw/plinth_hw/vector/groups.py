@@ -15,15 +15,16 @@ element of a group instead of two. All lines come by additions::
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
+from plinth_hw.arith.carry import Digits, chosen_sum, loaded_sum, table_sum
 from plinth_hw.isa.tasks import VectorOp, VectorRegion
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import REDUCTIONS
+from plinth_hw.vector.checks import REDUCTIONS
 from plinth_hw.vector.instructions import Decoded
 from plinth_hw.vector.moves import COUNT_BITS
 
@@ -69,7 +70,7 @@ class GroupWalk(wiring.Component):
     Members
     -------
     instruction : In(Decoded), rows, columns : In
-        Stable from two cycles before ``run`` on.
+        Stable from a cycle before ``run`` on.
     run : In(1)
         The walk goes on; it starts over once it is done.
     o : Out(Position)
@@ -79,8 +80,8 @@ class GroupWalk(wiring.Component):
     along_rows : Out(1)
         The lanes run along rows. Reductions choose for themselves, so that lanes are independent.
     reduces : Out(1)
-    tail : Out
-        Elements of the last group, 1 .. W.
+    last_lane : Out
+        Last lane of the last group, with ``run`` and until the next instruction comes.
     """
 
     def __init__(self, banks: int, lines: int):
@@ -89,76 +90,84 @@ class GroupWalk(wiring.Component):
         super().__init__({
             "instruction": In(Decoded), "rows": In(COUNT_BITS), "columns": In(COUNT_BITS), "run": In(1),
             "o": Out(Position(banks, lines)), "done": Out(1), "along_rows": Out(1), "reduces": Out(1),
-            "tail": Out(range(banks + 1)),
+            "last_lane": Out(range(banks)),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        lane_bits = exact_log2(self.banks)
-        instruction = self.instruction
-        extents = []
-        for dimension, count in (("is_row", self.rows), ("is_column", self.columns)):
-            lacks = Mux(self.reduces, getattr(instruction.a, dimension), getattr(instruction.dst, dimension))
-            extents.append(Mux(lacks, 1, count))
-        extent_bits, group_bits = _extent_bits(self.banks, self.lines), _group_bits(self.lines)
-        lanes, depth = Signal(extent_bits, name="lanes"), Signal(extent_bits, name="depth")
-        groups = Signal(group_bits)
-        is_function = Signal()
-        m.d.comb += [
-            self.reduces.eq(Cat(instruction.op == op for op in REDUCTIONS).any()),
-            is_function.eq(instruction.op == VectorOp.FUNCTION),
-            self.along_rows.eq(Mux(self.reduces, instruction.dst.is_column & ~instruction.a.is_column,
-                                   instruction.lanes_along_rows)),
-            groups.eq((lanes + (self.banks - 1)) >> lane_bits),
-            self.tail.eq(((lanes - 1)[:lane_bits]) + 1),
-        ]
-        m.d.sync += [lanes.eq(Mux(self.along_rows, extents[0], extents[1])),
-                     depth.eq(Mux(self.along_rows, extents[1], extents[0]))]
-
-        group, batch = Signal(group_bits, name="group"), Signal(group_bits, name="batch")
-        k, slot = Signal(extent_bits, name="k"), Signal(range(BATCH), name="slot")
+        lane_bits, slot_bits = exact_log2(self.banks), exact_log2(BATCH)
+        extent_bits = _extent_bits(self.banks, self.lines)
+        depth, last_slot = Signal(extent_bits, name="depth"), Signal(slot_bits, name="last_slot")
+        # Batches to come. A group is a slot of a batch, and past the last one if there is no such group.
+        batch = Signal(_group_bits(self.lines) - slot_bits)
+        batches_left = Signal(max(1, extent_bits - lane_bits - slot_bits))
+        slot, past = Signal(slot_bits, name="slot"), Signal(name="past")
+        k, next_k, first = Signal(extent_bits, name="k"), Signal(extent_bits, init=1, name="next_k"), Signal(init=1)
         step = Signal(lane_bits)
         # A multiple of rows: of the group, of the first one of the batch; along rows that of k div W.
-        lines = Signal(line_bits(self.lines))
-        batch_lines = Signal(line_bits(self.lines))
-        step_last, slot_last, k_last = Signal(name="step_last"), Signal(name="slot_last"), Signal(name="k_last")
-        batch_last = Signal()
-        following, following_lines = Signal(group_bits, name="following"), Signal.like(lines, name="following_lines")
-        o = self.o
-        m.d.comb += [
-            o.valid.eq(self.run & (group < groups)), o.group.eq(group), o.k.eq(k),
-            o.element.eq(Mux(is_function, step, 0)), o.upper.eq(~is_function & step[0]),
-            o.first.eq(k == 0), o.last.eq(k_last), o.tail.eq(following == groups),
-            o.lines.eq(lines + Mux(self.along_rows, Cat(o.element, group), k)),
+        lines, batch_lines = (Signal(line_bits(self.lines), name=name) for name in ("lines", "batch_lines"))
 
-            following.eq(group + 1), following_lines.eq(lines + self.rows),
-            step_last.eq(step == Mux(is_function, Mux(o.tail, self.tail, self.banks) - 1, 1)[:lane_bits]),
-            slot_last.eq((slot == BATCH - 1) | (~self.reduces & o.tail)),
-            k_last.eq(k + 1 == depth),
-            batch_last.eq(following >= groups),
-            self.done.eq(self.run & step_last & slot_last & k_last & batch_last),
+        is_function, group, tail = Signal(name="is_function"), Signal(_group_bits(self.lines)), Signal(name="tail")
+        step_last, slot_last, k_last = Signal(name="step_last"), Signal(name="slot_last"), Signal(name="k_last")
+        batch_last, turns = Signal(name="batch_last"), Signal(name="turns")
+        o, along_rows = self.o, self.along_rows
+        m.d.comb += [
+            self.reduces.eq(Cat(self.instruction.op == op for op in REDUCTIONS).any()),
+            is_function.eq(self.instruction.op == VectorOp.FUNCTION),
+            along_rows.eq(Mux(self.reduces, self.instruction.dst.is_column & ~self.instruction.a.is_column,
+                              self.instruction.lanes_along_rows)),
+            o.valid.eq(self.run & ~past), group.eq(Cat(slot, batch)), o.group.eq(group), o.k.eq(k),
+            o.element.eq(Mux(is_function, step, 0)), o.upper.eq(~is_function & step[0]),
+            o.first.eq(first), o.last.eq(k_last), o.tail.eq(tail),
+            o.lines.eq(chosen_sum(m, platform, "line", along_rows, Cat(o.element, group)[:len(lines)], k[:len(lines)],
+                                  lines)),
+
+            batch_last.eq(batches_left == 0), tail.eq(batch_last & (slot == last_slot)),
+            step_last.eq(Mux(is_function, step == (self.last_lane | (~tail).replicate(lane_bits)), step[0])),
+            slot_last.eq(slot.all() | (~self.reduces & tail)),
+            k_last.eq(next_k == depth),
+            turns.eq(self.run & step_last & slot_last),
+            self.done.eq(turns & k_last & batch_last),
         ]
+        self._extents(m, platform, depth, Cat(self.last_lane, last_slot), batches_left, turns & k_last)
+
+        following = loaded_sum(m, platform, "following", turns & ~k_last & ~along_rows, batch_lines, lines,
+                               self.rows[:len(lines)])
         with m.If(self.run):
             m.d.sync += step.eq(step + 1)
         with m.If(self.run & step_last):
-            m.d.sync += [step.eq(0), slot.eq(slot + 1), group.eq(following)]
-            with m.If(~self.along_rows):
-                m.d.sync += lines.eq(following_lines)
-            with m.If(slot_last):
-                m.d.sync += [slot.eq(0), group.eq(batch), k.eq(k + 1)]
-                with m.If(~self.along_rows):
-                    m.d.sync += lines.eq(batch_lines)
-                with m.Elif(k[:lane_bits].all()):
-                    m.d.sync += lines.eq(following_lines)
-            with m.If(slot_last & k_last):
-                m.d.sync += [group.eq(following), batch.eq(following), k.eq(0)]
-                with m.If(self.along_rows):
+            m.d.sync += [step.eq(0), slot.eq(slot + 1), past.eq(past | tail)]
+            with m.If(~along_rows | (slot_last & k[:lane_bits].all())):
+                m.d.sync += lines.eq(following)
+        with m.If(turns):
+            m.d.sync += [slot.eq(0), past.eq(0), k.eq(next_k), next_k.eq(next_k + 1), first.eq(0)]
+            with m.If(k_last):
+                m.d.sync += [batch.eq(batch + 1), k.eq(0), next_k.eq(1), first.eq(1), batch_lines.eq(following)]
+                with m.If(along_rows):
                     m.d.sync += lines.eq(0)
-                with m.Else():
-                    m.d.sync += [lines.eq(following_lines), batch_lines.eq(following_lines)]
         with m.If(self.done):
-            m.d.sync += [group.eq(0), batch.eq(0), lines.eq(0), batch_lines.eq(0)]
+            m.d.sync += [batch.eq(0), lines.eq(0), batch_lines.eq(0)]
         return m
+
+    def _extents(self, m: Module, platform: Any, depth: Signal, last: Value, batches_left: Signal,
+                 batch_done: Value) -> None:
+        """Elements along the other direction; the last lane and slot; batches to come."""
+        instruction = self.instruction
+        lacks_row, lacks_column = (Mux(self.reduces, getattr(instruction.a, dimension),
+                                       getattr(instruction.dst, dimension)) for dimension in ("is_row", "is_column"))
+        rows, columns = self.rows[:len(depth)], self.columns[:len(depth)]
+        one_lane, one_deep = Signal(name="one_lane"), Signal(name="one_deep")
+        m.d.comb += [one_lane.eq(Mux(self.along_rows, lacks_row, lacks_column)),
+                     one_deep.eq(Mux(self.along_rows, lacks_column, lacks_row))]
+        last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, len(depth)))
+        m.d.sync += batches_left.eq(loaded_sum(m, platform, "left", ~self.run, last_of_all[len(last):], batches_left,
+                                               batch_done.replicate(len(batches_left))))
+        with m.If(~self.run):
+            m.d.sync += [depth.eq(Mux(self.along_rows, columns, rows)), last.eq(last_of_all)]
+            with m.If(one_deep):
+                m.d.sync += depth.eq(1)
+            with m.If(one_lane):
+                m.d.sync += [last.eq(0), batches_left.eq(0)]
 
 
 class Operand(data.StructLayout):
@@ -175,29 +184,31 @@ def broadcast(region: Any, along_rows: Any) -> Any:
     return Mux(along_rows, region.is_row, region.is_column)
 
 
-def operand(m: Module, name: str, shape: Operand, region: Any, position: Any, along_rows: Any) -> Any:
-    """Command for the element or group of ``region`` at ``position``, in the form ``shape``.
+def operand(m: Module, platform: Any, name: str, shape: Operand, region: Any, position: Any, along_rows: Any) -> Any:
+    """Command for the element or group of ``region`` at ``position``, both of the cycle before, in the form ``shape``.
 
     With an ``element`` lane 0 gets that element of the group. Lanes 1 .. of an operand that lacks the lanes'
     direction, or for which an element is wanted, carry junk.
     """
     given = Signal(shape_of(VectorRegion), name=f"{name}_region")
     command = Signal(shape, name=f"{name}_command")
-    across = Signal(name=f"{name}_across")
+    across, full = Signal(name=f"{name}_across"), Signal(name=f"{name}_full")
+    # Lines from the region's first one on: of a full region, of another one; zero if it is not the kind, or an element.
+    line, far, near = (Signal.like(command.line, name=f"{name}_{kind}") for kind in ("line", "far", "near"))
+    skewed, moves = Signal.like(command.skew, name=f"{name}_skewed"), Signal.like(command.skew, name=f"{name}_moves")
     m.d.comb += [
-        given.eq(region), across.eq(broadcast(given, along_rows)),
-        command.along_rows.eq(along_rows & ~given.is_row & ~given.is_column),
+        given.eq(region), across.eq(broadcast(given, along_rows)), full.eq(~given.is_row & ~given.is_column),
+        skewed.eq(Mux(full | across, position.k, 0)), moves.eq(Mux(full | ~across, position.element, 0)),
     ]
-    lines = Signal.like(command.line, name=f"{name}_lines")
-    m.d.comb += command.line.eq(given.line + lines)
+    m.d.sync += [
+        line.eq(given.line), command.along_rows.eq(along_rows & full), command.skew.eq(skewed + moves),
+        far.eq(Mux(full, position.lines, 0)),
+        near.eq(Mux(across, position.k[len(command.skew):], position.group)),
+    ]
+    with m.If(full | (given.is_row & given.is_column)):
+        m.d.sync += near.eq(0)
     with m.If(given.is_row & given.is_column):
-        m.d.comb += lines.eq(0)
-    with m.Elif(across):
-        m.d.comb += [lines.eq(position.k[len(command.skew):]), command.skew.eq(position.k)]
-    with m.Elif(given.is_row | given.is_column):
-        m.d.comb += [lines.eq(position.group), command.skew.eq(position.element)]
-    with m.Else():
-        m.d.comb += [lines.eq(position.lines), command.skew.eq(position.k + position.element)]
+        m.d.sync += command.skew.eq(0)
+    m.d.comb += command.line.eq(table_sum(m, platform, f"{name}_sum", [
+        Digits((line, far, near), lambda x, f, n: x, lambda x, f, n: f | n)]))
     return command
-
-

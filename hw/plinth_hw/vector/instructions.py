@@ -5,21 +5,14 @@ An instruction takes 10 cycles to read: its word, its three regions and its imme
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal, unsigned
+from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.isa.tasks import VectorInstruction, VectorOp, VectorRegion
+from plinth_hw.isa.tasks import VECTOR_INSTRUCTIONS, VectorInstruction, VectorOp, VectorRegion
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import (
-    BODY_BITS,
-    IMMEDIATE_BASE,
-    PROGRAM_BASE,
-    REGION_BASE,
-    BodyReadPort,
-    next_of,
-    read_word,
-)
+from plinth_hw.vector.body import BODY_BITS, BodyReadPort, EntryReader
+from plinth_hw.vector.checks import IMMEDIATE_BASE, PROGRAM_BASE, REGION_BASE
 
 
 class Decoded(data.Struct):
@@ -55,28 +48,37 @@ class InstructionFetch(wiring.Component):
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
-        index = Signal.like(self.body.index)
-        left = Signal.like(self.count)
-        word = Signal(shape_of(VectorInstruction))
+        m.submodules.entries = entries = EntryReader(5, VECTOR_INSTRUCTIONS)
+        wiring.connect(m, entries.read, wiring.flipped(self.body))
+        index = Signal.like(entries.index)
         instruction = Signal(shape_of(VectorInstruction))
-        decoded = self.o.payload
-        m.d.comb += [self.body.place.eq(self.place), word.eq(self.body.data)]
-
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.sync += [index.eq(PROGRAM_BASE), left.eq(self.count)]
-                with m.If(self.start & (self.count != 0)):
-                    m.next = "WORD"
-            read_word(m, self.body, "WORD", index, [
-                index.eq(index + 1), instruction.eq(word), decoded.op.eq(word.op),
-                decoded.function.eq(word.b), decoded.lanes_along_rows.eq(word.lanes_along_rows),
-            ], "DST")
-            read_word(m, self.body, "DST", REGION_BASE + instruction.dst, [decoded.dst.eq(self.body.data)], "A")
-            read_word(m, self.body, "A", REGION_BASE + instruction.a, [decoded.a.eq(self.body.data)], "B")
-            read_word(m, self.body, "B", REGION_BASE + instruction.b, [decoded.b.eq(self.body.data)], "IMMEDIATE")
-            read_word(m, self.body, "IMMEDIATE", IMMEDIATE_BASE + instruction.immediate,
-                      [decoded.immediate.eq(self.body.data)], "OFFER")
-            with m.State("OFFER"):
-                m.d.comb += self.o.valid.eq(1)
-                next_of(m, self.o.ready, left, "WORD")
+        regions = Signal(3 * len(instruction.dst), name="regions")
+        decoded, word = self.o.payload, self.body.data
+        m.d.comb += [
+            entries.start.eq(self.start), entries.count.eq(self.count), entries.place.eq(self.place),
+            entries.taken.eq(self.o.ready), self.o.valid.eq(entries.offers), instruction.eq(word),
+        ]
+        immediate = Signal.like(instruction.immediate, name="immediate")
+        with m.If(entries.comes), m.Switch(entries.word):
+            with m.Case(0):
+                m.d.sync += [
+                    index.eq(index + 1), immediate.eq(instruction.immediate), decoded.op.eq(instruction.op),
+                    regions.eq(Cat(instruction.dst, instruction.a, instruction.b)),
+                    decoded.function.eq(instruction.b), decoded.lanes_along_rows.eq(instruction.lanes_along_rows),
+                ]
+            with m.Case(4):
+                m.d.sync += decoded.immediate.eq(word)
+            with m.Default():
+                # From one to the other, the destination's first.
+                m.d.sync += [decoded.b.eq(word), decoded.a.eq(decoded.b), decoded.dst.eq(decoded.a),
+                             regions.eq(regions >> len(instruction.dst))]
+        with m.If(self.start):
+            m.d.sync += index.eq(PROGRAM_BASE)
+        with m.Switch(entries.word):
+            with m.Case(0):
+                m.d.comb += entries.index.eq(index)
+            with m.Case(4):
+                m.d.comb += entries.index.eq(IMMEDIATE_BASE + immediate)
+            with m.Default():
+                m.d.comb += entries.index.eq(REGION_BASE + regions[:len(instruction.dst)])
         return m

@@ -21,7 +21,8 @@ from plinth_hw.memory.channel import StridedLoad
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import ReadPort
 from plinth_hw.memory.scratchpad import VectorWritePort, give
-from plinth_hw.vector.body import LOAD_BASE, BodyReadPort
+from plinth_hw.vector.body import BodyReadPort
+from plinth_hw.vector.checks import LOAD_BASE
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
 from plinth_hw.vector.units import units
 
@@ -46,7 +47,7 @@ class LoadStage(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
             "body": Out(BodyReadPort()), "port": Out(ReadPort(parameters)),
             "half": Out(1),
             "write": Out(VectorWritePort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),
@@ -63,7 +64,8 @@ class LoadStage(wiring.Component):
         wiring.connect(m, load.port, wiring.flipped(self.port))
         task = self.o.payload
         beat = load.o.payload
-        step = Signal()
+        # A move's place is there before its beats.
+        step = load.o.valid
         taken = Signal()
         finished = Signal()
         left = Signal.like(task.summary.loads)
@@ -71,8 +73,7 @@ class LoadStage(wiring.Component):
             moves.task.eq(task), moves.count.eq(task.summary.loads),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
             walk.mask.eq(beat.mask), walk.row_last.eq(beat.row_last),
-            step.eq(load.o.valid & moves.place.valid), walk.take.eq(step),
-            load.o.ready.eq(moves.place.valid & walk.final),
+            walk.take.eq(step), load.o.ready.eq(walk.final),
             taken.eq(step & walk.final),
             finished.eq(taken & beat.last),
             moves.place.ready.eq(finished),

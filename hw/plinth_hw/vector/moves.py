@@ -15,45 +15,51 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import VECTOR_LOADS, VectorMove, VectorRegion
-from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES, VectorMove, VectorRegion
+from plinth_hw.lib.fifo import FIFO
+from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import command_layout, near_column_bits
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.memory.scratchpad import vector_command
 from plinth_hw.shapes import shape_of
-from plinth_hw.vector.body import BODY_BITS, REGION_BASE, BodyReadPort, Summary, next_of, read_word
+from plinth_hw.vector.body import BODY_BITS, BodyReadPort, EntryReader
+from plinth_hw.vector.checks import MOVE_WORDS, REGION_BASE, Summary
 from plinth_hw.vector.units import units
 
 #: Bits of rows and columns of a region.
 COUNT_BITS = 16
 
 
-class Task(data.Struct):
+class Task(data.StructLayout):
     """A task on its way through the stages."""
 
-    summary: Summary
-    #: Its number in requests to memory.
-    number: unsigned(TASK_BITS)
-    #: Place of its body.
-    body: unsigned(BODY_BITS)
-    #: Half of the scratchpad that it works in.
-    half: unsigned(1)
-    #: Words loaded.
-    words: unsigned(32)
+    def __init__(self, parameters: DieParameters):
+        # No region is larger than the half.
+        most = (VECTOR_LOADS + VECTOR_STORES) * parameters.vector_buffer_words
+        super().__init__({
+            "summary": Summary,
+            #: Its number in requests to memory.
+            "number": unsigned(TASK_BITS),
+            #: Place of its body.
+            "body": unsigned(BODY_BITS),
+            #: Half of the scratchpad that it works in.
+            "half": unsigned(1),
+            #: Words loaded and stored.
+            "words": unsigned(most.bit_length()),
+        })
 
 
-class Place(data.Struct):
-    """A region in the scratchpad, as the rows and elements that its move transfers."""
+class Place(data.StructLayout):
+    """A region in a scratchpad of ``lines`` lines, as the rows and elements that its move transfers."""
 
-    #: First line.
-    line: unsigned(16)
-    #: Lines from one group of columns to the next.
-    capacity: unsigned(16)
-    #: Elements a row; a column lies as a row does.
-    elements: unsigned(COUNT_BITS)
-    #: Numbers of 16 bits in memory, two to a word.
-    packed: unsigned(1)
+    def __init__(self, lines: int):
+        super().__init__({
+            #: First line, and lines from one group of columns to the next, modulo a power of two.
+            "line": unsigned(line_bits(lines)), "capacity": unsigned(line_bits(lines)),
+            #: Numbers of 16 bits in memory, two to a word; and then, whether the last word of a row has but one.
+            "packed": unsigned(1), "odd": unsigned(1),
+        })
 
 
 def scratchpad_lines(parameters: DieParameters) -> int:
@@ -87,52 +93,59 @@ class MoveFetch(wiring.Component):
         self.parameters = parameters
         self.base = base
         super().__init__({
-            "start": In(1), "task": In(Task), "count": In(3),
+            "start": In(1), "task": In(Task(parameters)), "count": In(3),
             "read": Out(BodyReadPort()),
             "command": Out(stream.Signature(command_layout(parameters, COUNT_BITS, COUNT_BITS))),
-            "place": Out(stream.Signature(Place)),
+            "place": Out(stream.Signature(Place(scratchpad_lines(parameters)))),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         summary = self.task.summary
-        index = Signal.like(self.read.index)
-        left = Signal.like(self.count)
+        m.submodules.entries = entries = EntryReader(MOVE_WORDS + 1, VECTOR_LOADS)
+        wiring.connect(m, entries.read, wiring.flipped(self.read))
+        index = Signal.like(entries.index)
         number = Signal(3)
-        m.submodules.places = places = FIFO(Place, VECTOR_LOADS, Storage.HEAD)
-        command, place = self.command.payload, Signal(Place, name="place")
+        shape = Place(scratchpad_lines(self.parameters))
+        m.submodules.places = places = FIFO(shape, VECTOR_LOADS)
+        command, place = self.command.payload, places.i.payload
         move, region = Signal(shape_of(VectorMove), name="move"), Signal(shape_of(VectorRegion), name="region")
+        packed = Signal()
         word = self.read.data
-        elements = Signal(COUNT_BITS)
+        elements, rows = Signal(COUNT_BITS, name="elements"), Signal(COUNT_BITS, name="rows")
         m.d.comb += [
-            self.read.place.eq(self.task.body),
-            move.eq(Cat(Const(0, 64), word)), region.eq(word),
+            entries.start.eq(self.start), entries.count.eq(self.count), entries.place.eq(self.task.body),
+            entries.taken.eq(places.i.ready & self.command.ready), entries.index.eq(index),
+            self.command.valid.eq(entries.offers & places.i.ready),
+            move.eq(Cat(Const(0, 64), word)),
+            rows.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
-            places.i.payload.eq(place), places.i.valid.eq(self.command.valid & self.command.ready),
+            command.rows.eq(rows), command.columns.eq(Mux(packed, (elements + 1) >> 1, elements)),
+            command.task.eq(self.task.number),
+            place.line.eq(region.line), place.capacity.eq(rows), place.packed.eq(packed),
+            place.odd.eq(packed & elements[0]), places.i.valid.eq(self.command.valid & self.command.ready),
         ]
 
         wiring.connect(m, places.o, wiring.flipped(self.place))
 
-        with m.FSM():
-            with m.State("IDLE"):
-                m.d.sync += [index.eq(self.base), left.eq(self.count), command.task.eq(self.task.number)]
-                with m.If(self.start & (self.count != 0)):
-                    m.next = "ADDRESS"
-            read_word(m, self.read, "ADDRESS", index, [index.eq(index + 1), command.address.eq(word)], "STRIDE")
-            read_word(m, self.read, "STRIDE", index, [index.eq(index + 1), command.stride.eq(word)], "NUMBER")
-            read_word(m, self.read, "NUMBER", index, [
-                index.eq(index + 1), number.eq(move.region),
-                place.packed.eq(move.packed if units(self.parameters).packs else 0),
-            ], "REGION")
-            read_word(m, self.read, "REGION", REGION_BASE + number, [
-                place.line.eq(region.line), place.elements.eq(elements),
-                place.capacity.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
-                command.rows.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
-                command.columns.eq(Mux(place.packed, (elements + 1) >> 1, elements)),
-            ], "OFFER")
-            with m.State("OFFER"):
-                m.d.comb += self.command.valid.eq(places.i.ready)
-                next_of(m, self.command.valid & self.command.ready, left, "ADDRESS")
+        # The words of a move, then its region.
+        with m.If(entries.comes):
+            m.d.sync += index.eq(index + (entries.word != MOVE_WORDS))
+            with m.Switch(entries.word):
+                with m.Case(0):
+                    m.d.sync += command.address.eq(word)
+                with m.Case(1):
+                    m.d.sync += command.stride.eq(word)
+                with m.Case(2):
+                    m.d.sync += number.eq(move.region)
+                    if units(self.parameters).packs:
+                        m.d.sync += packed.eq(move.packed)
+                with m.Case(MOVE_WORDS):
+                    m.d.sync += region.eq(word)
+        with m.If(entries.word == MOVE_WORDS):
+            m.d.comb += entries.index.eq(REGION_BASE + number)
+        with m.If(self.start):
+            m.d.sync += index.eq(self.base)
         return m
 
 
@@ -166,7 +179,7 @@ class RegionWalk(wiring.Component):
         self.parameters = parameters
         banks, lines = parameters.beat_words, scratchpad_lines(parameters)
         super().__init__({
-            "place": In(Place), "row": In(COUNT_BITS), "column": In(signed(near_column_bits(banks))),
+            "place": In(Place(lines)), "row": In(COUNT_BITS), "column": In(signed(near_column_bits(banks))),
             "mask": In(banks), "row_last": In(1), "take": In(1),
             "command": Out(wiring.Signature(vector_command(banks, lines))),
             "inside": Out(banks), "upper": Out(1), "final": Out(1),
@@ -177,7 +190,7 @@ class RegionWalk(wiring.Component):
         banks, lines = self.parameters.beat_words, scratchpad_lines(self.parameters)
         column = Signal(signed(near_column_bits(banks) + 2))
         m.submodules.tracker = tracker = LineTracker(banks, lines, COUNT_BITS, len(column))
-        packed = self.place.packed
+        packed = self.place.packed if units(self.parameters).packs else Const(0, 1)
         second = Signal()
         odd_end = Signal()
         elements = Signal(2 * banks)
@@ -188,7 +201,7 @@ class RegionWalk(wiring.Component):
             tracker.base.eq(self.place.line), tracker.capacity.eq(self.place.capacity),
             tracker.row.eq(self.row), tracker.column.eq(column), tracker.take.eq(self.take),
             # The second element of the row's last word may be none.
-            odd_end.eq(self.row_last & self.place.elements[0]),
+            odd_end.eq(self.row_last & self.place.odd),
             elements.eq(Cat(Cat(word, word & (next_word | ~odd_end))
                             for word, next_word in zip(self.mask, Cat(self.mask[1:], Const(0, 1)), strict=True))),
             self.inside.eq(Mux(packed, elements.word_select(self.upper, banks), self.mask)),

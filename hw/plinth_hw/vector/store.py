@@ -23,8 +23,10 @@ from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import WritePort
 from plinth_hw.memory.rotators import SharedReadRotator
 from plinth_hw.memory.scratchpad import VectorReadPort, give
-from plinth_hw.vector.body import STORE_BASE, BodyReadPort
+from plinth_hw.vector.body import BodyReadPort
+from plinth_hw.vector.checks import STORE_BASE
 from plinth_hw.vector.moves import COUNT_BITS, MoveFetch, RegionWalk, Task, scratchpad_lines
+from plinth_hw.vector.units import units
 
 #: Beats between the walk and memory; a power of two.
 DEPTH = 16
@@ -56,7 +58,7 @@ class StoreStage(wiring.Component):
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
         super().__init__({
-            "i": In(stream.Signature(Task)), "o": Out(stream.Signature(Task)),
+            "i": In(stream.Signature(Task(parameters))), "o": Out(stream.Signature(Task(parameters))),
             "body": Out(BodyReadPort()), "port": Out(WritePort(parameters)),
             "half": Out(1),
             "read": Out(VectorReadPort(parameters.beat_words, scratchpad_lines(parameters), parameters.word_bits)),
@@ -75,13 +77,13 @@ class StoreStage(wiring.Component):
         wiring.connect(m, store.port, wiring.flipped(self.port))
         task = self.o.payload
         beat = store.fetch.payload
-        step = Signal()
+        # A move's place is there before its beats.
+        step = store.fetch.valid
         m.d.comb += [
             moves.task.eq(task), moves.count.eq(task.summary.stores),
             walk.place.eq(moves.place.payload), walk.row.eq(beat.row), walk.column.eq(beat.column),
             walk.mask.eq(beat.mask), walk.row_last.eq(beat.row_last),
-            step.eq(store.fetch.valid & moves.place.valid), walk.take.eq(step),
-            store.fetch.ready.eq(moves.place.valid & walk.final),
+            walk.take.eq(step), store.fetch.ready.eq(walk.final),
             moves.place.ready.eq(step & walk.final & beat.last),
             self.half.eq(task.half), self.words.eq(store.words),
         ]
@@ -131,10 +133,10 @@ class StoreStage(wiring.Component):
             m.submodules[name] = memory = Memory(shape=bits * banks // 2, depth=DEPTH, init=[])
             write, read = memory.write_port(), memory.read_port(domain="comb")
             whole = Cat(group[side * banks // 2:(side + 1) * banks // 2])
-            m.d.comb += [
-                write.addr.eq(put), write.en.eq(step.valid & (~step.packed | (step.upper == side))),
-                write.data.eq(Mux(step.packed, packed, whole)), read.addr.eq(taken),
-            ]
+            m.d.comb += [write.addr.eq(put), write.en.eq(step.valid), write.data.eq(whole), read.addr.eq(taken)]
+            if units(self.parameters).packs:
+                with m.If(step.packed):
+                    m.d.comb += [write.en.eq(step.valid & (step.upper == side)), write.data.eq(packed)]
             words.append(read.data)
         m.d.sync += [put.eq(put + (step.valid & step.final)), taken.eq(taken + (store.i.valid & store.i.ready))]
         m.d.comb += [store.i.valid.eq(put != taken), store.i.payload.as_value().eq(Cat(words))]

@@ -39,9 +39,10 @@ class FloatUnits:
         """A lane."""
         return lane.Lane()
 
-    def immediates(self, word: Value) -> dict[VectorOp, Value]:
-        """What lanes take as their immediate, of an instruction's."""
-        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.WIDEN: Const(conversion.WIDENING, 32)}
+    def immediates(self, word: Value) -> dict[tuple[VectorOp, ...], Value]:
+        """What lanes take as their immediate, of an instruction's; zero with others."""
+        return {(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE): word,
+                (VectorOp.WIDEN,): Const(conversion.WIDENING, 32)}
 
 
 class FixedUnits:
@@ -64,10 +65,10 @@ class FixedUnits:
         """A lane."""
         return fixed_lane.FixedLane(self.format)
 
-    def immediates(self, word: Value) -> dict[VectorOp, Value]:
-        """What lanes take as their immediate, of an instruction's."""
+    def immediates(self, word: Value) -> dict[tuple[VectorOp, ...], Value]:
+        """What lanes take as their immediate, of an instruction's; zero with others."""
         product = self.format.fraction_bits << Factor.FIELDS["shift"].offset
-        return {VectorOp.ADD_IMMEDIATE: word, VectorOp.SCALE: word, VectorOp.MUL: Const(product, 32)}
+        return {(VectorOp.ADD_IMMEDIATE, VectorOp.SCALE): word, (VectorOp.MUL,): Const(product, 32)}
 
 
 def units(parameters: DieParameters) -> FloatUnits | FixedUnits:

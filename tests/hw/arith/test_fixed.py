@@ -104,6 +104,20 @@ def test_multiples_are_rounded_once(fmt: Fixed, result: Fixed) -> None:
             np.array(expected)[::97], fmt.most).clip(-fmt.most))
 
 
+@pytest.mark.parametrize("platform", [None, Ecp5()], ids=["generic", "ecp5"])
+def test_multiples_of_registered_operands(platform: Ecp5 | None) -> None:
+    """With mantissas below zero."""
+    rng = np.random.default_rng(10)
+    a = numbers(Q3_12, 11, 20_000)
+    mantissas = rng.integers(-1 << 15, 1 << 16, len(a)) >> rng.integers(0, 16, len(a))
+    shifts, turned = rng.integers(0, 32, len(a)), rng.integers(0, 2, len(a))
+    unit = Batch(FixedScaler(Q3_12, signed_mantissa=True, registered=True), platform, MODELS)
+    got = signed(Q3_12, unit(unsigned(Q3_12, a), mantissas < 0, mantissas & 0xFFFF | shifts << 16 | turned << 21))
+    expected = [min(max(nearest(int(x) * Fraction(int(mantissa) * (-1 if turn else 1), 1 << int(shift))), Q3_12.least),
+                    Q3_12.most) for x, mantissa, shift, turn in zip(a, mantissas, shifts, turned, strict=True)]
+    np.testing.assert_array_equal(got, np.array(expected))
+
+
 @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, -0.3, 0.1, 0.05 / 32, 1e-6, 2.0**-31, 2.0**-33, 3.0, 65535.0,
                                    65535.4])
 def test_factors(value: float) -> None:
@@ -161,5 +175,7 @@ def test_formats_are_checked() -> None:
         FixedScaler(Fixed(6, 28))
     with refused(ValueError, match="must have 12 fraction bits or one less, not 10"):
         FixedScaler(Q3_12, result_format=Fixed(5, 10))
+    with refused(ValueError, match="must have at most 18 bits, not 34 as q4.29 has"):
+        FixedScaler(Fixed(4, 29), registered=True)
     with refused(TypeError, match="Adder format must be a Fixed, not Float"):
         FixedAdder(FP32)

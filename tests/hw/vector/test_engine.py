@@ -26,7 +26,7 @@ from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import BODY_WORDS, ErrorCode, VectorBody, VectorFunction, VectorOp, VectorOperation
 from plinth_hw.memory import banks
 from plinth_hw.memory.banks import Bank
-from plinth_hw.vector.body import PROGRAM_BASE
+from plinth_hw.vector.checks import PROGRAM_BASE
 from plinth_hw.vector.engine import VectorEngine
 from plinth_hw.vector.units import units
 from plinth_sim.golden import vector
