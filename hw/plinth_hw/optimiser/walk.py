@@ -120,7 +120,7 @@ class BlockWalk(wiring.Component):
         is_gradient, ending = turn[0], Signal(name="ending")
         active, step, may, asks, writes = (Signal(name=name) for name in ("active", "step", "may", "asks", "writes"))
         row_first, row_last = Signal(name="row_first"), Signal(name="row_last")
-        # Words of a row's last block but one; flags: a row is one block, the row is the last one.
+        # Words of a row's last block, less one; flags: a row is one block, the row is the last one.
         row_end, one_block, last_row = Signal(_BLOCK_LOG2 + lane_bits), Signal(), Signal()
         total, value = self._values(m, platform, turn, active, step, row_first, row_last)
         address = value[lane_bits:self.parameters.address_bits]
@@ -183,8 +183,8 @@ class BlockWalk(wiring.Component):
         """The value of a turn and the next one, with its sign; or, while fields come, what becomes of the field.
 
         Addresses of vectors are those of the block; a stride is held less what the blocks of a row have added before.
-        Of a row is held how many words are left after the block, less a block's and one; of rows, how many are left,
-        less one. So a negative number is the last one's.
+        Of a row is held how many words there are behind the block, less one; of rows, how many there are behind the
+        row, less one. So what is last has a negative number.
         """
         m.submodules.values = values = Memory(shape=WORD_BITS, depth=SECTION, init=[], attrs=LUT_RAM)
         put, get, get_added = values.write_port(), values.read_port(domain="comb"), values.read_port(domain="comb")
