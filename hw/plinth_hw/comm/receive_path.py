@@ -78,7 +78,8 @@ class ReceivePath(wiring.Component):
     own : In stream of :func:`arrival_layout`
         From this die.
     limit : In
-        Memory size in beats. A packet that passes it is taken and thrown away.
+        Memory size in beats. A packet that passes it, or crosses a multiple of ``packet_words``, is taken and thrown
+        away.
     fault : Out(ReceiveFault)
         Pulse: one did.
     task : In

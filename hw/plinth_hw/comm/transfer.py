@@ -135,7 +135,8 @@ class TransferEngine(wiring.Component):
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
-                    m.d.sync += [number.eq(engine.start.payload), done.eq(0), stored.eq(0), staged.eq(0),
+                    m.d.sync += [number.eq(engine.start.payload), stored.eq(0), staged.eq(0),
+                                 done.error.eq(ErrorCode.NONE),
                                  target.remote.eq(remote),
                                  target.die.eq(placement.destination_die),
                                  target.adds.eq(engine.operation == TransferOperation.ADD.value)]
@@ -180,11 +181,12 @@ class TransferEngine(wiring.Component):
         # A cycle in which words leave counts these, any other itself.
         total = chosen_sum(m, platform, "total", moved, done.payload_words, done.stall_cycles,
                            Mux(moved, flit.payload.words, 1))
-        with m.If(running):
-            with m.If(moved):
-                m.d.sync += done.payload_words.eq(total)
-            with m.Else():
-                m.d.sync += done.stall_cycles.eq(total)
+        with m.If(engine.start.valid & engine.start.ready):
+            m.d.sync += [done.payload_words.eq(0), done.stall_cycles.eq(0)]
+        with m.Elif(moved):
+            m.d.sync += done.payload_words.eq(total)
+        with m.Elif(running):
+            m.d.sync += done.stall_cycles.eq(total)
 
     def _deliver(self, m: Module, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
