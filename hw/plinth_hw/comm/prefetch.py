@@ -4,13 +4,12 @@
 
     i --> request --+--> read.request
                     +--> order FIFO --------+
-                    +--> chunk FIFO --------|--------------+
              read.data --> beat FIFO of the lane in turn --> flit --> o_start, o_add
 
 Three lanes: words that this member sends first, those it adds to what arrives, and the weights that the update of
-its own chunks needs. A lane holds as many chunks as its chunk FIFO, so whatever has been asked for finds room and
-memory is never kept waiting. Requests keep the order of use, hence a full lane cannot hold up one that the block
-waits for. A sector a cycle and lane; a beat follows a beat without a gap.
+its own chunks needs. No more chunks are asked for than a lane has room for, so whatever comes finds room and memory is
+never kept waiting. Requests keep the order of use, hence a full lane cannot hold up one that the block waits for. A
+sector a cycle and lane; a beat follows a beat without a gap.
 """
 
 from typing import Any
@@ -20,9 +19,10 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from plinth_hw.comm.message import chunk_flits, sector_layout
+from plinth_hw.comm.message import sector_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, ReadPort, beat_layout, request_layout
@@ -110,17 +110,30 @@ def local_layout(parameters: DieParameters) -> data.StructLayout:
     return data.StructLayout({"sector": sector, "w": sector["data"].shape})
 
 
+def _mark_layout() -> data.StructLayout:
+    """What is known of a beat of words."""
+    return data.StructLayout({
+        #: last of its chunk
+        "last": unsigned(1),
+        #: its chunk is the message's last one
+        "short": unsigned(1),
+        #: weights for it follow
+        "weighted": unsigned(1),
+    })
+
+
 class _Slicer(wiring.Component):
     """Chunks of own words, with or without weights, cut into sectors. A sector is registered: each flit of a beat has
-    a register, zero where another one is wanted, so that no flit has to be chosen."""
+    a register, zero where another one is wanted, so that no flit has to be chosen. ``asked``: another chunk will come,
+    for which there is ``room``."""
 
     def __init__(self, parameters: DieParameters, weights: bool):
         self._parameters = parameters
         self._lanes = ("words", "weights") if weights else ("words",)
         super().__init__({
-            "chunk": In(stream.Signature(data.StructLayout({"short": 1, "weighted": 1}))),
+            "asked": In(1), "room": Out(1),
             "last_words": In(exact_log2(parameters.chunk_words)),
-            "beat": In(beat_layout(parameters)),
+            "beat": In(beat_layout(parameters)), "mark": In(_mark_layout()),
             **{f"{lane}_valid": In(1) for lane in self._lanes},
             "o": Out(stream.Signature(local_layout(parameters))),
         })
@@ -128,41 +141,47 @@ class _Slicer(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         parameters = self._parameters
-        flit_log2, slices = exact_log2(parameters.flit_words), flits_in_beat(parameters)
-        m.submodules.chunks = chunks = FIFO(self.chunk.payload.shape(), buffer_chunks(parameters))
-        wiring.connect(m, wiring.flipped(self.chunk), chunks.i)
-        chunk, sector = chunks.o.payload, self.o.payload.sector
-        size = Signal(exact_log2(parameters.chunk_words))
-        flit = Signal(range(max(2, chunk_flits(parameters))))
-        place = Signal(flit_number(parameters))
+        flit_log2, beat_log2 = exact_log2(parameters.flit_words), exact_log2(parameters.beat_words)
+        slices, sector = flits_in_beat(parameters), self.o.payload.sector
+        flits = data.ArrayLayout(sector.data.shape(), slices)
+        depth = buffer_beats(parameters)
+        m.submodules.words = words = FIFO(data.StructLayout({"flits": flits, "mark": _mark_layout()}), depth,
+                                          Storage.SECTIONS)
+        taken, mark, present = [(words, words.o.payload.flits, sector.data)], words.o.payload.mark, words.o.valid
+        m.d.comb += [words.i.payload.flits.eq(self.beat), words.i.payload.mark.eq(self.mark)]
+        if "weights" in self._lanes:
+            m.submodules.weights = weights = FIFO(flits, depth, Storage.SECTIONS)
+            taken.append((weights, weights.o.payload, self.o.payload.w))
+            m.d.comb += weights.i.payload.eq(self.beat)
+            present &= weights.o.valid | ~mark.weighted
+
+        place, ending = Signal(flit_number(parameters), name="place"), Signal(flit_number(parameters), name="ending")
         step, tail, beat_ends = Signal(name="step"), Signal(name="tail"), Signal(name="beat_ends")
-        present = chunks.o.valid
+        held = Signal(range(buffer_chunks(parameters) + 1), name="held")
         m.d.comb += [
-            size.eq(chunk_size(parameters, chunk.short, self.last_words)),
-            place.eq(flit[:exact_log2(slices)]),
-            tail.eq(flit == size[flit_log2:]),
-            chunks.o.ready.eq(step & tail),
-            beat_ends.eq(step & (tail | (place == slices - 1))),
+            step.eq(present & (~self.o.valid | self.o.ready)),
+            # The last flit of a last beat.
+            ending.eq(Mux(mark.short, self.last_words[flit_log2:beat_log2], slices - 1)),
+            tail.eq(mark.last & (place == ending)),
+            beat_ends.eq(tail | (place == slices - 1)),
+            self.room.eq(held != buffer_chunks(parameters)),
         ]
+        m.d.sync += held.eq(stepped(held, self.asked, step & tail))
         with m.If(step):
             m.d.sync += [
-                flit.eq(Mux(tail, 0, flit + 1)), self.o.valid.eq(1), sector.tail.eq(tail),
-                sector.words.eq(Mux(tail, size[:flit_log2], parameters.flit_words - 1)),
+                place.eq(Mux(beat_ends, 0, place + 1)), self.o.valid.eq(1), sector.tail.eq(tail),
+                sector.words.eq(Mux(tail & mark.short, self.last_words[:flit_log2], parameters.flit_words - 1)),
             ]
         with m.Elif(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
-        flits = data.ArrayLayout(sector.data.shape(), slices)
-        for lane, out, needed in zip(self._lanes, (sector.data, self.o.payload.w), (1, chunk.weighted), strict=False):
-            m.submodules[lane] = beats = FIFO(flits, buffer_beats(parameters), Storage.SECTIONS)
+        for lane, (beats, beat, out) in zip(self._lanes, taken, strict=True):
             m.d.comb += [
-                beats.i.payload.eq(self.beat), beats.i.valid.eq(getattr(self, f"{lane}_valid")),
-                beats.o.ready.eq(beat_ends & needed),
+                beats.i.valid.eq(getattr(self, f"{lane}_valid")),
+                beats.o.ready.eq(step & beat_ends & (1 if lane == "words" else mark.weighted)),
+                out.as_value().eq(one_registered(
+                    m, lane, [place == number for number in range(slices)], [beat[number] for number in range(slices)],
+                    step)),
             ]
-            m.d.comb += out.as_value().eq(one_registered(
-                m, lane, [place == number for number in range(slices)],
-                [beats.o.payload[number] for number in range(slices)], step))
-            present &= beats.o.valid | ~needed
-        m.d.comb += step.eq(present & (~self.o.valid | self.o.ready))
         return m
 
 
@@ -207,20 +226,22 @@ class Prefetch(wiring.Component):
         beat_log2 = exact_log2(parameters.beat_words)
         m.submodules.start = start = _Slicer(parameters, weights=False)
         m.submodules.add = add = _Slicer(parameters, weights=True)
-        # The lanes of all chunks that have been asked for, and the numbers of their last beats.
-        order_shape = data.StructLayout({"lane": ReadUse, "last": max(1, exact_log2(chunk_beats(parameters)))})
+        # Of all chunks that have been asked for.
+        order_shape = data.StructLayout({"lane": ReadUse, "last": max(1, exact_log2(chunk_beats(parameters))),
+                                         "short": 1, "weighted": 1})
         m.submodules.order = order = FIFO(order_shape, 4 * buffer_chunks(parameters))
         last_beat, room = Signal(order.i.payload.last.shape(), name="last_beat"), Signal(name="room")
         gone = Signal()
         m.d.comb += [
             last_beat.eq(chunk_size(parameters, wanted.short, self.last_words)[beat_log2:]),
             # Weights have room where their words had.
-            room.eq(Array((start.chunk.ready, add.chunk.ready, 1, 1))[wanted.lane.as_value()]),
+            room.eq(Array((start.room, add.room, 1, 1))[wanted.lane.as_value()]),
             request.valid.eq(self.i.valid & room), self.i.ready.eq(request.ready & room),
             request.payload.address.eq(wanted.address), request.payload.beats.eq(last_beat + 1),
             request.payload.task.eq(self.task), gone.eq(request.valid & request.ready),
             order.i.valid.eq(gone),
             order.i.payload.lane.eq(wanted.lane), order.i.payload.last.eq(last_beat),
+            order.i.payload.short.eq(wanted.short), order.i.payload.weighted.eq(wanted.weighted),
         ]
 
         # Data come in the order of the requests.
@@ -233,9 +254,10 @@ class Prefetch(wiring.Component):
             m.d.sync += beat.eq(Mux(order.o.ready, 0, beat + 1))
         for slicer, lane, out in ((start, ReadUse.START, self.o_start), (add, ReadUse.ADD, self.o_add)):
             m.d.comb += [
-                slicer.chunk.valid.eq(gone & (wanted.lane == lane)),
-                slicer.chunk.payload.short.eq(wanted.short), slicer.chunk.payload.weighted.eq(wanted.weighted),
+                slicer.asked.eq(gone & (wanted.lane == lane)),
                 slicer.last_words.eq(self.last_words), slicer.beat.eq(self.read.data.payload),
+                slicer.mark.last.eq(order.o.ready), slicer.mark.short.eq(arriving.short),
+                slicer.mark.weighted.eq(arriving.weighted),
                 slicer.words_valid.eq(self.read.data.valid & (arriving.lane == lane)),
             ]
             wiring.connect(m, slicer.o, wiring.flipped(out))
