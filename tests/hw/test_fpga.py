@@ -1,5 +1,6 @@
 """FPGA figures: what is counted, what is replaced, and one unit through synthesis."""
 
+import re
 from collections import Counter
 
 import pytest
@@ -12,6 +13,7 @@ from plinth_hw.arith.significand import SignificandMultiplier
 from plinth_hw.die import Die
 from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.isa.parameters import preset
+from plinth_hw.memory.scratchpad import VectorMemory
 
 
 def test_cells_are_counted() -> None:
@@ -50,6 +52,13 @@ def test_an_area_of_other_verilog_is_told(tmp_path) -> None:
     page.write_text(f"{fpga._DIGEST}`{fpga.digest(emit.verilog(Die(parameters), 'die', family=fpga.FAMILY))}`.")
     assert fpga.is_current(page, parameters)
     assert not fpga.is_current(page, preset("ndp-tiny", counters=32))
+
+
+def test_no_name_for_synthesis_looks_like_a_bit_of_another() -> None:
+    """Yosys' ABC9 takes a net ``a[2]`` for bit 2 of ``a``."""
+    text = emit.verilog(VectorMemory(4, 16), "memory", family="ecp5")
+    assert "read__data" in text and not re.search(r"\\\S*\[", text)
+    assert re.search(r"\\\S*\[", emit.verilog(VectorMemory(4, 16), "memory"))
 
 
 def test_family_decides_the_multiplier() -> None:
