@@ -121,9 +121,10 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     stored, begun = Signal(PLACE_BITS + 1), Signal(PLACE_BITS + 1)
     numbers, enables, value = Signal(32), Signal(32), Signal(32)
     writes = harness.past(block.header_valid & mine & (stored[:PLACE_BITS] == place))
+    header_index, given_word = harness.past(block.header_index), harness.past(block.header_word)
     for index, word in ((2, numbers), (3, enables), (HEADER_WORDS - WAITS + wait, value)):
-        with m.If(writes & (harness.past(block.header_index) == index)):
-            m.d.sync += word.eq(harness.past(block.header_word))
+        with m.If(writes & (header_index == index)):
+            m.d.sync += word.eq(given_word)
     starts = block.started.bit_select(which, 1)
     commits = harness.past(block.commit & mine)
     m.d.sync += [stored.eq(stored + commits), begun.eq(begun + starts)]
@@ -170,6 +171,20 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
                       & ((own("tail") - own("head"))[:PLACE_BITS + 1] <= (own("tail") - own("old"))[:PLACE_BITS + 1]))
     results, of = parts.results, state["inside"](parts.results)["engine"]
     harness.invariant(~within("DONE") | (~results.busy & (step <= 5)))
+    # What an engine offers stays until it is accepted, once.
+    done = [getattr(block, f"done_{engine}") for engine in range(2)]
+    for offer in done:
+        harness.assume(harness.stable(offer))
+    accept, failed, error, flags = (state["signals"][name] for name in ("accept", "failed", "error", "flags"))
+    harness.invariant(~within("DONE") | Array(offer.valid for offer in done)[position])
+    harness.invariant(~within("DONE") | (step == 0) | (error == Array(
+        Value.cast(offer.payload.error) for offer in done)[position]))
+    harness.invariant(failed == (within("DONE") & (step == 3) & (error != 0)))
+    harness.invariant(accept == Mux(
+        failed | (within("DONE") & (step == 2) & (error == 0) & ~flags[0]), Const(1, 2) << position, 0))
+    part = state["inside"](results)["part"]
+    harness.invariant((part <= 4) & (results.busy | (part == 0)))
+    harness.invariant(results.accept == Mux(part == 4, Const(1, 2) << of, 0))
     completes = (within("DONE") & (position == which)) | (results.busy & (of == which))
     harness.invariant(~completes | (own("old") != own("head")))
     offered = Array(ring.start.valid for ring in parts.rings)[which]

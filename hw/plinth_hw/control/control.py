@@ -235,7 +235,7 @@ class Control(wiring.Component):
         connect(m, window.store, flipped(self.window_store))
         m.d.comb += [window.limit.eq(self.limit), window.hold.eq(recovery.reset),
                      *(getattr(window, name).eq(getattr(registers, f"window_{name}"))
-                       for name in ("set", "valid", "write", "data", "strobe")),
+                       for name in ("set", "reads", "valid", "write", "data", "strobe")),
                      *(getattr(registers, f"window_{name}").eq(getattr(window, name))
                        for name in ("address", "ready", "failed", "found", "idle"))]
 

@@ -59,12 +59,15 @@ class Dispatch(wiring.Component):
         Drop what comes.
     position : Out
         Engine of the word at ``i``.
-    header_valid, header_index, header_word : Out
-        Write to the header store, in the place that the next descriptor of ``position`` gets.
+    word : Out
+        The word at ``i``.
+    header_valid, header_index : Out
+        Write ``word`` to the header store, in the place that the next descriptor of ``position`` gets; as word
+        :data:`ADDRESS_WORD` the descriptor's address.
     commit : Out(1)
         With the last write to the place: it belongs to a task now.
-    body_valid, body_word : Out
-        A body word for ``position``; words ``HEADER_WORDS`` on of the descriptor, as many as the engine uses.
+    body_valid : Out(1)
+        ``word`` is of a body for ``position``; words ``HEADER_WORDS`` on of the descriptor, as many as the engine uses.
     error : Out(Cause)
         The descriptor cannot be run.
     """
@@ -81,10 +84,9 @@ class Dispatch(wiring.Component):
             "position": Out(range(max(2, len(self.engines)))),
             "header_valid": Out(1),
             "header_index": Out(range(STORED_WORDS)),
-            "header_word": Out(32),
+            "word": Out(32),
             "commit": Out(1),
             "body_valid": Out(1),
-            "body_word": Out(32),
             "error": Out(Cause),
         })
 
@@ -104,8 +106,7 @@ class Dispatch(wiring.Component):
             is_first.eq(index == 0),
             self.position.eq(position),
             self.header_index.eq(index),
-            self.header_word.eq(Mux(index == ADDRESS_WORD, self.address, word)),
-            self.body_word.eq(word),
+            self.word.eq(word),
             self.error.valid.eq(refused), self.error.code.eq(refusal), self.error.counter.eq(bad_counter),
             self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number)),
             self.error.task.eq(self.address),

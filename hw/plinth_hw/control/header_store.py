@@ -16,7 +16,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2, exact_log2
 
-from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
+from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS
 from plinth_hw.control.task_ring import PLACE_BITS
 from plinth_hw.lib.arbiter import lowest
 from plinth_hw.lib.choice import one_registered
@@ -37,8 +37,8 @@ class HeaderStore(wiring.Component):
     -------
     valid : In(1)
         A word of a header comes.
-    engine, place, index, word : In
-        Where it belongs, and the word.
+    engine, place, index, word, address : In
+        Where it belongs, and the word; word :data:`~plinth_hw.control.dispatch.ADDRESS_WORD` is ``address``.
     stamp, stamped : In(engines), Out(engines)
         The engine's youngest started task has a stamp, until it is taken; the lowest engine goes first.
     stamp_place, started_at : In, arrays
@@ -55,6 +55,7 @@ class HeaderStore(wiring.Component):
         super().__init__({
             "valid": In(1),
             "engine": In(position), "place": In(PLACE_BITS), "index": In(STORED_BITS), "word": In(32),
+            "address": In(32),
             "stamp": In(engines), "stamped": Out(engines),
             "stamp_place": In(data.ArrayLayout(unsigned(PLACE_BITS), engines)),
             "started_at": In(data.ArrayLayout(unsigned(32), engines)),
@@ -72,7 +73,8 @@ class HeaderStore(wiring.Component):
         ]
         m.d.sync += self.read_word.eq(read.data)
         m.d.comb += self.stamped.eq(Mux(self.valid, 0, lowest(self.stamp)))
-        sources = [(self.valid, self._address(self.engine, self.place, self.index), self.word), *(
+        place, is_address = self._address(self.engine, self.place, self.index), self.index == ADDRESS_WORD
+        sources = [(self.valid & ~is_address, place, self.word), (self.valid & is_address, place, self.address), *(
             (self.stamped[engine], self._address(Const(engine, 4), self.stamp_place[engine],
                                                  Const(STARTED_WORD, STORED_BITS)), self.started_at[engine])
             for engine in range(self.engines))]

@@ -76,6 +76,7 @@ class RecordWriter(wiring.Component):
         beat_log2, size_log2 = exact_log2(beat_words), exact_log2(parameters.words_of(RECORD_WORDS))
         collected = Signal(range(RECORD_WORDS))
         outstanding = Signal(range(OUTSTANDING + 1))
+        requested = Signal(parameters.address_bits - size_log2)  # and acknowledged: ``count`` to be
         request_valid, data_valid = Signal(name="request_valid"), Signal(name="data_valid")
         record_number = Signal(parameters.address_bits - size_log2)
         beats = max(1, RECORD_WORDS // beat_words)
@@ -122,17 +123,17 @@ class RecordWriter(wiring.Component):
                 m.d.sync += [
                     request_valid.eq(1),
                     data_valid.eq(1),
-                    record_number.eq(self.base[size_log2:] + self.count + outstanding),
+                    record_number.eq(self.base[size_log2:] + requested),
                 ]
         issued = Signal()
         m.d.comb += issued.eq(request.valid & request.ready)
         with m.If(issued):
-            m.d.sync += [request_valid.eq(0), number.eq(number + 1)]
+            m.d.sync += [request_valid.eq(0), number.eq(number + 1), requested.eq(requested + 1)]
         with m.If(beat_data.valid & beat_data.ready):
             m.d.sync += [beat.eq(beat + 1), data_valid.eq(beat != beats - 1)]
         m.d.sync += outstanding.eq(outstanding + issued - self.memory.response)
         with m.If(self.count_write):
-            m.d.sync += self.count.eq(self.count_data)
+            m.d.sync += [self.count.eq(self.count_data), requested.eq(self.count_data)]
         with m.Elif(self.memory.response):
             m.d.sync += self.count.eq(self.count + 1)
         return m

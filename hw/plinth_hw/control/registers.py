@@ -228,9 +228,10 @@ class Registers(wiring.Component):
             "inspect_kind": Out(2),
             "inspect_data": In(32),
             "verilog_digest": In(32),
-            **({"window_set": Out(1), "window_address": In(bits), "window_valid": Out(1), "window_write": Out(1),
-                "window_data": Out(32), "window_strobe": Out(parameters.words_of(1)), "window_ready": In(1),
-                "window_failed": In(1), "window_found": In(32), "window_idle": In(1)} if parameters.has_window else {}),
+            **({"window_set": Out(1), "window_address": In(bits), "window_reads": Out(1), "window_valid": Out(1),
+                "window_write": Out(1), "window_data": Out(32), "window_strobe": Out(parameters.words_of(1)),
+                "window_ready": In(1), "window_failed": In(1), "window_found": In(32), "window_idle": In(1)}
+               if parameters.has_window else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -485,7 +486,7 @@ class Registers(wiring.Component):
                     answers.give(m, self.window_address)
                     m.d.comb += self.window_set.eq(write)
                 with m.Case(Register.WINDOW_DATA >> 2):
-                    m.d.comb += answers.known.eq(1)
+                    m.d.comb += [answers.known.eq(1), self.window_reads.eq(~write)]
                     m.next = "WINDOW"
             with m.Case(*(register >> 2 for register in IDENTITY_REGISTERS)):
                 answers.give(m, self._identity(m, address))

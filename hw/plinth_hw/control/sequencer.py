@@ -74,6 +74,8 @@ class TaskSequencer(wiring.Component):
     -------
     header_valid, header_index, header_word, position, commit
         From :class:`Dispatch`.
+    header_address : In(32)
+        Address of that descriptor.
     room : Out(engines)
         That engine has a free place.
     delivered : In(engines)
@@ -130,6 +132,7 @@ class TaskSequencer(wiring.Component):
             "header_valid": In(1),
             "header_index": In(STORED_BITS),
             "header_word": In(32),
+            "header_address": In(32),
             "position": In(position),
             "commit": In(1),
             "room": Out(self.count),
@@ -194,6 +197,7 @@ class TaskSequencer(wiring.Component):
             store.valid.eq(self.header_valid),
             store.engine.eq(self.position), store.place.eq(select([ring.tail for ring in parts.rings], self.position)),
             store.index.eq(self.header_index), store.word.eq(self.header_word),
+            store.address.eq(self.header_address),
         ]
 
     def _asked(self, m: Module, parts: _Parts) -> None:

@@ -9,7 +9,7 @@
 One more client of the crossbar on each side. A write is answered when it has been taken, a read when memory has
 answered; what lies beyond the memory fails, moves nothing on and never gets to the crossbar. The register file begins
 no other write while a posted one is under way (``idle``), so that whatever a host sets off by a register finds in
-memory what it wrote before. Latency: a write a cycle, a read three cycles more than the crossbar's request to its data.
+memory what it wrote before. Latency: a write a cycle, a read two cycles more than the crossbar's request to its data.
 Throughput: a write a cycle as long as memory takes them, one read at a time.
 """
 
@@ -46,6 +46,8 @@ class MemoryWindow(wiring.Component):
         Pulse: ``data`` is the address of the next access, in words; what is no multiple of 32 bits is cut off.
     address : Out
         That of the next access, in words.
+    reads : In(1)
+        In the cycle before ``valid`` of a read.
     valid, write : In(1)
         An access, until ``ready``: a write of ``data``, or a read. Not within two cycles of ``set`` or another access.
     data : In(32), strobe : In
@@ -65,7 +67,7 @@ class MemoryWindow(wiring.Component):
             "read": Out(ReadPort(parameters)), "store": Out(WritePort(parameters)),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "hold": In(1), "set": In(1), "address": Out(parameters.address_bits),
-            "valid": In(1), "write": In(1), "data": In(WORD_BITS), "strobe": In(words),
+            "reads": In(1), "valid": In(1), "write": In(1), "data": In(WORD_BITS), "strobe": In(words),
             "ready": Out(1), "failed": Out(1), "found": Out(WORD_BITS), "idle": Out(1),
         })
 
@@ -119,7 +121,7 @@ class MemoryWindow(wiring.Component):
         ]
         with m.If(requests & self.read.request.ready):
             m.d.sync += [requests.eq(0), asked.eq(1)]
-        with m.Elif(self.valid & ~self.write & inside & self.idle & ~asked & ~held & ~self.hold):
+        with m.Elif((self.reads | (self.valid & ~self.write)) & inside & self.idle & ~asked & ~held & ~self.hold):
             m.d.sync += requests.eq(1)
         m.d.sync += held.eq(asked & self.read.data.valid)
         with m.If(asked & self.read.data.valid):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.control.dispatch import STARTED_WORD, STORED_WORDS
+from plinth_hw.control.dispatch import ADDRESS_WORD, STARTED_WORD, STORED_WORDS
 from plinth_hw.control.header_store import HeaderStore
 from plinth_hw.control.task_ring import RING_TASKS
 
@@ -36,7 +36,9 @@ def test_random(engines: int) -> None:
             ctx.set(dut.valid, offer is not None)
             for port, value in zip((dut.engine, dut.place, dut.index), offer or (0, 0, 0), strict=True):
                 ctx.set(port, value)
-            ctx.set(dut.word, word)
+            of_address = offer is not None and offer[2] == ADDRESS_WORD
+            ctx.set(dut.word, word ^ of_address)
+            ctx.set(dut.address, word ^ (not of_address))
             ctx.set(dut.stamp, sum(1 << engine for engine in stamps))
             # No word is read in the cycle in which it is taken, nor in the one in which it is written.
             taken = min(stamps, default=None) if offer is None else None

@@ -51,6 +51,7 @@ class Around:
                 ctx.set(dut.header_valid, 1)
                 ctx.set(dut.header_index, index)
                 ctx.set(dut.header_word, word)
+                ctx.set(dut.header_address, words[ADDRESS_WORD])
                 ctx.set(dut.commit, index == ADDRESS_WORD)
                 await ctx.tick()
                 ctx.set(dut.commit, 0)

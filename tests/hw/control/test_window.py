@@ -43,7 +43,7 @@ class Shell(wiring.Component):
         connect(m, window.store, flipped(self.write))
         m.d.comb += [window.limit.eq(registers.memory_words >> (self.parameters.beat_words.bit_length() - 1)),
                      window.hold.eq(self.hold), self.start.eq(registers.start)]
-        for name in ("set", "valid", "write", "data", "strobe"):
+        for name in ("set", "reads", "valid", "write", "data", "strobe"):
             m.d.comb += getattr(window, name).eq(getattr(registers, f"window_{name}"))
         for name in ("address", "ready", "failed", "found", "idle"):
             m.d.comb += getattr(registers, f"window_{name}").eq(getattr(window, name))
