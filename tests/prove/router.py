@@ -113,7 +113,7 @@ PROOFS = (
         Twin("one leaves, which asks, whenever one asks", "Mux(self.asks[0].any(), self.asks[0], request)",
              "Mux(request.all(), self.asks[0], request)"),
         Twin("no credit is lost: who may ask waits for room, rate and wires alone",
-             "stepped(credits, self.link.credit[number], hold.sends)", "credits - hold.sends"),
+             "self.link.credit[number], hold.sends))", "self.link.credit[number] & 0, hold.sends))"),
         Twin("a flit is on the link two cycles after its grant", "self.link.valid.eq(read)",
              "self.link.valid.eq(read & ~sends)"),
     )),

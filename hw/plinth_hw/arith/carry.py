@@ -73,6 +73,13 @@ def counted_down(m: Module, platform: Any, name: str, load: Value, number: Value
         for place in range(len(left))])
 
 
+def stepped_sum(m: Module, platform: Any, name: str, count: Value, up: Value, down: Value) -> Value:
+    """``count``, of two bits at least, and one more for ``up``, one less for ``down``."""
+    return table_sum(m, platform, name, [
+        Digits((count[:1], up, down), lambda c, u, d: c, lambda c, u, d: u ^ d),
+        Digits((count[1:], up, down), lambda c, u, d: c, lambda c, u, d: d & ~u)])
+
+
 def table_sum(m: Module, platform: Any, name: str, digits: Sequence[Digits], carry: Value | None = None) -> Value:
     """The sum of the words ``one`` and ``other`` of all digits, the lowest first, and a carry, without the carry out.
 

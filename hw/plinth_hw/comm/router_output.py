@@ -15,14 +15,14 @@ from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.arith.carry import chosen_sum, stepped_sum
 from plinth_hw.comm.flit import LinkSignature, PacketKind, taken_layout
 from plinth_hw.comm.input_buffer import stored_layout, unpack
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import LinkRate
 from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import index_of, one_of
-from plinth_hw.lib.count import stepped
+from plinth_hw.lib.count import count_bits, count_of, counted
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.shapes import shape_of
 
@@ -188,7 +188,8 @@ class LinkOutput(wiring.Component):
                         self.drops | Mux(hold.has[source], credits.any(), credits >= room))
                     for source, room in enumerate(self._rooms(number)))),
             ]
-            m.d.sync += credits.eq(stepped(credits, self.link.credit[number], hold.sends))
+            m.d.sync += credits.eq(stepped_sum(
+                m, platform, f"credits_{number}_after", credits, self.link.credit[number], hold.sends))
         self._send(m, sends, leaving, tail)
         return m
 
@@ -262,8 +263,9 @@ class Ejection(wiring.Component):
         takes, tail = Signal(name="takes"), Signal(name="tail")
         read, read_tail = Signal(name="read"), Signal(name="read_tail")
         read_grant = Signal(sources, name="read_grant")
-        # Free places of the queue, less one for each flit that is on its way to it.
-        space = Signal(range(EJECT_FLITS + 1), init=EJECT_FLITS, name="space")
+        # Flits that were granted, and those for which the queue has had room; while these differ there is more.
+        bits = count_bits(EJECT_FLITS)
+        granted, room = Signal(bits, name="granted"), Signal(bits, init=count_of(EJECT_FLITS, bits), name="room")
         m.submodules.turn = turn = RoundRobin(sources)
         m.submodules.hold = hold = PacketHold(sources)
         m.submodules.queue = queue = FIFO(layout, EJECT_FLITS)
@@ -273,13 +275,16 @@ class Ejection(wiring.Component):
             turn.requests.eq(self.asks), turn.taken.eq(1), self.grant.eq(turn.grant), takes.eq(self.asks.any()),
             tail.eq(one_of(turn.grant, self.tails)),
             hold.sends.eq(takes), hold.grant.eq(turn.grant), hold.tail.eq(tail),
-            self.may.eq(Cat(space.any() & may for may in hold.may)),
+            self.may.eq(Cat((granted != room) & may for may in hold.may)),
             queue.i.valid.eq(read),
             *(queue.i.payload[name].eq(read_tail if name == "tail" else stored[name]) for name, _ in layout),
         ]
         m.d.sync += [
             read.eq(takes), read_tail.eq(tail), read_grant.eq(turn.grant),
-            space.eq(stepped(space, self.o.valid & self.o.ready, takes)),
         ]
+        with m.If(takes):
+            m.d.sync += granted.eq(counted(granted))
+        with m.If(self.o.valid & self.o.ready):
+            m.d.sync += room.eq(counted(room))
         wiring.connect(m, queue.o, wiring.flipped(self.o))
         return m

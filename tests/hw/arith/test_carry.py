@@ -9,7 +9,15 @@ from tests.support.batch import Batch
 from tests.support.ecp5 import MODELS, Ecp5
 from tests.support.refusal import refused
 
-from plinth_hw.arith.carry import Digits, carry_table, chosen_sum, counted_down, loaded_sum, table_sum
+from plinth_hw.arith.carry import (
+    Digits,
+    carry_table,
+    chosen_sum,
+    counted_down,
+    loaded_sum,
+    stepped_sum,
+    table_sum,
+)
 
 #: Words of each kind, by the number of words that they are functions of; the last ones are of one bit.
 DIGITS = [
@@ -24,7 +32,7 @@ DIGITS = [
 
 
 class Unit(wiring.Component):
-    """A sum of words of each kind, ``width`` places each, a choice before a sum, or one after it.
+    """A sum of words of each kind, ``width`` places each, a choice before a sum, or one after it, or a count.
 
     Bits of words come from anywhere in ``a``, single bits from ``b``.
     """
@@ -46,9 +54,11 @@ class Unit(wiring.Component):
                 Digits((*words[:many], *self.b[1:1 + single]), one, other) for many, single, one, other in DIGITS[4:]],
                 self.b[0])
         elif self.form == "chosen":
-            total = chosen_sum(m, platform, "total", self.b[0], words[0], words[1], words[2][1:])
+            total = chosen_sum(m, platform, "total", self.b[0], words[0], words[1], words[2][1:], self.b[1])
         elif self.form == "counted":
             total = counted_down(m, platform, "total", self.b[0], words[0][1:], words[1], gone=1)
+        elif self.form == "stepped":
+            total = stepped_sum(m, platform, "total", words[0], self.b[0], self.b[1])
         else:
             total = loaded_sum(m, platform, "total", self.b[0], words[0][1:], words[1], words[2])
         m.d.sync += self.o.eq(total)
@@ -61,9 +71,11 @@ class Unit(wiring.Component):
         words = [twice >> np.uint64(first) & mask for first in range(0, 32, 5)]
         bits = [(b >> np.uint64(at) & np.uint64(1)) * mask for at in range(4)]
         if self.form == "chosen":
-            return np.where(bits[0], words[0], words[1]) + (words[2] >> np.uint64(1)) & mask
+            return np.where(bits[0], words[0], words[1]) + (words[2] >> np.uint64(1)) + (bits[1] & np.uint64(1)) & mask
         if self.form == "counted":
             return np.where(bits[0], (words[0] >> np.uint64(1)) - np.uint64(3), words[1] - np.uint64(1)) & mask
+        if self.form == "stepped":
+            return words[0] + (bits[0] & np.uint64(1)) - (bits[1] & np.uint64(1)) & mask
         if self.form == "loaded":
             return np.where(bits[0], words[0] >> np.uint64(1), words[1] + words[2]) & mask
         total = bits[0] & np.uint64(1)
@@ -74,7 +86,7 @@ class Unit(wiring.Component):
 
 
 @pytest.mark.parametrize(("width", "form"), [
-    (4, "digits"), (1, "digits"), (13, "chosen"), (16, "loaded"), (9, "counted")])
+    (4, "digits"), (1, "digits"), (13, "chosen"), (16, "loaded"), (9, "counted"), (8, "stepped")])
 @pytest.mark.parametrize("platform", [None, Ecp5()], ids=["generic", "ecp5"])
 def test_sums(platform, width, form) -> None:
     unit = Unit(width, form)
