@@ -123,8 +123,10 @@ class VectorEngine(wiring.Component):
         for number in range(2):
             array = SharedArray(banks, lines, width)
             m.submodules[f"half_{number}"] = array
-            loads, stores, computes, results = (Signal(name=f"{name}_{number}")
-                                                for name in ("loads", "stores", "computes", "results"))
+            loads, stores, computes, results, owned = (
+                Signal(name=f"{name}_{number}") for name in ("loads", "stores", "computes", "results", "owned"))
+            # While a program has the half, and a cycle later, nobody else gives a command; its first one comes later.
+            m.d.sync += owned.eq(compute.busy & (compute.half == number))
             m.d.comb += [
                 loads.eq(load.write.enable & (load.half == number)),
                 stores.eq(store.read.enable & (store.half == number)),
@@ -136,7 +138,7 @@ class VectorEngine(wiring.Component):
                 array.other.line.eq(compute_write.o.line), array.other.data.eq(compute_write.o.data),
             ]
             for name in ("line", "capacity", "skew", "column_low", "along_rows"):
-                m.d.comb += getattr(array.command, name).eq(Mux(computes, getattr(compute.read, name), Mux(
+                m.d.comb += getattr(array.command, name).eq(Mux(owned, getattr(compute.read, name), Mux(
                     loads, getattr(load.write, name), getattr(store.read, name))))
             m.d.comb += [getattr(client, f"data_{number}").eq(array.read_data) for client in (store_turn, compute)]
 
