@@ -115,7 +115,7 @@ class ReceivePath(wiring.Component):
         packet = data.StructLayout({**common, "rest": unsigned(reach_bits)})
         checked = data.StructLayout({
             **common, "beats_rest": unsigned(reach_bits - beat_bits),
-            "end": unsigned(exact_log2(parameters.flit_words)), "dropped": unsigned(1)})
+            "end": unsigned(index_bits(parameters.flit_words)), "dropped": unsigned(1)})
         flit = data.StructLayout({"data": payload_layout(parameters), "tail": unsigned(1)})
         m.submodules.flits = flits = FIFO(
             flit, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
@@ -334,7 +334,7 @@ class _Beats(wiring.Component):
         m = Module()
         parameters, depth, place = self._parameters, self._depth, self.place
         sectors = parameters.beat_words // parameters.flit_words
-        m.submodules.beats = store = Memory(
+        m.submodules.store = store = Memory(
             shape=data.ArrayLayout(payload_layout(parameters), sectors), depth=depth, init=[])
         m.submodules.strobes = lanes = Memory(shape=parameters.beat_words, depth=depth, init=[])
         sector_write, beat = store.write_port(granularity=1), store.read_port(domain="comb")

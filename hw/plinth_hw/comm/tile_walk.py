@@ -328,7 +328,7 @@ class _BodyWords(wiring.Component):
         m = Module()
         index, word = self.i.index, self.i.word
         constants = {_LIST_PIECE: INDEX_WORDS}
-        m.submodules.words = words = Memory(
+        m.submodules.kept = words = Memory(
             shape=WORD_BITS, depth=SECTION, init=[constants.get(place, 0) for place in range(SECTION)], attrs=LUT_RAM)
         write = words.write_port()
         m.d.comb += [

@@ -293,10 +293,11 @@ class Control(wiring.Component):
             with m.If(event.valid):
                 m.d.sync += [code.eq(its_code), index.eq(event.index), number.eq(event.task),
                              reads.eq(event is self.read_fault or event is self.read_failed)]
-        own = Signal(name="blames_scheduler")
+        own, lookup = Signal(name="blames_scheduler"), Signal(name="blamed_task")
+        engine = Signal.like(cause.engine, name="blamed_engine", init=SCHEDULER)
         m.d.comb += [
-            cause.valid.eq(valid), cause.code.eq(code), cause.number.eq(number), cause.engine.eq(SCHEDULER),
-            scheduler.asked_number.eq(number),
+            cause.valid.eq(valid), cause.code.eq(code), cause.number.eq(number), cause.engine.eq(engine),
+            cause.lookup.eq(lookup), scheduler.asked_number.eq(number),
             cause.task.eq(Mux(own, Mux(reads, scheduler.fetched, scheduler.recorded), 0)),
         ]
         with m.Switch(Cat(index, reads)):
@@ -306,7 +307,7 @@ class Control(wiring.Component):
                         if owner is None:
                             m.d.comb += own.eq(1)
                         else:
-                            m.d.comb += [cause.engine.eq(owner.value), cause.lookup.eq(number.any())]
+                            m.d.comb += [engine.eq(owner.value), lookup.eq(number.any())]
 
     def _inspect(self, m: Module, registers: Registers, scheduler: Scheduler, errors: Errors) -> None:
         """The scheduler's header store answers the errors first, then the host."""

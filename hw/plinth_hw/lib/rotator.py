@@ -75,12 +75,15 @@ def rotate_registered(m: Module, lanes: list[Value], amount: Value, enable: Valu
     low = 0 if late else bits - held
     rotated = Cat(*rotate(m, "data", lanes, amount, 0, low, up=up))
     registers = [Signal(len(rotated), name=f"held_{value}", reset_less=True) for value in range(1 << held)]
-    rest = Signal(bits - held, reset_less=True)
     with m.If(enable):
         m.d.sync += [register.eq(Mux(amount[low:low + held] == value, rotated, 0))
                      for value, register in enumerate(registers)]
-        m.d.sync += rest.eq(amount[held:])
     words = [[register.word_select(lane, len(lanes[0])) for lane in range(count)] for register in registers]
     found = [reduce(or_, (words[value][(lane + ((-value if up else value) << low)) % count]
                           for value in range(len(registers)))) for lane in range(count)]
-    return rotate(m, "late", found, Cat(Const(0, held), rest), held, bits, up=up) if late else found
+    if not late or bits == held:
+        return found
+    rest = Signal(bits - held, reset_less=True)
+    with m.If(enable):
+        m.d.sync += rest.eq(amount[held:])
+    return rotate(m, "late", found, Cat(Const(0, held), rest), held, bits, up=up)

@@ -199,7 +199,7 @@ class MemoryCrossbar(wiring.Component):
             self.memory_write.data.payload.eq(one_registered(
                 m, "data", [~self.drain & whose for whose in write.data_whose],
                 [client.data.payload for client in writers], free)),
-            self.drained.eq(~(read.busy | write.busy | full | unanswered.o.valid)),
+            self.drained.eq(~(read.busy | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
         ]
@@ -274,7 +274,7 @@ class _Grant(wiring.Component):
             queue.i.payload.eq(Cat(asked.beats, asked.beats == 1, asked.task, whose)),
             queue.i.valid.eq(self.request.valid & self.request.ready),
             free.eq((~held_valid | moves) & ~self.drain),
-            self.busy.eq(held_valid | asked_valid | queue.o.valid),
+            self.busy.eq(held_valid | asked_valid | ~queue.empty),
         ]
         m.d.sync += self.fault.valid.eq(0)
         with m.If(asked_valid & ~inside):

@@ -62,7 +62,7 @@ class BlockWrites(wiring.Component):
             "i": In(stream.Signature(write_layout(parameters))), "updated": In(1),
             "end_lane": In(exact_log2(parameters.beat_words)), "task": In(4),
             "vector": Out(range(len(WRITTEN))), "place": Out(PLACE_BITS), "read": Out(1), "free": Out(PLACE_BITS + 1),
-            "generator": In(32),            "beat": In(beat_layout(parameters)),
+            "generator": In(32), "beat": In(beat_layout(parameters)),
             "port": Out(WritePort(parameters)), "idle": Out(1),
         })
 
