@@ -114,7 +114,7 @@ class ReceivePath(wiring.Component):
         # ``rest``, ``beats_rest``: words, and beats, after the first; ``end``: lane of the last word in its flit.
         packet = data.StructLayout({**common, "rest": unsigned(reach_bits)})
         checked = data.StructLayout({
-            **common, "beats_rest": unsigned(reach_bits - beat_bits),
+            **common, "beats_rest": unsigned(max(1, reach_bits - beat_bits)),
             "end": unsigned(index_bits(parameters.flit_words)), "dropped": unsigned(1)})
         flit = data.StructLayout({"data": payload_layout(parameters), "tail": unsigned(1)})
         m.submodules.flits = flits = FIFO(

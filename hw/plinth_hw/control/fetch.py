@@ -109,7 +109,7 @@ class DescriptorFetch(wiring.Component):
         arrived = Signal(range(2 * _STORED * rows))  # rows stored
 
         # Read in the cycle of its address, and never a row that is being written.
-        stores = [memory.Memory(shape=32 << row_log2, depth=rows, init=[],
+        stores = [memory.Memory(shape=32 << row_log2, depth=max(2, rows), init=[],
                                 attrs=LUT_RAM if rows > FEW else FLIP_FLOPS) for _ in range(_STORED)]
         row = Cat(index, turn)[row_log2:]
         which = turn[0]
@@ -131,8 +131,9 @@ class DescriptorFetch(wiring.Component):
         for number, store in enumerate(stores):
             m.submodules[f"store_{number}"] = store
             write, read = store.write_port(), store.read_port(domain="comb")
-            m.d.comb += [write.en.eq(beat.valid & (arrived[exact_log2(rows)] == number)), write.addr.eq(arrived),
-                         write.data.eq(words), read.addr.eq(row)]
+            m.d.comb += [write.en.eq(beat.valid & (arrived[exact_log2(rows)] == number)),
+                         write.addr.eq(arrived[:exact_log2(rows)]), write.data.eq(words),
+                         read.addr.eq(row[:exact_log2(rows)])]
             found_rows.append(read.data)
 
         asks, begins = Signal(name="asks"), Signal(name="begins")

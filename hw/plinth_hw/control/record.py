@@ -80,9 +80,9 @@ class RecordWriter(wiring.Component):
         request_valid, data_valid = Signal(name="request_valid"), Signal(name="data_valid")
         record_number = Signal(parameters.address_bits - size_log2)
         beats = max(1, RECORD_WORDS // beat_words)
-        beat = Signal(range(beats))
+        beat = Signal(range(max(2, beats)))
         lanes = RECORD_WORDS // beats
-        m.submodules.record = record = Memory(shape=data.ArrayLayout(32, lanes), depth=beats, init=[],
+        m.submodules.record = record = Memory(shape=data.ArrayLayout(32, lanes), depth=max(2, beats), init=[],
                                               attrs=LUT_RAM if beats > 1 else FLIP_FLOPS)
         collect, found = record.write_port(granularity=1), record.read_port(domain="comb")
         request, beat_data = self.memory.request, self.memory.data
@@ -130,7 +130,7 @@ class RecordWriter(wiring.Component):
         with m.If(issued):
             m.d.sync += [request_valid.eq(0), number.eq(number + 1), requested.eq(requested + 1)]
         with m.If(beat_data.valid & beat_data.ready):
-            m.d.sync += [beat.eq(beat + 1), data_valid.eq(beat != beats - 1)]
+            m.d.sync += [beat.eq((beat + 1) & (beats - 1)), data_valid.eq(beat != beats - 1)]
         m.d.sync += outstanding.eq(outstanding + issued - self.memory.response)
         with m.If(self.count_write):
             m.d.sync += [self.count.eq(self.count_data), requested.eq(self.count_data)]
