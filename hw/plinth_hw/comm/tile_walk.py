@@ -17,6 +17,7 @@ to first piece 2 cycles.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, enum, stream, wiring
@@ -30,7 +31,7 @@ from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layo
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import TransferBody
+from plinth_hw.isa.tasks import TransferBody, field_word
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import LUT_RAM, SECTION
@@ -43,11 +44,8 @@ INDEX_PIECES = 2
 FIELDS = TransferBody.BITS // WORD_BITS
 #: Behind them in their memory: a product, and two constants, the words of a piece of the list and 0.
 _PRODUCT, _LIST_PIECE, _NOTHING = range(FIELDS, FIELDS + 3)
-
-
-def index_of_field(name: str) -> int:
-    """Which word of the body a field is in."""
-    return TransferBody.FIELDS[name].offset // WORD_BITS
+#: Which word of the body a field is in, by its name.
+index_of_field = partial(field_word, TransferBody)
 
 
 def placement_layout() -> data.StructLayout:

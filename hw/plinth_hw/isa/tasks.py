@@ -656,6 +656,11 @@ def pointer_words(body: type[Struct]) -> tuple[int, ...]:
     return tuple(offset // WORD_BITS for offset in offsets(body, Pointer))
 
 
+def field_word(body: type[Struct], name: str) -> int:
+    """Which word of a body a field begins in."""
+    return body.FIELDS[name].offset // WORD_BITS
+
+
 class Record(Struct):
     """Completion record, one for each finished task that asks for one."""
 

@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation
+from plinth_hw.isa.tasks import ErrorCode, MatrixBody, MatrixOperation, pointer_words
 from plinth_hw.matrix.geometry import Geometry, lookup
 from plinth_hw.matrix.window import Start
 from plinth_hw.memory.port import TASK_BITS
@@ -31,7 +31,7 @@ from plinth_hw.shapes import either, shape_of
 #: Words of the body that hold fields.
 FIELD_WORDS = MatrixBody.BITS // WORD_BITS
 #: Those of them that are addresses.
-ADDRESSES = tuple(MatrixBody.FIELDS[name].offset // WORD_BITS for name in "abc")
+ADDRESSES = pointer_words(MatrixBody)
 
 
 class SystolicSequencer(wiring.Component):

@@ -7,6 +7,7 @@
 The next task's body is taken once this one's has been told. Latency: ``FIELDS`` cycles from ``load`` to the last field.
 """
 
+from functools import partial
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
@@ -18,7 +19,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import Engine, OptimiserBody, OptimiserOperation
+from plinth_hw.isa.tasks import Engine, OptimiserBody, OptimiserOperation, field_word
 from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.optimiser.update import Rule
 
@@ -28,11 +29,8 @@ VECTORS = ("gradient", "state", "state_low", "weights", "weights_low")
 _KEPT = ("wide_weights", "wide_state", "stochastic", "rate", "decay", "epsilon")
 #: Words of a body.
 FIELDS = OptimiserBody.BITS // WORD_BITS
-
-
-def index_of_field(name: str) -> int:
-    """Which word of the body a field is in."""
-    return OptimiserBody.FIELDS[name].offset // WORD_BITS
+#: Which word of the body a field is in, by its name.
+index_of_field = partial(field_word, OptimiserBody)
 
 
 class BodyStore(wiring.Component):

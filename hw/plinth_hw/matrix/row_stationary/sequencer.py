@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody
+from plinth_hw.isa.tasks import ErrorCode, MatrixOperation, RowStationaryBody, pointer_words
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, GROUP_BITS, ROW_SHAPE, Sizes
 from plinth_hw.matrix.row_stationary.limits import LimitCheck
 from plinth_hw.memory.port import TASK_BITS
@@ -31,7 +31,7 @@ from plinth_hw.shapes import either, shape_of
 #: Words of the body that hold fields.
 FIELD_WORDS = RowStationaryBody.BITS // WORD_BITS
 #: Those of them that are addresses.
-ADDRESSES = tuple(RowStationaryBody.FIELDS[name].offset // WORD_BITS for name in "xwc")
+ADDRESSES = pointer_words(RowStationaryBody)
 
 
 class RowStationarySequencer(wiring.Component):
