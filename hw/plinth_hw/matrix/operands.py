@@ -115,7 +115,7 @@ class OperandBuffer(wiring.Component):
         m.submodules.walks = walks = FIFO(strip, STRIPS)
         walk_in = walks.i.payload
         done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
-        issue = Signal()
+        issue, idle = Signal(), Signal()
         # A panel's columns as stored before this strip are whole groups of the banks, which begin this many lines on.
         groups = lookup(m, "group_line", Cat(done[bank_bits:max(bank_bits, self.span_bits)], job.option), [
             group * steps for steps in geometry.panel_k
@@ -123,7 +123,7 @@ class OperandBuffer(wiring.Component):
         command = rows.command.payload
         m.d.comb += [
             jobs.i.payload.eq(self.job.payload.panel), jobs.i.valid.eq(self.job.valid & self.job.ready),
-            self.job.ready.eq(jobs.i.ready & (~self.job.payload.first | (~jobs.o.valid & ~rows.busy))),
+            idle.eq(~jobs.o.valid & ~rows.busy), self.job.ready.eq(jobs.i.ready & (~self.job.payload.first | idle)),
             rows.grid.eq(view.grid), runs.runs.eq(view.runs), runs.start.eq(job.columns_start),
             rest.eq(Mux(job.along_k, job.k, job.span) - done),
             chunk.eq(Mux(done == 0, lanes, done)),
@@ -140,7 +140,9 @@ class OperandBuffer(wiring.Component):
         ]
         if self.clipped:
             m.d.comb += [command.place.eq(runs.place), command.kernel_row.eq(runs.kernel_row)]
-        with m.If(self.job.valid & self.job.ready & self.job.payload.first):
+        # Follows what the sequencer has while it is a task's first job and nothing is at hand: it is taken in such a
+        # cycle.
+        with m.If(self.job.payload.first & idle):
             m.d.sync += view.eq(self.job.payload.view)
         with m.FSM(name="strips"):
             with m.State("JOB"):

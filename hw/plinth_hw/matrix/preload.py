@@ -35,8 +35,8 @@ class SlotWalk(wiring.Component):
     line, skew, column_low : Out
         Command for lanes (im R + r, jn C ..) of a tile that begins at line 0 with row capacity R Im.
     capacity : Out
-    last : Out(1)
-        Last row, last slot.
+    last, nears : Out(1)
+        Last row, last slot; the one before it.
     """
 
     def __init__(self, geometry: Geometry, lines: int):
@@ -45,7 +45,7 @@ class SlotWalk(wiring.Component):
         super().__init__({
             "option": In(geometry.option_bits), "step": In(1),
             "line": Out(line_bits(lines)), "capacity": Out(line_bits(lines)),
-            "skew": Out(lane_bits), "column_low": Out(lane_bits), "last": Out(1),
+            "skew": Out(lane_bits), "column_low": Out(lane_bits), "last": Out(1), "nears": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -54,7 +54,7 @@ class SlotWalk(wiring.Component):
         banks = parameters.beat_words
         slot = Signal(geometry.interleave_log2)
         row = Signal(range(parameters.rows))
-        slot_last = Signal()
+        slot_last, before = Signal(), parameters.rows * parameters.interleave - 2
         index = Cat(slot, self.option)
         line = geometry.by_slot(lambda option, im, jn:
                                 jn * parameters.columns // banks * geometry.a_span[option]
@@ -65,6 +65,7 @@ class SlotWalk(wiring.Component):
         m.d.comb += [
             slot_last.eq(slot == parameters.interleave - 1),
             self.last.eq(slot_last & (row == parameters.rows - 1)),
+            self.nears.eq((slot == before % parameters.interleave) & (row == before // parameters.interleave)),
             self.line.eq(lookup(m, "slot_line", index, line) + row),
             self.column_low.eq(lookup(m, "slot_column", index, low)),
             self.skew.eq(lookup(m, "slot_skew", index, skew) + row),
@@ -121,10 +122,10 @@ class PreloadBuffer(wiring.Component):
         wiring.connect(m, rows.o, load.i)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # The job stays at the head until its tile has been played.
-        loading, playing = Signal(name="loading"), Signal(name="playing")
+        loading, playing, ends = (Signal(name=name) for name in ("loading", "playing", "ends"))
         write, read = memory.write, memory.read
         m.d.comb += [
-            rows.command.valid.eq(present & ~loading & ~self.full & ~playing), rows.grid.eq(job.grid),
+            rows.command.valid.eq(present & ~(loading | self.full | playing)), rows.grid.eq(job.grid),
             rows.command.payload.start.eq(job.start), rows.command.payload.offset.eq(job.offset),
             rows.command.payload.rows.eq(job.rows), rows.command.payload.columns.eq(job.columns),
             load.o.ready.eq(1),
@@ -137,14 +138,14 @@ class PreloadBuffer(wiring.Component):
               for lane in range(banks)),
             walk.option.eq(job.option), walk.step.eq(playing),
             read.along_rows.eq(0),
-            jobs.o.ready.eq(playing & walk.last),
+            jobs.o.ready.eq(ends),
             self.words.eq(Mux(load.o.valid, load.o.payload.words, 0)),
         ]
         words = from_memory(parameters, geometry.chain_format,
                             [read.data[column] for column in range(parameters.columns)])
         m.d.comb += [self.data[column].eq(word) for column, word in enumerate(words)]
-        m.d.sync += [read.enable.eq(playing), read.line.eq(walk.line), read.capacity.eq(walk.capacity),
-                     read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
+        m.d.sync += [ends.eq(playing & walk.nears), read.enable.eq(playing), read.line.eq(walk.line),
+                     read.capacity.eq(walk.capacity), read.skew.eq(walk.skew), read.column_low.eq(walk.column_low)]
         with m.If(rows.command.valid & rows.command.ready):
             m.d.sync += loading.eq(1)
         # The last beat is written before the first one can be read.
@@ -152,6 +153,6 @@ class PreloadBuffer(wiring.Component):
             m.d.sync += [loading.eq(0), self.full.eq(1)]
         with m.If(self.start):
             m.d.sync += [self.full.eq(0), playing.eq(1)]
-        with m.Elif(playing & walk.last):
+        with m.Elif(ends):
             m.d.sync += playing.eq(0)
         return m
