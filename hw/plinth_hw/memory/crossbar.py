@@ -4,15 +4,15 @@
 
     readers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (reader, beats)
-    memory.data (one stream) -> to the reader at the FIFO's head
+    memory.data (one stream) (-> FIFO) -> to the reader at the FIFO's head
     writers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
-Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request, two where memory is on the
-chip alone, one for written data, none for read data and responses. Throughput: one beat a cycle each way, one request
-a cycle each way. What clients give is registered for each of them, zero but for the one wanted: so nothing has to be
-chosen, the OR of all is that client's.
+Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request and for written data, none for
+read data and responses; where memory is on the chip alone, one more for requests and read data. Throughput: one beat a
+cycle each way, one request a cycle each way. What clients give is registered for each of them, zero but for the one
+wanted: so nothing has to be chosen, the OR of all is that client's.
 
 But for a written beat there is no data storage here, so two rules keep the clients from stopping each other for good:
 
@@ -164,18 +164,26 @@ class MemoryCrossbar(wiring.Component):
             ]
 
         words = self.parameters.beat_words
+        beat, offered = self.memory_read.data, Signal(data.StructLayout({
+            "beat": self.memory_read.data.payload.shape(), "whose": len(readers)}), name="read_offered")
+        there, taken = Signal(name="read_there"), Signal(name="read_taken")
         m.d.comb += [
-            read.permit.eq(1),
-            self.memory_read.data.ready.eq(read.data_valid & (
-                (Cat(client.data.ready for client in readers) & read.data_whose).any() | self.drain)),
-            read.data_step.eq(self.memory_read.data.valid & self.memory_read.data.ready),
+            read.permit.eq(1), read.data_step.eq(beat.valid & beat.ready),
+            taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | self.drain),
         ]
-        for index, client in enumerate(readers):
+        if on_chip(self.parameters):
+            # Readers lie far apart, and from the memory.
+            m.submodules.found = found = FIFO(offered.shape(), 2, Storage.HEAD)
             m.d.comb += [
-                client.data.payload.eq(self.memory_read.data.payload),
-                client.data.valid.eq(self.memory_read.data.valid & read.data_valid
-                                     & read.data_whose[index]),
+                found.i.payload.beat.eq(beat.payload), found.i.payload.whose.eq(read.data_whose),
+                found.i.valid.eq(beat.valid & read.data_valid), beat.ready.eq(found.i.ready & read.data_valid),
+                offered.eq(found.o.payload), there.eq(found.o.valid), found.o.ready.eq(taken),
             ]
+        else:
+            m.d.comb += [offered.beat.eq(beat.payload), offered.whose.eq(read.data_whose),
+                         there.eq(beat.valid & read.data_valid), beat.ready.eq(taken & read.data_valid)]
+        for index, client in enumerate(readers):
+            m.d.comb += [client.data.payload.eq(offered.beat), client.data.valid.eq(there & offered.whose[index])]
 
         m.d.sync += [
             self.words_read.eq(Mux(read.data_step, words, 0)),
@@ -199,7 +207,7 @@ class MemoryCrossbar(wiring.Component):
             self.memory_write.data.payload.eq(one_registered(
                 m, "data", [~self.drain & whose for whose in write.data_whose],
                 [client.data.payload for client in writers], free)),
-            self.drained.eq(~(read.busy | write.busy | full) & unanswered.empty),
+            self.drained.eq(~(read.busy | there | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
         ]
