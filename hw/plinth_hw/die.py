@@ -8,17 +8,20 @@
                +---- crossbar ----> AXI4 ports, block RAM, or both by address
 
 Engines that the parameters leave out are absent, with their memory ports, and so are the network interface and the
-router of a die without links. All but control and what is behind the
-crossbar, whose accesses end as they must, is reset when the die is stopped (:mod:`~plinth_hw.control.recovery`).
+router of a die without links. All but control and what is behind the crossbar, whose accesses end as they must, is
+reset when the die is stopped (:mod:`~plinth_hw.control.recovery`). In Verilog each of these parts is a module whose
+reset comes from a register of its own, and does so a cycle late (:func:`~plinth_hw.emit.instance`); so ``rst`` has to
+last for :data:`~plinth_hw.isa.parameters.RESET_CYCLES`.
 Top-level ports are listed in docs/architecture.md. Source: MPT section VI.
 """
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
+from plinth_hw import emit
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.flit import LinkSignature
 from plinth_hw.comm.interface import NetworkInterface
@@ -28,7 +31,6 @@ from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.control.registers import AXI4LiteSignature
-from plinth_hw.emit import text_digest
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
 from plinth_hw.isa.tasks import Engine
@@ -99,15 +101,16 @@ class Die(wiring.Component):
                    for kind, component in engines.items()
                    for name, member in component.signature.members.items()
                    if member.is_signature and isinstance(member.signature, ReadPort | WritePort)]
-        m.submodules.control = control = Control(
+        control = Control(
             parameters,
             [None, *(owner for _, owner, port in clients if _reads(port))],
             [None, *(owner for _, owner, port in clients if not _reads(port))])
+        _room(m, platform, "control", control)
         last_reader, last_writer = (["window_read"], ["window_store"]) if parameters.has_window else ([], [])
         crossbar = MemoryCrossbar(
             parameters, ["fetch", *(name for name, _, port in clients if _reads(port)), *last_reader],
             ["record", *(name for name, _, port in clients if not _reads(port)), *last_writer])
-        m.submodules.crossbar = ResetInserter(control.flush)(crossbar)
+        _room(m, platform, "crossbar", crossbar, control.flush)
 
         connect(m, control.fetch_memory, crossbar.fetch)
         connect(m, control.record_memory, crossbar.record)
@@ -116,10 +119,10 @@ class Die(wiring.Component):
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))
         for position, (kind, component) in enumerate(engines.items()):
-            m.submodules[kind.name.lower()] = ResetInserter(control.reset)(component)
+            _room(m, platform, kind.name.lower(), component, control.reset)
             connect(m, component.engine, getattr(control, f"engine_{position}"))
         connect(m, flipped(self.axil), control.axil)
-        self._memory(m, crossbar)
+        self._memory(m, platform, crossbar)
         m.d.comb += [
             *(getattr(self, name).eq(getattr(control, name)) for name in STATUS_PINS),
             crossbar.limit.eq(control.limit), crossbar.drain.eq(control.drain), control.drained.eq(crossbar.drained),
@@ -127,23 +130,24 @@ class Die(wiring.Component):
             control.read_failed.eq(crossbar.read_failed), control.write_failed.eq(crossbar.write_failed),
             control.words_read.eq(crossbar.words_read), control.words_written.eq(crossbar.words_written),
         ]
-        m.d.comb += control.verilog_digest.eq(text_digest(m, platform))
+        m.d.comb += control.verilog_digest.eq(emit.text_digest(m, platform))
         if isinstance(parameters.multiply_format, Fixed):
             self._ends(m, control, engines.get(Engine.MATRIX), [
                 engine.ends for kind, engine in engines.items() if kind is not Engine.MATRIX])
         if parameters.ports:
-            self._network(m, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
+            self._network(m, platform, control, engines.get(Engine.COLLECTIVE), engines.get(Engine.TRANSFER))
         else:
             self._alone(m, control)
         return m
 
-    def _memory(self, m: Module, crossbar: MemoryCrossbar) -> None:
+    def _memory(self, m: Module, platform: object, crossbar: MemoryCrossbar) -> None:
         """What is behind the crossbar: AXI4 ports, block RAM, or both by address."""
         parameters = self.parameters
         beats = parameters.block_ram_words // parameters.beat_words
         memory: Any = None
         if beats:
-            m.submodules.block_ram = memory = BlockMemory(parameters, beats)
+            memory = BlockMemory(parameters, beats)
+            _room(m, platform, "block_ram", memory)
         if parameters.axi_ports:
             m.submodules.axi = axi = AXIAdaptor(parameters)
             for port in range(parameters.axi_ports):
@@ -180,16 +184,16 @@ class Die(wiring.Component):
             control.lost.valid.eq(sent.valid & ~own), control.lost.die.eq(sent.payload.die),
         ]
 
-    def _network(self, m: Module, control: Control, collective: CollectiveEngine | None,
+    def _network(self, m: Module, platform: object, control: Control, collective: CollectiveEngine | None,
                  transfer: TransferEngine | None) -> None:
         """Router, network interface, and what uses them."""
         parameters = self.parameters
         router = Router(parameters)
-        m.submodules.router = ResetInserter(control.reset)(router)
+        _room(m, platform, "router", router, control.reset)
         if collective is not None:
             m.d.comb += collective.dies.eq(control.dies)
         interface = NetworkInterface(parameters)
-        m.submodules.interface = ResetInserter(control.reset)(interface)
+        _room(m, platform, "interface", interface, control.reset)
         for port in range(parameters.ports):
             if parameters.link_phits:
                 self._link(m, port, router, control)
@@ -257,6 +261,11 @@ class Die(wiring.Component):
             into.valid.eq(pins_in.valid & ~apart), into.flit.eq(pins_in.flit),
             out.credit.eq(Mux(apart, 0, pins_out.credit)),
         ]
+
+
+def _room(m: Module, platform: object, name: str, component: wiring.Component, reset: Value | None = None) -> None:
+    """Place a part of the die."""
+    emit.place(m, platform, component, name=name, module=f"plinth_{name}", reset=reset, room=True)
 
 
 def _reads(port: Any) -> bool:

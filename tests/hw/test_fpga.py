@@ -1,9 +1,13 @@
+# amaranth: UnusedElaboratable=no
 """FPGA figures: what is counted, what is replaced, and one unit through synthesis."""
 
 import re
 from collections import Counter
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 from tests.support.refusal import refused
 
 from plinth_hw import emit, fpga, tools
@@ -59,6 +63,25 @@ def test_no_name_for_synthesis_looks_like_a_bit_of_another() -> None:
     text = emit.verilog(VectorMemory(4, 16), "memory", family="ecp5")
     assert "read__data" in text and not re.search(r"\\\S*\[", text)
     assert re.search(r"\\\S*\[", emit.verilog(VectorMemory(4, 16), "memory"))
+
+
+def test_resets_of_rooms_stay_apart_in_synthesis() -> None:
+    """Synthesis joins registers that do the same, unless what assigns them is to be kept."""
+    class Rooms(wiring.Component):
+        def __init__(self) -> None:
+            super().__init__({"reset": In(1)})
+
+        def elaborate(self, platform: object) -> Module:
+            m = Module()
+            for name in ("left", "right"):
+                emit.place(m, platform, VectorMemory(4, 16), name=name, module="memory", reset=self.reset, room=True)
+            emit.place(m, platform, VectorMemory(4, 16), name="other", module="memory")
+            return m
+
+    kept = r"\(\* keep \*\) always @\(posedge clk\)\n *(\w+) <="
+    text = emit.verilog(Rooms(), "rooms", family="ecp5")
+    assert sorted(re.findall(kept, text)) == ["left_room_reset", "right_room_reset"]
+    assert "keep" not in emit.verilog(Rooms(), "rooms")
 
 
 def test_family_decides_the_multiplier() -> None:

@@ -94,7 +94,7 @@ class Control(wiring.Component):
     reset, drain, flush, apart : Out(1)
         As of :class:`~plinth_hw.control.recovery.Recovery`.
     words_read, words_written, injected_words, transit_words, port_words : In
-        Words that moved in this cycle; the last three count only on dies with a network.
+        Words that moved in this cycle; the last three on dies with a network only.
     sums_at_ends, results_beyond : In
         Of fixed-point dies only: sums that the matrix engine stored at an end of the format, and results of the
         others that were beyond it, in this cycle.
@@ -109,7 +109,7 @@ class Control(wiring.Component):
     lost : In, :func:`~plinth_hw.control.routes.lost_layout`
         A packet came to which no route leads on.
     die, dies, rates, route_write : Out
-        Settings of the network; without one no ``route_write``.
+        Settings of the network; of a die without one only ``die`` and ``dies``.
     links_up, links_lost, bad_frames, replays : In(ports)
         With a link layer only, of each link: it is up; pulses: it went down after use, a frame came with a wrong check,
         flits are sent again.
@@ -144,16 +144,16 @@ class Control(wiring.Component):
             "words_read": In(words), "words_written": In(words),
             **({"sums_at_ends": In(words), "results_beyond": In(words + 2)}
                if isinstance(parameters.multiply_format, Fixed) else {}),
-            "injected_words": In(all_links), "transit_words": In(all_links),
-            "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
             "advance_out": Out(stream.Signature(RemoteAdvance)),
             "advance_in": In(stream.Signature(range(parameters.counters))),
             "halted": Out(1), "error_out": Out(1), "error_source": Out(parameters.die_bits),
             "error_in": In(stream.Signature(unsigned(parameters.die_bits))),
             "lost": In(lost_layout(parameters)),
             "die": Out(parameters.die_bits), "dies": Out(parameters.die_bits + 1),
-            "rates": Out(rates_layout(parameters)),
-            **({"route_write": Out(route_write_layout(parameters))} if parameters.ports else {}),
+            **({"injected_words": In(all_links), "transit_words": In(all_links),
+                "port_words": In(data.ArrayLayout(unsigned(link_words), parameters.ports)),
+                "rates": Out(rates_layout(parameters)),
+                "route_write": Out(route_write_layout(parameters))} if parameters.ports else {}),
             **({"links_up": In(parameters.ports), "links_lost": In(parameters.ports),
                 "bad_frames": In(parameters.ports), "replays": In(parameters.ports)} if parameters.link_phits else {}),
             "verilog_digest": In(32),
@@ -233,7 +233,7 @@ class Control(wiring.Component):
         m.submodules.window = window = MemoryWindow(self.parameters)
         connect(m, window.read, flipped(self.window_read))
         connect(m, window.store, flipped(self.window_store))
-        m.d.comb += [window.limit.eq(self.limit), window.hold.eq(recovery.reset),
+        m.d.comb += [window.limit.eq(self.limit), window.hold.eq(recovery.stopping),
                      *(getattr(window, name).eq(getattr(registers, f"window_{name}"))
                        for name in ("set", "reads", "valid", "write", "data", "strobe")),
                      *(getattr(registers, f"window_{name}").eq(getattr(window, name))

@@ -2,10 +2,12 @@
 
 ::
 
-    stop --> DRAIN --drained--> SETTLE --64 cycles--> STOPPED --clear--> RUN
-             engines, scheduler and network held in reset      nothing of
-             accesses to memory end    | crossbar too          other dies comes in
+    stop --> DRAIN --drained--> SETTLE --64 cycles--> LEAVE --> STOPPED --clear--> RUN
+             engines, scheduler and network held in reset       nothing of
+             accesses to memory end    | crossbar too           other dies comes in
 
+Parts of a die may be in reset a cycle later than they are told to be: those which already are ask nothing of the
+others, and in LEAVE all leave it.
 The memory is owed what it was asked for (AXI4 knows no way back): data of reads are thrown away, what is missing of
 writes is written with no strobe set. What other dies have on the wires is thrown away from ``stop`` until ``clear``. So
 a host that stops all dies of an array, and only then clears them, finds none with anything of before. Registers,
@@ -42,7 +44,7 @@ class Recovery(wiring.Component):
     apart : Out(1)
         Level: take nothing from links, and give nothing to them.
     stopping, stopped : Out(1)
-        Levels: from ``stop`` to the end of ``reset``; from there to ``clear``.
+        Levels: from ``stop`` to a cycle after ``reset``; from there to ``clear``.
     """
 
     stop: In(1)
@@ -57,9 +59,9 @@ class Recovery(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        settled = Signal(range(SETTLE_CYCLES))
-        m.d.comb += [self.reset.eq(self.drain | self.flush), self.stopping.eq(self.reset),
-                     self.apart.eq(self.reset | self.stopped)]
+        settled, leaves = Signal(range(SETTLE_CYCLES)), Signal()
+        m.d.comb += [self.reset.eq(self.drain | self.flush), self.stopping.eq(self.reset | leaves),
+                     self.apart.eq(self.stopping | self.stopped)]
         with m.FSM():
             with m.State("RUN"), m.If(self.stop):
                 m.next = "DRAIN"
@@ -72,7 +74,10 @@ class Recovery(wiring.Component):
                 m.d.comb += self.flush.eq(1)
                 m.d.sync += settled.eq(settled + 1)
                 with m.If(settled == SETTLE_CYCLES - 1):
-                    m.next = "STOPPED"
+                    m.next = "LEAVE"
+            with m.State("LEAVE"):
+                m.d.comb += leaves.eq(1)
+                m.next = "STOPPED"
             with m.State("STOPPED"):
                 m.d.comb += self.stopped.eq(1)
                 with m.If(self.clear):

@@ -30,6 +30,8 @@ _MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits", "ports")
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
 INJECT_PACKETS, INJECT_FLITS = 4, 128
+#: Cycles for which a reset of a die lasts at least: in Verilog it passes a register at each level of modules.
+RESET_CYCLES = 8
 #: Longest request of the internal memory ports, in beats.
 MAX_BEATS = 64
 #: Machines that a matrix engine can be.

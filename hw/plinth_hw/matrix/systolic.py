@@ -184,7 +184,7 @@ class SystolicArray(wiring.Component):
         for row, a in zip(rows, skewed(m, "a", a_1), strict=True):
             m.d.comb += row.a.eq(a)
         for r, row in enumerate(rows):
-            emit.place(m, platform, row, name=f"row_{r}", module=row.module_name)
+            emit.place(m, platform, row, name=f"row_{r}", module=row.module_name, room=True)
         for c, (b, word) in enumerate(zip(skewed(m, "b", b_1), skewed(m, "load", self.load_data),
                                           strict=True)):
             m.d.comb += [rows[0].b[c].eq(b), rows[0].chain[c].eq(word)]

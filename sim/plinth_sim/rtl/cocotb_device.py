@@ -24,7 +24,7 @@ from cocotb.triggers import ClockCycles, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from plinth_hw.isa.formats import as_words, word_type
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 from plinth_hw.isa.registers import Register, Status
 from plinth_hw.isa.window import WindowMemory
 from plinth_sim.rtl.cosim import CosimError
@@ -189,7 +189,7 @@ class CocotbArray:
         dut.rst.value = 1
         devices = [CocotbDevice(dut, prefix, parameters, memory_words) for prefix in prefixes]
         Clock(dut.clk, 10, unit="ns").start()
-        await ClockCycles(dut.clk, 4)
+        await ClockCycles(dut.clk, RESET_CYCLES)
         dut.rst.value = 0
         await RisingEdge(dut.clk)
         return cls(dut, devices)

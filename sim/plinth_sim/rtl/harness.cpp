@@ -29,7 +29,6 @@
 namespace plinth {
 
 constexpr uint32_t STATUS_ERROR = 4;
-constexpr uint64_t RESET_CYCLES = 4;
 // Cycles after the last register access before irq counts: a start clears it within them.
 constexpr uint64_t IRQ_GRACE = 8;
 

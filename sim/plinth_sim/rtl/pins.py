@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from plinth_hw.isa.parameters import RESET_CYCLES
+
 #: Pins of an AXI4 port: those that must exist, then those that may be absent.
 _AXI_NEEDED = ("awaddr", "awlen", "awvalid", "awready", "wdata", "wlast", "wvalid", "wready", "bresp",
                "bvalid", "bready", "araddr", "arlen", "arvalid", "arready", "rdata", "rresp", "rlast",
@@ -84,7 +86,8 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
     slice_bits = ports["axi_0__rdata"][1] if axi_ports else 0
     link_bits = ports[f"link_out_0__{link_names['flit']}"][1] if links else 0
     parts = ["// Made from the port list of the die.", "#pragma once", '#include "pins.h"', "",
-             "inline Absent absent;", f"constexpr size_t AXI_PORTS = {axi_ports};",
+             "inline Absent absent;", f"constexpr uint64_t RESET_CYCLES = {RESET_CYCLES};",
+             f"constexpr size_t AXI_PORTS = {axi_ports};",
              f"constexpr size_t BEAT_BITS = {slice_bits * axi_ports};",
              f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
              f"constexpr size_t LINK_BITS = {link_bits};", f"constexpr bool SERIAL = {str(serial).lower()};", "",

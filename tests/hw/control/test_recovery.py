@@ -29,6 +29,8 @@ def test_a_die_stops_and_is_let_go(cycles: int) -> None:
         for _ in range(SETTLE_CYCLES):
             assert state() == (1, 0, 1, 1, 1, 0)
             await pulse(dut.stop)
+        assert state() == (0, 0, 0, 1, 1, 0)
+        await pulse(dut.stop)
         for _ in range(5):
             assert state() == (0, 0, 0, 1, 0, 1)
             await pulse(dut.stop)
