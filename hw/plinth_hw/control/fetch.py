@@ -136,9 +136,9 @@ class DescriptorFetch(wiring.Component):
                          read.addr.eq(row[:exact_log2(rows)])]
             found_rows.append(read.data)
 
-        asks, begins = Signal(name="asks"), Signal(name="begins")
-        m.d.comb += asks.eq(self.active & ~self.stop & known & ~final
-                            & ((ahead == 0) | ((ahead == 1) & (index == 0))))
+        asks, begins, steps = Signal(name="asks"), Signal(name="begins"), Signal(name="steps")
+        m.d.comb += asks.eq(self.active & ~self.stop & known & ~final & (
+            (ahead == 0) | ((ahead == 1) & ((index == 0) | (steps & index.all())))))
         m.d.sync += ahead.eq(ahead + asks - begins)
         with m.If(asks):
             m.d.sync += [request.valid.eq(1), known.eq(0), fresh.eq(0), wanted.eq(wanted + ~fresh), before.eq(wanted)]
@@ -151,11 +151,12 @@ class DescriptorFetch(wiring.Component):
 
         # A word that has been found, and whether it is the very last one.
         m.submodules.found = found = FIFO(data.StructLayout({"word": DescriptorWord, "ended": 1}), 2, Storage.HEAD)
-        steps, there, given = Signal(name="steps"), found.i.valid, found.i.payload
+        there, given = found.i.valid, found.i.payload
+        more = Signal(name="more")  # the row at ``index`` was there a cycle ago
         chosen, ended = Signal.like(index, name="chosen"), Signal(name="ended")
         lanes = [(number, lane) for number in range(_STORED) for lane in range(1 << row_log2)]
         m.d.comb += [
-            steps.eq((row != arrived) & (~there | found.i.ready)),
+            steps.eq(more & (~there | found.i.ready)),
             given.word.index.eq(chosen), given.ended.eq(ended),
             given.word.word.eq(one_registered(
                 m, "lane", [(which == number) & (index[:row_log2] == lane) for number, lane in lanes],
@@ -167,6 +168,9 @@ class DescriptorFetch(wiring.Component):
             m.d.sync += given_number.eq(given_number + 1)
         with m.If(self.o.valid & self.o.ready & found.o.payload.ended):
             m.d.sync += self.active.eq(0)
+        m.d.sync += more.eq(row != arrived)
+        with m.If(steps & (index[:row_log2] == (1 << row_log2) - 1)):
+            m.d.sync += more.eq((row + 1)[:len(row)] != arrived)
         with m.If(found.i.ready):
             m.d.sync += there.eq(0)
         with m.If(steps):

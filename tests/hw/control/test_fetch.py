@@ -113,7 +113,7 @@ def test_throughput(beat_words: int, latency: int, cycles: int) -> None:
 
     simulate(dut, bench, background=system.benches)
     assert {later - earlier for earlier, later in pairwise(begun)} == {cycles}
-    assert begun[0] == latency + 4
+    assert begun[0] == latency + 5
 
 
 def test_stop() -> None:
