@@ -180,11 +180,14 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     harness.invariant(~within("DONE") | (step == 0) | (error == Array(
         Value.cast(offer.payload.error) for offer in done)[position]))
     harness.invariant(failed == (within("DONE") & (step == 3) & (error != 0)))
-    harness.invariant(accept == Mux(
-        failed | (within("DONE") & (step == 2) & (error == 0) & ~flags[0]), Const(1, 2) << position, 0))
     part = state["inside"](results)["part"]
     harness.invariant((part <= 4) & (results.busy | (part == 0)))
-    harness.invariant(results.accept == Mux(part == 4, Const(1, 2) << of, 0))
+    harness.invariant(accept == Mux(
+        failed | (within("DONE") & (step == 2) & (error == 0) & ~flags[0]), Const(1, 2) << position,
+        Mux(part == 4, Const(1, 2) << of, 0)))
+    ended = state["signals"]["ended"]
+    harness.invariant((ended & ~Cat(offer.valid for offer in done)) == 0)
+    harness.invariant(~ended.bit_select(which, 1) | (own("old") != own("head")))
     completes = (within("DONE") & (position == which)) | (results.busy & (of == which))
     harness.invariant(~completes | (own("old") != own("head")))
     offered = Array(ring.start.valid for ring in parts.rings)[which]

@@ -44,7 +44,7 @@ class ResultWords(wiring.Component):
     valid, o : Out(1), Out(32)
         A word of the record.
     accept : Out(engines)
-        With the last of ``busy``: the results of that engine are taken.
+        A cycle before the last of ``busy``: in that one the results of that engine are taken.
     """
 
     def __init__(self, engines: Sequence[Engine]) -> None:
@@ -72,13 +72,13 @@ class ResultWords(wiring.Component):
             sources += [(self.busy & (part == number) & (engine == position), word)
                         for number, word in enumerate(words, 1)]
         m.d.comb += self.o.eq(one_registered(m, "held", *zip(*sources, strict=True)))
-        m.d.sync += [self.valid.eq(self.hand | self.hand_tag | self.busy), self.accept.eq(0)]
+        m.d.comb += self.accept.eq(Cat(
+            self.busy & (part == _PARTS - 2) & (engine == position) for position in range(len(self.engines))))
+        m.d.sync += self.valid.eq(self.hand | self.hand_tag | self.busy)
         with m.If(self.begin):
             m.d.sync += [self.busy.eq(1), engine.eq(self.engine)]
         with m.If(self.busy):
             m.d.sync += part.eq(part + 1)
-            with m.If(part == _PARTS - 2):
-                m.d.sync += self.accept.bit_select(engine, 1).eq(1)
             with m.If(part == _PARTS - 1):
                 m.d.sync += [self.busy.eq(0), part.eq(0)]
         return m

@@ -18,8 +18,8 @@ One machine serves all engines. It does one of four things at a time, DONE befor
 there is nothing else to do, engines in turn and the pending waits of each in turn.
 
 Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
-plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 4 from ``done.valid`` to ``done.ready``,
-13 with a record (of which polls wait for 7).
+plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 5 from ``done.valid`` to ``done.ready``,
+14 with a record (of which polls wait for 7).
 """
 
 from typing import NamedTuple
@@ -232,24 +232,26 @@ class TaskSequencer(wiring.Component):
         old, head = select(olds, position), select(heads, position)
         done = [getattr(self, f"done_{e}") for e in range(self.count)]
         done_grant, load_grant = Signal(name="done_grant"), Signal(name="load_grant")
+        # A task is over, and not accepted. Engines are far: ``valid`` goes to a register, and ``ready`` comes from one.
+        ended = Signal(self.count, name="ended")
+        m.d.sync += ended.eq(Cat(result.valid & ~ring.stamp & ring.status.runs & ~ring.complete
+                                 for result, ring in zip(done, parts.rings, strict=True)))
         m.submodules.done_turn = done_turn = RoundRobin(self.count)
         m.submodules.load_turn = load_turn = RoundRobin(self.count)
         m.d.comb += [
-            done_turn.requests.eq(Cat(result.valid & ~ring.stamp & ring.status.runs
-                                      for result, ring in zip(done, parts.rings, strict=True))),
-            done_turn.taken.eq(done_grant),
+            done_turn.requests.eq(ended), done_turn.taken.eq(done_grant),
             load_turn.requests.eq(Cat(ring.loads for ring in parts.rings)), load_turn.taken.eq(load_grant),
         ]
         error = Signal(shape_of(ErrorCode), name="error")
-        accept = Signal(self.count, name="accept")  # without a record
+        accept = Signal(self.count, name="accept")
         failed = Signal(name="failed")  # ``accept``, for the engine rejected its task
         # What an engine offers stays until it is accepted.
         m.d.sync += error.eq(select([Value.cast(result.payload.error) for result in done], position))
-        m.d.comb += self.completed.eq(Mux(failed, 0, accept | results.accept))
-        m.d.sync += [accept.eq(0), failed.eq(0)]
+        m.d.comb += self.completed.eq(Mux(failed, 0, accept))
+        m.d.sync += [accept.eq(results.accept), failed.eq(0)]
         for e, (result, ring) in enumerate(zip(done, parts.rings, strict=True)):
             m.d.comb += [
-                ring.complete.eq(accept[e] | results.accept[e]), result.ready.eq(ring.complete),
+                ring.complete.eq(accept[e]), result.ready.eq(accept[e]),
                 getattr(results, f"done_{e}").eq(result.payload),
                 ring.new_operation.eq(header_word(word, 0).operation),
                 ring.new_waits.eq(header_word(word, 3).wait_enable),
