@@ -11,7 +11,7 @@ answer kept, one of the last few has been done and its answer is sent again, any
 sends a request until it has the answer has it done once, and may have as many under way as answers are kept. After
 reset nothing is done before a SYNC, so that what a host meant for the bridge before the reset is not done twice.
 
-A word takes about 40 cycles to read and 6 to write, beside those of the slave, of the 160 and more that it takes on the
+A word takes about 40 cycles to read and 7 to write, beside those of the slave, of the 160 and more that it takes on the
 line; an answer goes out while the next request is being done. The access that fails ends its request.
 """
 
@@ -73,14 +73,22 @@ class Bridge(wiring.Component):
             answer.count.eq(Mux(header.operation == Operation.SYNC, address, done)),
             answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
             axil.awaddr.eq(address), axil.araddr.eq(address),
-            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF),
+            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF), axil.bready.eq(1),
         ]
         failed = Signal()
         m.d.comb += failed.eq(response != 0)
-        # Taken while the access is under way.
-        address_taken, data_taken, ends, ended_well = Signal(), Signal(), Signal(), Signal()
+        # An access is offered by registers.
+        writes, reads, under_way, ends, ended_well = Signal(), Signal(), Signal(), Signal(), Signal()
+        with m.If(writes | reads):
+            m.d.sync += under_way.eq(1)
+        for begins, valid, ready in ((writes, axil.awvalid, axil.awready), (writes, axil.wvalid, axil.wready),
+                                     (reads, axil.arvalid, axil.arready)):
+            with m.If(begins):
+                m.d.sync += valid.eq(1)
+            with m.Elif(ready):
+                m.d.sync += valid.eq(0)
         with m.If(ends):
-            m.d.sync += [address_taken.eq(0), data_taken.eq(0), done.eq(done + ended_well)]
+            m.d.sync += [under_way.eq(0), done.eq(done + ended_well)]
             with m.If(~header.fixed):
                 m.d.sync += address.eq(address + 4)
 
@@ -119,10 +127,8 @@ class Bridge(wiring.Component):
                     with m.If(asked.payload.last):
                         m.next = "ANSWER"
                 with m.Elif(asked.valid):
-                    m.d.comb += [axil.awvalid.eq(~address_taken), axil.wvalid.eq(~data_taken), axil.bready.eq(1),
-                                 asked.ready.eq(ends), ends.eq(axil.bvalid), ended_well.eq(axil.bresp == 0)]
-                    m.d.sync += [address_taken.eq((address_taken | axil.awready) & ~ends),
-                                 data_taken.eq((data_taken | axil.wready) & ~ends)]
+                    m.d.comb += [writes.eq(~under_way), asked.ready.eq(ends), ends.eq(axil.bvalid),
+                                 ended_well.eq(axil.bresp == 0)]
                     with m.If(ends):
                         m.d.sync += response.eq(axil.bresp)
             with m.State("READ"):
@@ -130,11 +136,10 @@ class Bridge(wiring.Component):
                     m.next = "ANSWER"
                 with m.Else():
                     m.d.comb += [
-                        axil.arvalid.eq(~address_taken), ended_well.eq(axil.rresp == 0),
+                        reads.eq(~under_way), ended_well.eq(axil.rresp == 0),
                         given.valid.eq(axil.rvalid & ended_well), given.payload.word.eq(axil.rdata),
                         axil.rready.eq(given.ready), ends.eq(axil.rvalid & axil.rready),
                     ]
-                    m.d.sync += address_taken.eq((address_taken | axil.arready) & ~ends)
                     with m.If(ends):
                         m.d.sync += response.eq(axil.rresp)
             with m.State("SYNC"):

@@ -9,7 +9,7 @@
 A word is written when the next one begins, and so that the last of a frame, its check, is known as such. At the
 delimiter a frame whose check is right is committed, and the words of any other are forgotten; so are those of a frame
 with a broken byte, and of one that finds the ring full. Whatever was on the line before, a frame behind a delimiter is
-read. Latency: ``o`` is valid four cycles after the delimiter, and a word in three cycles. A byte takes nine.
+read. Latency: ``o`` is valid four cycles after the delimiter, and a word in three cycles. A byte takes ten.
 """
 
 from amaranth.hdl import Cat, Module, Signal
@@ -64,11 +64,13 @@ class RequestReader(wiring.Component):
         zero = Signal()  # behind the block
         shift, shifts, byte_number = Signal(8), Signal(4), Signal(2)
         spoilt, put, full = Signal(), Signal(), Signal()
+        last, whole = Signal(init=1), Signal()  # of the block is next; a delimiter would end a frame that is right
         starts = Signal()  # a byte of the frame goes into the word
         # Bytes are far apart: what one of them finds has been so for cycles.
-        valid, broken, matches = Signal(), Signal(), Signal()
-        m.d.sync += [valid.eq(self.valid), broken.eq(self.broken), matches.eq(check.matches),
-                     full.eq((written ^ taken) == 1 << bits)]
+        valid, broken, delimits, matches = Signal(), Signal(), Signal(), Signal()
+        m.d.sync += [valid.eq(self.valid), broken.eq(self.broken), delimits.eq(self.byte == DELIMITER),
+                     matches.eq(check.matches), full.eq((written ^ taken) == 1 << bits), last.eq(left == 1),
+                     whole.eq(held & ~full & ~spoilt & last & matches)]
         m.d.comb += [
             write.addr.eq(written[:bits]), write.data.word.eq(word), write.en.eq(put & ~full),
             check.bit.eq(shift[0]), check.take.eq(shifts != 0),
@@ -89,14 +91,14 @@ class RequestReader(wiring.Component):
         with m.If(broken):
             m.d.sync += spoilt.eq(1)
         with m.If(valid):
-            with m.If(self.byte == DELIMITER):
+            with m.If(delimits):
                 m.d.comb += [put.eq(held), write.data.last.eq(1), check.start.eq(1)]
                 m.d.sync += [left.eq(1), zero.eq(0), byte_number.eq(0), spoilt.eq(0), held.eq(0)]
-                with m.If(held & ~full & ~spoilt & (left == 1) & matches):
+                with m.If(whole):
                     m.d.sync += committed.eq(written + 1)
                 with m.Else():
                     m.d.sync += written.eq(committed)
-            with m.Elif(left == 1):
+            with m.Elif(last):
                 m.d.sync += [left.eq(self.byte), zero.eq(self.byte <= BLOCK_BYTES), shift.eq(0)]
                 m.d.comb += starts.eq(zero)
             with m.Else():

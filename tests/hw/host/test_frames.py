@@ -118,7 +118,7 @@ def test_the_bridge_reads_frames_among_garbage() -> None:
             await ctx.tick()
             ctx.set(dut.broken, 0)
             ctx.set(dut.valid, 0)
-            await ctx.tick().repeat(9)
+            await ctx.tick().repeat(10)
 
     async def sink(ctx: Any) -> None:
         found = await receive(ctx, dut.o, len(wanted), randomly(1, 0.3), lambda word: (word.word, bool(word.last)))
@@ -137,10 +137,10 @@ def test_a_full_ring_loses_a_frame_as_a_whole() -> None:
             ctx.set(dut.valid, 1)
             await ctx.tick()
             ctx.set(dut.valid, 0)
-            await ctx.tick().repeat(9)
+            await ctx.tick().repeat(10)
 
     async def sink(ctx: Any) -> None:
-        await ctx.tick().repeat(1100)
+        await ctx.tick().repeat(1200)
         found = await receive(ctx, dut.o, 14, None, lambda word: word.word)
         assert found == [*_words(frames[0]), zlib.crc32(frames[0]), *_words(frames[1]), zlib.crc32(frames[1])]
         await ctx.tick().repeat(50)
