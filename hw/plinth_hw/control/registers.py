@@ -5,7 +5,7 @@
     AW, W --+                        +--> registers here (FF)
             +--> one access at a time+--> update counters, performance counters, engine inspection
     AR -----+                        +--> route table, memory window
-    B, R <-- response register <-----+
+    B, R <-- response register <-- OR <-- register of each, zero but for the one that answers
 
 One access at a time, reads and writes in turn when both wait. A write takes its address and data together.
 The response comes in the third cycle after the handshake, for update counters and engine status up to about 20
@@ -16,6 +16,9 @@ and writes to other registers wait until memory holds what was written to it. Wr
 port that does not exist do nothing but raise ``bad_route``.
 """
 
+
+from functools import reduce
+from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, memory, wiring
@@ -33,8 +36,7 @@ from plinth_hw.isa.limits import field_bits, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, LinkRate, Register
 from plinth_hw.isa.tasks import ErrorCode
-from plinth_hw.lib.choice import one_of, one_registered
-from plinth_hw.lib.delay import delayed
+from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of
 
@@ -82,13 +84,9 @@ class _Answers:
         given, _ = self._words.setdefault(id(word), (Signal(name="given"), word))
         m.d.comb += [given.eq(1), self.known.eq(1)]
 
-    def word(self, m: Module, delay: bool) -> tuple[Value, Value]:
-        """Whether one is given, and the one, or else 0; with ``delay``, a cycle after it was given.
-        """
-        given, words = zip(*self._words.values(), strict=True)
-        if delay:
-            return delayed(m, "given", Cat(given).any(), 1), one_registered(m, "held", given, words)
-        return Cat(given).any(), one_of(given, words)
+    def word(self, m: Module) -> Value:
+        """The one that was given a cycle ago, or else 0."""
+        return one_registered(m, "held", *zip(*self._words.values(), strict=True))
 
 
 class AXI4LiteSignature(wiring.Signature):
@@ -240,7 +238,7 @@ class Registers(wiring.Component):
         address = Signal(ADDRESS_BITS)
         write = Signal()
         written = Signal(32)
-        answer = Signal(32)  # 0 until something answers
+        answer, answers = Signal(32), Signal(32)  # 0 until something answers; 0 but for a cycle in which it does
         failed = Signal()
         decode = Signal()  # the address is looked at
         high = Signal(32)  # high word of the counter whose low word was read last
@@ -260,7 +258,9 @@ class Registers(wiring.Component):
         cleared = Signal()  # registers that lie in memories take their values after reset
         kept, copy = self._copies(m, address, write, written, cleared)
         is_base, base = self._bases(m, address, write, written, cleared)
-        decoded, direct = _Answers(), _Answers()
+        decoded = _Answers()
+        m.d.sync += answer.eq(answer | answers)
+        answering: list[Value] = []  # what else answers, each 0 but for its cycle
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
         with m.Switch(address[_SPAN_LOG2:_ENGINES_LOG2]):
             for index, engine in enumerate(self.engines):
@@ -309,40 +309,38 @@ class Registers(wiring.Component):
             with m.State("COUNTER"):
                 m.d.comb += self.host_valid.eq(1)
                 with m.If(self.host_ready):
-                    direct.give(m, self.host_read_data)
-                    m.next = "RESPOND"
+                    decoded.give(m, self.host_read_data)
+                    m.next = "ANSWER"
             with m.State("PERFORMANCE"):
                 m.d.comb += self.read_valid.eq(1)
                 with m.If(self.read_ready):
-                    direct.give(m, self.read_data[:32])
+                    decoded.give(m, self.read_data[:32])
                     m.d.sync += high.eq(self.read_data[32:])
-                    m.next = "RESPOND"
+                    m.next = "ANSWER"
             with m.State("INSPECT"):
                 m.d.comb += self.inspect_valid.eq(1)
                 with m.If(self.inspect_ready):
-                    direct.give(m, self.inspect_data)
-                    m.next = "RESPOND"
+                    decoded.give(m, self.inspect_data)
+                    m.next = "ANSWER"
             if self.parameters.ports:
                 with m.State("ROUTE"):
-                    direct.give(m, route)
+                    shows = Signal(name="shows_route")
+                    answering.append(Mux(shows, route, 0))
+                    m.d.comb += shows.eq(1)
                     m.d.comb += self.route_write.valid.eq(write & ~self.bad_route.valid)
                     m.next = "RESPOND"
             if self.parameters.has_window:
+                answering.append(self.window_found)
                 with m.State("WINDOW"):
                     m.d.comb += self.window_valid.eq(1)
                     with m.If(self.window_ready):
-                        direct.give(m, self.window_found)
                         m.d.sync += failed.eq(self.window_failed)
                         m.next = "RESPOND"
             with m.State("RESPOND"):
                 m.d.comb += [axil.bvalid.eq(write), axil.rvalid.eq(~write)]
                 with m.If(Mux(write, axil.bready, axil.rready)):
                     m.next = "IDLE"
-        # Never both in a cycle.
-        early, word = decoded.word(m, delay=True)
-        late, other = direct.word(m, delay=False)
-        with m.If(early | late):
-            m.d.sync += answer.eq(word | other)
+        m.d.comb += answers.eq(reduce(or_, answering, decoded.word(m)))
         return m
 
     def _routes(self, m: Module, address: Signal, decode: Signal, write: Signal, written: Signal) -> Value:
@@ -376,12 +374,11 @@ class Registers(wiring.Component):
             take_read.eq(axil.arvalid & ~take_write),
             axil.awready.eq(take_write), axil.wready.eq(take_write), axil.arready.eq(take_read),
         ]
+        # Whether it is an access is for the next state alone to know.
+        m.d.sync += [address.eq(Mux(take_write, axil.awaddr, axil.araddr)), write.eq(take_write),
+                     written.eq(axil.wdata), answer.eq(0), failed.eq(1)]
         with m.If(take_write | take_read):
-            m.d.sync += [
-                address.eq(Mux(take_write, axil.awaddr, axil.araddr)),
-                write.eq(take_write), written_last.eq(take_write), written.eq(axil.wdata),
-                answer.eq(0), failed.eq(1),
-            ]
+            m.d.sync += written_last.eq(take_write)
             m.next = "DECODE"
         with m.If(Mux(take_write, axil.awaddr[:2].any() | ~whole,
                       take_read & axil.araddr[:2].any())):
@@ -395,8 +392,7 @@ class Registers(wiring.Component):
         m.d.comb += [of_window.eq(axil.awaddr == Register.WINDOW_DATA), may_write.eq(self.window_idle | of_window)]
         with m.If(of_window):
             m.d.comb += whole.eq(axil.wstrb.any() & Cat(half.all() | ~half.any() for half in halves).all())
-        with m.If(axil.awready):
-            m.d.sync += self.window_strobe.eq(Cat(half.all() for half in halves))
+        m.d.sync += self.window_strobe.eq(Cat(half.all() for half in halves))
 
     def _kept(self) -> dict[int, Signal]:
         """Byte addresses of the registers of this component that are read and written."""

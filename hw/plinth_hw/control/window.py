@@ -9,7 +9,8 @@
 One more client of the crossbar on each side. A write is answered when it has been taken, a read when memory has
 answered; what lies beyond the memory fails, moves nothing on and never gets to the crossbar. The register file begins
 no other write while a posted one is under way (``idle``), so that whatever a host sets off by a register finds in
-memory what it wrote before. Latency: a write a cycle, a read two cycles more than the crossbar's request to its data.
+memory what it wrote before. Whether a write has room is a register, as is what was read. Latency: a write a cycle, a
+read two cycles more than the crossbar's request to its data.
 Throughput: a write a cycle as long as memory takes them, one read at a time.
 """
 
@@ -49,13 +50,14 @@ class MemoryWindow(wiring.Component):
     reads : In(1)
         In the cycle before ``valid`` of a read.
     valid, write : In(1)
-        An access, until ``ready``: a write of ``data``, or a read. Not within two cycles of ``set`` or another access.
+        An access, until ``ready``: a write of ``data``, or a read; ``valid`` not within two cycles of ``set`` or
+        another access.
     data : In(32), strobe : In
         Words of it that are written: a bit each.
     ready : Out(1)
-        The access is done; with ``failed``, it is beyond the memory.
+        With ``valid``, the access is done; with ``failed``, it is beyond the memory.
     found : Out(32)
-        What was read, with ``ready``.
+        What was read, with ``ready``; or else 0.
     idle : Out(1)
         No write is under way.
     """
@@ -79,20 +81,24 @@ class MemoryWindow(wiring.Component):
         unit = Signal(self.parameters.address_bits - unit_log2)  # 32 bits of memory by number
         beat, lane = unit[beat_log2 - unit_log2:], unit[:beat_log2 - unit_log2]
         inside, step, take = Signal(), Signal(), Signal()
+        room = Signal()  # for a write inside
         asks, gives = Signal(), Signal()  # a posted write's request, and its data, are not taken yet
         posted = Signal(range(MOST_POSTED + 1))
         at, word, strobe = Signal.like(unit), Signal(WORD_BITS), Signal.like(self.strobe)
         requests, asked = Signal(), Signal()  # the read's request is offered; it was taken
 
-        m.d.sync += inside.eq(beat < self.limit)
+        m.d.sync += [
+            inside.eq(beat < self.limit), self.failed.eq(~inside), self.idle.eq((posted == 0) & ~take),
+            room.eq(inside & (~asks | self.store.request.ready) & (~gives | self.store.data.ready)
+                    & (posted != MOST_POSTED)),
+        ]
         with m.If(self.set):
             m.d.sync += unit.eq(self.data[unit_log2:])
         with m.Elif(step):
             m.d.sync += unit.eq(unit + 1)
         m.d.comb += [
-            self.address.eq(unit << unit_log2), self.idle.eq(posted == 0), step.eq(self.ready & ~self.failed),
-            self.failed.eq(~inside),
-            take.eq(self.valid & self.write & inside & ~asks & ~gives & (posted != MOST_POSTED) & ~self.hold),
+            self.address.eq(unit << unit_log2), step.eq(self.valid & self.ready & ~self.failed),
+            take.eq(self.valid & self.write & room & ~self.hold),
         ]
 
         m.d.sync += posted.eq(posted + take - self.store.response)
@@ -111,20 +117,20 @@ class MemoryWindow(wiring.Component):
                 Mux(at[:len(lane)] == number, strobe, 0) for number in range(units))),
         ]
 
-        found, held = Signal(WORD_BITS), Signal()
+        held = Signal()
         beats = Cat(self.read.data.payload)
         m.d.comb += [
             self.read.request.valid.eq(requests),
             self.read.request.payload.address.eq(beat), self.read.request.payload.beats.eq(1),
-            self.read.data.ready.eq(1), self.found.eq(found),
-            self.ready.eq(self.valid & (~inside | Mux(self.write, take, held))),
+            self.read.data.ready.eq(1),
+            self.ready.eq(self.failed | Mux(self.write, room & ~self.hold, held)),
         ]
         with m.If(requests & self.read.request.ready):
             m.d.sync += [requests.eq(0), asked.eq(1)]
         with m.Elif((self.reads | (self.valid & ~self.write)) & inside & self.idle & ~asked & ~held & ~self.hold):
             m.d.sync += requests.eq(1)
-        m.d.sync += held.eq(asked & self.read.data.valid)
+        m.d.sync += [held.eq(asked & self.read.data.valid), self.found.eq(0)]
         with m.If(asked & self.read.data.valid):
-            m.d.sync += [asked.eq(0), found.eq(select([beats.word_select(number, WORD_BITS)
-                                                       for number in range(units)], lane))]
+            m.d.sync += [asked.eq(0), self.found.eq(select([beats.word_select(number, WORD_BITS)
+                                                            for number in range(units)], lane))]
         return m
