@@ -11,7 +11,7 @@ answer kept, one of the last few has been done and its answer is sent again, any
 sends a request until it has the answer has it done once, and may have as many under way as answers are kept. After
 reset nothing is done before a SYNC, so that what a host meant for the bridge before the reset is not done twice.
 
-A word takes about 40 cycles to read and 7 to write, beside those of the slave, of the 160 and more that it takes on the
+A word takes about 40 cycles to read and 8 to write, beside those of the slave, of the 160 and more that it takes on the
 line; an answer goes out while the next request is being done. The access that fails ends its request.
 """
 
@@ -73,12 +73,19 @@ class Bridge(wiring.Component):
             answer.count.eq(Mux(header.operation == Operation.SYNC, address, done)),
             answers.slot.eq(header.sequence[:ceil_log2(parameters.slots)]), answers.send.payload.eq(answers.slot),
             axil.awaddr.eq(address), axil.araddr.eq(address),
-            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF), axil.bready.eq(1),
+            axil.wdata.eq(asked.payload.word), axil.wstrb.eq(0xF),
+            axil.bready.eq(1), axil.rready.eq(1),
         ]
         failed = Signal()
         m.d.comb += failed.eq(response != 0)
-        # An access is offered by registers.
+        # An access is offered by registers, and its response taken into some.
         writes, reads, under_way, ends, ended_well = Signal(), Signal(), Signal(), Signal(), Signal()
+        came, its_response, found = Signal(), Signal.like(response), Signal.like(axil.rdata)
+        with m.If(axil.bvalid | axil.rvalid):
+            m.d.sync += [came.eq(1), its_response.eq(Mux(axil.rvalid, axil.rresp, axil.bresp)), found.eq(axil.rdata)]
+        with m.Elif(ends):
+            m.d.sync += came.eq(0)
+        m.d.comb += ended_well.eq(its_response == 0)
         with m.If(writes | reads):
             m.d.sync += under_way.eq(1)
         for begins, valid, ready in ((writes, axil.awvalid, axil.awready), (writes, axil.wvalid, axil.wready),
@@ -88,7 +95,7 @@ class Bridge(wiring.Component):
             with m.Elif(ready):
                 m.d.sync += valid.eq(0)
         with m.If(ends):
-            m.d.sync += [under_way.eq(0), done.eq(done + ended_well)]
+            m.d.sync += [under_way.eq(0), response.eq(its_response), done.eq(done + ended_well)]
             with m.If(~header.fixed):
                 m.d.sync += address.eq(address + 4)
 
@@ -127,21 +134,15 @@ class Bridge(wiring.Component):
                     with m.If(asked.payload.last):
                         m.next = "ANSWER"
                 with m.Elif(asked.valid):
-                    m.d.comb += [writes.eq(~under_way), asked.ready.eq(ends), ends.eq(axil.bvalid),
-                                 ended_well.eq(axil.bresp == 0)]
-                    with m.If(ends):
-                        m.d.sync += response.eq(axil.bresp)
+                    m.d.comb += [writes.eq(~under_way), asked.ready.eq(ends), ends.eq(came)]
             with m.State("READ"):
                 with m.If(failed | (done == header.count[:len(done)]) | (done == parameters.words)):
                     m.next = "ANSWER"
                 with m.Else():
                     m.d.comb += [
-                        reads.eq(~under_way), ended_well.eq(axil.rresp == 0),
-                        given.valid.eq(axil.rvalid & ended_well), given.payload.word.eq(axil.rdata),
-                        axil.rready.eq(given.ready), ends.eq(axil.rvalid & axil.rready),
+                        reads.eq(~under_way), given.valid.eq(came & ended_well), given.payload.word.eq(found),
+                        ends.eq(came & given.ready),
                     ]
-                    with m.If(ends):
-                        m.d.sync += response.eq(axil.rresp)
             with m.State("SYNC"):
                 m.d.comb += [given.valid.eq(1), given.payload.word.eq(Const(parameters.limits, 32))]
                 with m.If(given.ready):
