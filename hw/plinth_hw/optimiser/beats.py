@@ -211,18 +211,20 @@ class BeatUpdate(wiring.Component):
                     m.d.sync += number.eq(0)
 
     def _words(self, m: Module, name: str, memory: Memory, place: Value, phase: Signal) -> tuple[Value, Value]:
-        """Words of both vectors at a place of a memory, from three cycles after phase 0 on."""
+        """Words of both vectors at a place of a memory, from three cycles after phase 0 on.
+
+        A register takes what the memory gives, nothing being chosen in front of it.
+        """
         get = memory.read_port()
         word_bits = self.parameters.word_bits
         pair = phase[1:exact_log2(self.parameters.beat_words)]
+        given, second = (Signal(bits, name=f"{name}_{what}", reset_less=True)
+                         for what, bits in (("pair", _PAIR * word_bits), ("second", word_bits)))
+        high = Signal(word_bits, name=f"{name}_high", reset_less=True)
+        first = given[:word_bits]
         m.d.comb += get.addr.eq(Cat(pair, place, phase[0]))
-        second, words = Signal(word_bits, name=f"{name}_second", reset_less=True), []
-        m.d.sync += second.eq(get.data[word_bits:])
-        for half, found in (("high", phase[0]), ("low", ~phase[0])):
-            word = Signal(word_bits, name=f"{name}_{half}", reset_less=True)
-            m.d.sync += word.eq(Mux(found, get.data[:word_bits], second))
-            words.append(word)
-        return delayed(m, f"{name}_high", words[0], 1), words[1]
+        m.d.sync += [given.eq(get.data), second.eq(given[word_bits:]), high.eq(Mux(phase[0], second, first))]
+        return high, Mux(phase[0], first, second)
 
     def _write(self, m: Module, writes: Mapping[str, _Event], update: UpdatePipeline) -> None:
         """New words collect in a beat of their vector, which goes to its place."""
