@@ -33,8 +33,8 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import ReadPort, WritePort
 from plinth_hw.optimiser.beats import BeatUpdate
 from plinth_hw.optimiser.body import BodyStore
-from plinth_hw.optimiser.walk import BlockWalk, write_layout
-from plinth_hw.optimiser.write_back import WRITES, BlockWrites
+from plinth_hw.optimiser.walk import WRITES, BlockWalk, write_layout
+from plinth_hw.optimiser.write_back import BlockWrites
 from plinth_hw.shapes import either
 
 
@@ -87,7 +87,8 @@ class OptimiserEngine(wiring.Component):
             body.operation.eq(operation),
             walk.field_valid.eq(body.valid), walk.field.eq(body.field), walk.used.eq(body.used),
             walk.generator.eq(body.rule.stochastic), writes.generator.eq(update.generator),
-            walk.task.eq(number), walk.free.eq(writes.free), update.vector.eq(writes.vector),
+            walk.task.eq(number), walk.free.eq(writes.free),
+            walk.taken.eq(writes.i.ready), update.vector.eq(writes.vector),
             update.rule.eq(body.rule), update.end_lane.eq(walk.end_lane), update.place.eq(writes.place),
             update.read.eq(writes.read), writes.task.eq(number), writes.end_lane.eq(walk.end_lane),
             writes.updated.eq(update.updated), writes.beat.eq(update.new_beat), self.ends.eq(update.ends),

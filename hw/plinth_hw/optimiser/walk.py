@@ -18,13 +18,13 @@ read there.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.arith.carry import chosen_sum, stepped_sum
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
@@ -38,9 +38,8 @@ from plinth_hw.optimiser.body import FIELDS, VECTORS, index_of_field
 BLOCK_BEATS, PLACES = 16, 128
 #: Bits of the number of a block's beats, and of a place.
 BEATS_BITS, PLACE_BITS = BLOCK_BEATS.bit_length(), exact_log2(PLACES)
-#: Vectors that are written, as new values are numbered.
-WRITTEN = VECTORS[1:]
-
+#: Vectors that are written, as new values are numbered; blocks of them that wait until they may be, at most.
+WRITTEN, WRITES = VECTORS[1:], 32
 
 _BLOCK_LOG2 = exact_log2(BLOCK_BEATS)
 #: Where values are, as fields; what is left of a row lies behind them.
@@ -92,7 +91,10 @@ class BlockWalk(wiring.Component):
     request : Out stream of requests
         Reads.
     write : Out stream of :func:`write_layout`
+        It waits in :data:`WRITES` places, so ``ready`` is not looked at.
     block : Out stream of ``BLOCK``
+    taken : In(1)
+        Pulse: of ``write`` one has been taken from where it waits.
     free : In
         First place that is not free, with the parity of its lap.
     full : Out(1)
@@ -107,18 +109,19 @@ class BlockWalk(wiring.Component):
             "task": In(request_layout(parameters)["task"].shape),
             "request": Out(stream.Signature(request_layout(parameters))),
             "write": Out(stream.Signature(write_layout(parameters))), "block": Out(stream.Signature(BLOCK)),
-            "free": In(PLACE_BITS + 1), "full": Out(1),
+            "taken": In(1), "free": In(PLACE_BITS + 1), "full": Out(1),
         })
 
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         lane_bits = exact_log2(self.parameters.beat_words)
-        used = Value.cast(self.used)
         # Turns: a vector each, what is left of the row, rows, the generator.
         turn = Signal(len(VECTORS) + 3, init=1)
         vectors, (is_row, is_rows, is_generator) = turn[:len(VECTORS)], turn[len(VECTORS):]
         is_gradient, ending = turn[0], Signal(name="ending")
-        active, step, may, asks, writes = (Signal(name=name) for name in ("active", "step", "may", "asks", "writes"))
+        active, step, may = (Signal(name=name) for name in ("active", "step", "may"))
+        # What a turn does is known when it comes: whether it needs room, makes a request, is told to who writes.
+        fills, asks, writes = (Signal(name=name) for name in ("fills", "asks", "writes"))
         row_first, row_last = Signal(name="row_first"), Signal(name="row_last")
         # Words of a row's last block, less one; flags: a row is one block, the row is the last one.
         row_end, one_block, last_row = Signal(_BLOCK_LOG2 + lane_bits), Signal(), Signal()
@@ -138,25 +141,34 @@ class BlockWalk(wiring.Component):
         head, room, first = Signal(PLACE_BITS + 1, name="head"), Signal(name="room"), Signal(name="first")
         more, beats = self.block.payload.more, requests.i.payload.beats
         m.d.comb += [
-            self.done.eq(~active), asks.eq((vectors & used).any() | (is_generator & ~ending)),
-            writes.eq((vectors & used)[1:].any() | (is_generator & ending)),
-            may.eq((~is_gradient | (room & self.block.ready)) & (~writes | self.write.ready)),
-            step.eq(active & may & (~asks | requests.i.ready)), self.full.eq(active & ~may),
-            more.eq(Mux(row_last, row_end[lane_bits:], BLOCK_BEATS - 1)),
+            self.done.eq(~active), may.eq(active & (room | ~fills)), step.eq(may & (requests.i.ready | ~asks)),
+            self.full.eq(active & fills & ~room), more.eq(Mux(row_last, row_end[lane_bits:], BLOCK_BEATS - 1)),
             # A block is told with its gradient's request, before any of its beats comes.
-            self.block.valid.eq(active & is_gradient & room & requests.i.ready),
-            self.block.payload.row_last.eq(row_last),
-            requests.i.valid.eq(active & may & asks), beats.eq(Mux(is_generator, 0, more) + 1),
+            self.block.valid.eq(step & is_gradient), self.block.payload.row_last.eq(row_last),
+            requests.i.valid.eq(may & asks), beats.eq(Mux(is_generator, 0, more) + 1),
             requests.i.payload.address.eq(address), requests.i.payload.task.eq(self.task),
-            self.write.valid.eq(active & writes & (~asks | requests.i.ready)),
+            self.write.valid.eq(step & writes),
             self.write.payload.address.eq(address), self.write.payload.beats.eq(beats),
             self.write.payload.vector.eq(index_of(vectors[1:])), self.write.payload.first.eq(first),
             self.write.payload.row_last.eq(row_last), self.write.payload.generator.eq(is_generator),
         ]
-        # A block takes cycles enough for what is held to be that of a cycle ago.
-        held = Signal(PLACE_BITS + 1)
+        # A block takes cycles enough for what is held to be that of a cycle ago. It needs places for its beats, one for
+        # itself, and some for its writes: of those there are so many more than it needs, or less than none.
+        held, spare = Signal(PLACE_BITS + 1), Signal(signed(exact_log2(WRITES) + 1), init=WRITES - len(WRITTEN))
         m.d.comb += held.eq(head - self.free)
-        m.d.sync += room.eq(held < PLACES - BLOCK_BEATS)
+        m.d.sync += [
+            spare.eq(stepped_sum(m, platform, "spare", spare, self.taken, self.write.valid)),
+            room.eq((held < PLACES - BLOCK_BEATS) & self.block.ready & ~spare[-1]),
+        ]
+        used = Signal(len(VECTORS), name="used")
+        m.d.sync += used.eq(self.used)
+        begins, vector_follows = Signal(name="begins"), Signal(name="vector_follows")
+        ends_row, ends = is_row & row_last, is_rows & last_row
+        generator_follows = ends & self.generator
+        m.d.comb += [
+            begins.eq((is_row & ~row_last) | (is_rows & ~(last_row & self.generator)) | is_generator),
+            vector_follows.eq((vectors[:-1] & used[1:]).any()),
+        ]
         with m.If(step):
             with m.If(asks):
                 m.d.sync += first.eq(is_gradient)
@@ -166,16 +178,17 @@ class BlockWalk(wiring.Component):
                 m.d.sync += [row_first.eq(row_last), row_last.eq(Mux(row_last, one_block, negative))]
             with m.If(is_rows):
                 m.d.sync += [ending.eq(last_row), last_row.eq(negative)]
-            ends_row, ends = is_row & row_last, is_rows & last_row
-            m.d.sync += turn.eq(Cat(
-                (is_row & ~row_last) | (is_rows & ~(last_row & self.generator)) | is_generator, vectors, ends_row,
-                ends & self.generator))
+            m.d.sync += [
+                turn.eq(Cat(begins, vectors, ends_row, generator_follows)), fills.eq(begins | generator_follows),
+                asks.eq(begins | vector_follows), writes.eq(generator_follows | vector_follows),
+            ]
             with m.If((ends & ~self.generator) | (is_generator & ending)):
                 m.d.sync += active.eq(0)
+        with m.If(~active):
+            first_turn = Cat(~self.generator, Const(0, len(turn) - 2), self.generator)
+            m.d.sync += [turn.eq(first_turn), fills.eq(1), asks.eq(1), writes.eq(0), ending.eq(0)]
         with m.If(self.start):
-            m.d.sync += [active.eq(1), ending.eq(0)]
-            with m.If(self.generator):
-                m.d.sync += turn.eq(1 << len(turn) - 1)
+            m.d.sync += active.eq(1)
         return m
 
     def _values(self, m: Module, platform: Any, turn: Value, active: Value, step: Value, row_first: Value,
@@ -195,10 +208,8 @@ class BlockWalk(wiring.Component):
         added_at = Signal(range(SECTION), init=_COLUMNS)
         with m.If(step):
             m.d.sync += added_at.eq(Mux(vectors[:-1].any(), one_of(vectors[:-1], strides_at[1:]), strides_at[0]))
-        with m.If(self.start):
-            m.d.sync += added_at.eq(strides_at[0])
-        with m.Elif(~active):
-            m.d.sync += added_at.eq(_COLUMNS)
+        with m.If(~active):
+            m.d.sync += added_at.eq(Mux(self.field_valid, _COLUMNS, strides_at[0]))
         columns, rows, strides = (Signal(name=f"is_{name}") for name in ("columns", "rows", "stride"))
         told = {name: ~active & (self.field.index == index_of_field(name))
                 for name in ("columns", "rows", "stride", "state_stride")}

@@ -18,12 +18,10 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import WritePort, beat_layout
-from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, WRITTEN, write_layout
+from plinth_hw.optimiser.walk import BEATS_BITS, PLACE_BITS, WRITES, WRITTEN, write_layout
 
 #: Bits of the count of requests without a response.
 _UNANSWERED_BITS = 6
-#: Blocks that may wait, at most.
-WRITES = 32
 
 
 class BlockWrites(wiring.Component):
