@@ -5,13 +5,13 @@
     a ---------+-----------------> scaler (5) -------------------------------------> o, beyond
                |                     ^ b or the immediate, b's sign, and the immediate's shift and sign, as a factor
                +-------> x --+
-    b -----------+           +---> sum and ends, or x, or y: a register each (1) --+--> o, beyond
-    immediate ---+-----> y --+                                                     |
-    sum ---------+                                                                 |
-      ^---------------------- delay <----------------------------------------------+
+    b -----------+           +---> exact sum, x, y (1) --> sum, ends, x, y: a register each (1) --+--> o, beyond
+    immediate ---+-----> y --+                                                                    |
+    sum ---------+                                                                                |
+      ^---------------------- delay <-------------------------------------------------------------+
 
 Where there is nothing to add, y is 0. An element that is masked goes into none of the registers. The larger of x and y
-is found by their difference. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What
+is found by their difference, whose top bits decide from a register. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What
 instructions want of the lanes is decoded by :class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in
 :mod:`plinth_sim.golden.lanes`.
 """
@@ -32,7 +32,7 @@ from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 #: Instructions that it lacks, beside functions.
 LACKING = (VectorOp.NARROW, VectorOp.WIDEN)
 #: Cycles from the lane's inputs to its output, by instruction.
-LATENCIES: dict[VectorOp, int] = {op: FixedScaler.latency + 1 if op in PRODUCTS else 2
+LATENCIES: dict[VectorOp, int] = {op: FixedScaler.latency + 1 if op in PRODUCTS else 3
                                   for op in VectorOp if op not in (*LACKING, VectorOp.FUNCTION)}
 
 
@@ -84,27 +84,33 @@ class FixedLane(wiring.Component):
             some.eq(Cat(self.b[place:place + 4].any() for place in range(0, bits, 4))),
             larger.eq(control.larger), subtracts.eq(control.turned | control.larger),
         ]
-        exact = table_sum(m, platform, "exact", [
-            Digits((Cat(x, x[-1]), Cat(y, y[-1]), subtracts), lambda x, y, s: x, lambda x, y, s: y ^ s)], subtracts)
+        exact = Signal(bits + 1, name="exact", reset_less=True)
+        x_1, y_1 = (Signal(bits, reset_less=True, name=f"{name}_1") for name in "xy")
+        sums, chooses = Signal(reset_less=True, name="sums"), Signal(reset_less=True, name="chooses")
+        m.d.sync += [
+            exact.eq(table_sum(m, platform, "exact_sum", [
+                Digits((Cat(x, x[-1]), Cat(y, y[-1]), subtracts), lambda x, y, s: x, lambda x, y, s: y ^ s)],
+                subtracts)),
+            x_1.eq(x), y_1.eq(y), chooses.eq(control.sum & larger),
+            sums.eq(control.sum & ~larger & ~(control.masked & (below | ~some.any()))),
+        ]
         over, negative = exact[-1] ^ exact[-2], exact[-1]
         # A register each, zero but for the one wanted: sum, x, y, the largest number, the least one.
-        plain = control.sum & ~larger & ~(control.masked & (below | ~some.any()))
         total, found = Signal(bits, name="total"), Signal(bits, name="sum", reset_less=True)
         larger_x, larger_y = Signal(bits, reset_less=True), Signal(bits, reset_less=True)
         most, least = Signal(reset_less=True, name="most"), Signal(reset_less=True, name="least")
         m.d.sync += [
-            found.eq(Mux(plain & ~over, exact[:bits], 0)),
-            larger_x.eq(Mux(control.sum & larger & ~negative, x, 0)),
-            larger_y.eq(Mux(control.sum & larger & negative, y, 0)),
-            most.eq(plain & over & ~negative), least.eq(plain & over & negative),
+            found.eq(Mux(sums & ~over, exact[:bits], 0)),
+            larger_x.eq(Mux(chooses & ~negative, x_1, 0)), larger_y.eq(Mux(chooses & negative, y_1, 0)),
+            most.eq(sums & over & ~negative), least.eq(sums & over & negative),
         ]
         m.d.comb += [
             total.eq(found | larger_x | larger_y | Cat(most.replicate(bits - 1), least)),
             scaler.a.eq(self.a), scaler.factor.eq(Cat(either, self.immediate[bits:])), scaler.below.eq(self.b[-1]),
             self.chosen.eq(x),
         ]
-        # From x through the sum, the delay and the register below to y.
-        m.d.sync += again.eq(Mux(control.again, delayed(m, "total", total, LOOP_CYCLES - 3), 0))
+        # From x through the exact sum, the sum, the delay and the register below to y.
+        m.d.sync += again.eq(Mux(control.again, delayed(m, "total", total, LOOP_CYCLES - 4), 0))
         m.d.comb += [
             self.o.eq(total | Mux(control.product, scaler.o, 0)),
             self.beyond.eq(most | least | (control.product & scaler.beyond)),
