@@ -22,7 +22,7 @@ def tile_shape(parameters: DieParameters, m: int, n: int) -> tuple[Fraction, int
 
     A tile takes as many cycles as it has slots, or as the beats of its operands take to load.
     """
-    lanes = parameters.beat_words * 32 // parameters.multiply_format.bits
+    lanes = parameters.beat_words * parameters.packing
     depth = parameters.interleave.bit_length() - 1
 
     def cycles(log2: int) -> tuple[Fraction, int]:
