@@ -41,7 +41,8 @@ from plinth_hw.optimiser.walk import BLOCK, PLACE_BITS, WRITTEN
 _BLOCKS = 16
 #: Cycles of a period, at least.
 _LEAST_PHASES = 8
-#: Cycles from the place of a beat to its first words in the pipeline: memory, word, and one that low halves come later.
+#: Cycles from the place of a beat to its first words in the pipeline: memory, the register behind it, and one that low
+#: halves come later.
 _WORD = 3
 #: Cycles from a period's begin to the first word's new values.
 _STATE_OUT, WEIGHT_OUT = _WORD + STATE_LATENCY, _WORD + LATENCY
