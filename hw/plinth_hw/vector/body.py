@@ -9,6 +9,7 @@ The words of a body come in ascending order, one a cycle at most. Nothing of an 
 cycle latency.
 """
 
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal, unsigned
@@ -100,7 +101,7 @@ class BodyStore(wiring.Component):
     Members
     -------
     body, operation, start
-        As of ``EngineSignature``. ``start`` is taken once the body is complete.
+        As of ``EngineSignature``. ``start`` is taken once the body is complete and checked.
     started : Out(1)
         Pulse: the task of the body at ``place`` starts; ``summary`` tells of it. Of an unfit task it says the error
         and that there is nothing to do.
@@ -123,9 +124,12 @@ class BodyStore(wiring.Component):
         m = Module()
         m.submodules.words = words = Memory(shape=unsigned(32), depth=BODIES * 64, init=[], attrs=UNCHECKED)
         write, read = words.write_port(), words.read_port()
-        complete, comes, word = Signal(name="complete"), Signal(name="comes"), self.body.payload
+        comes, word = Signal(name="comes"), self.body.payload
+        # The last word has come, and so many cycles before; then the checks are through.
+        staged = [Signal(name=f"staged_{cycle}") for cycle in range(BodyChecks.latency)]
+        complete = staged[-1]
         m.d.comb += [
-            self.body.ready.eq(~complete), comes.eq(self.body.valid & self.body.ready),
+            self.body.ready.eq(~staged[0]), comes.eq(self.body.valid & self.body.ready),
             write.en.eq(comes), write.addr.eq(Cat(word.index, self.place)), write.data.eq(word.word),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
             self.start.ready.eq(complete),
@@ -140,8 +144,9 @@ class BodyStore(wiring.Component):
         m.submodules.checks = checks = BodyChecks(self.parameters)
         m.d.comb += [checks.i_valid.eq(comes), checks.i.eq(word), checks.operation.eq(self.operation),
                      self.summary.eq(checks.summary)]
+        m.d.sync += [after.eq(before) for before, after in pairwise(staged)]
         with m.If(comes & word.last):
-            m.d.sync += complete.eq(1)
+            m.d.sync += staged[0].eq(1)
         with m.If(self.started):
-            m.d.sync += [complete.eq(0), self.place.eq(self.place + 1)]
+            m.d.sync += [Cat(staged).eq(0), self.place.eq(self.place + 1)]
         return m

@@ -2,13 +2,13 @@
 
 ::
 
-    word --> register --> counts, moves, instructions ------------------> error
-     |          |                  ^     ^
-     |          |                  |     +-- marks of regions, in a memory
-     v          v                  |                 ^
-    sizes --> lines --> register --+--> a line beyond the last one
+    word --> register --> counts, moves, instructions --> register --> error
+     |          |                        ^
+     |          |                        +-- marks of regions, in a memory
+     v          v                                      ^
+    sizes --> lines --> register --> a line beyond the last one
 
-Everything that makes a body unfit is known a cycle after its last word has come.
+What makes a body unfit is known ``BodyChecks.latency`` cycles after its last word has come.
 """
 
 from typing import Any
@@ -92,8 +92,12 @@ class BodyChecks(wiring.Component):
     operation : In(4)
         That of the body.
     summary : Out(Summary)
-        From a cycle after the body's last word on. Of an unfit task it says the error and that there is nothing to do.
+        From ``latency`` cycles after the body's last word on. Of an unfit task it says the error and that there is
+        nothing to do.
     """
+
+    #: Cycles to the register of words, to that of what they say, to that of the error.
+    latency = 3
 
     def __init__(self, parameters: DieParameters):
         self.parameters = parameters
@@ -102,7 +106,9 @@ class BodyChecks(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         index, counts = self.i.index, Signal(Summary, name="counts")
-        word, found, bad, error = Signal(32, name="given"), Signal(name="found"), Signal(name="bad"), Signal()
+        word, found = Signal(32, name="given"), Signal(name="found")
+        # Of the word a cycle before: it is unfit; it is an instruction, to be looked at.
+        bad, judged = Signal(name="bad"), Signal(name="judged")
         is_counts, is_region, is_move, is_instruction = (
             Signal(name=f"is_{part}") for part in ("counts", "region", "move", "instruction"))
         numbers = range(MOVE_WORDS - 1, MOVE_WORDS * (VECTOR_LOADS + VECTOR_STORES), MOVE_WORDS)
@@ -111,20 +117,21 @@ class BodyChecks(wiring.Component):
             is_region.eq(self.i_valid & (index >= REGION_BASE) & (index < LOAD_BASE)),
             is_move.eq(self.i_valid & Cat(index == LOAD_BASE + number for number in numbers).any()),
             is_instruction.eq(self.i_valid & (index >= PROGRAM_BASE)),
-            found.eq(error),
         ]
-        m.d.comb += [error.eq(found | bad), self.summary.eq(counts)]
+        m.d.comb += self.summary.eq(counts)
+        m.submodules.marks = marks = Memory(shape=_Marks, depth=VECTOR_REGIONS, init=[], attrs=LUT_RAM)
+        m.d.sync += found.eq(found | bad | (judged & self._bad_instruction(
+            m, marks, data.View(shape_of(VectorInstruction), word))))
         number = Signal(range(VECTOR_REGIONS), name="number")
         with m.If(self.i_valid & (index == 0)):
             rows, columns = self.i.word[:16], self.i.word[16:]
             m.d.sync += [counts.rows.eq(rows), counts.columns.eq(columns), found.eq(~rows.any() | ~columns.any()),
                          number.eq(0)]
         wrong = self.operation != VectorOperation.PROGRAM.value
-        with m.If(wrong | error):
+        with m.If(wrong | found):
             m.d.comb += [self.summary.error.eq(Mux(wrong, ErrorCode.BAD_OPERATION, ErrorCode.BAD_OPERAND)),
                          *(getattr(self.summary, part).eq(0) for part in ("loads", "stores", "instructions"))]
 
-        m.submodules.marks = marks = Memory(shape=_Marks, depth=VECTOR_REGIONS, init=[], attrs=LUT_RAM)
         write = marks.write_port()
         m.d.comb += write.addr.eq(number)
         with m.If(write.en):
@@ -134,25 +141,23 @@ class BodyChecks(wiring.Component):
         # Of moves and instructions those that are used: one bit of each move, in order, and how many are left.
         moves, left = Signal(VECTOR_LOADS + VECTOR_STORES, name="moves"), Signal.like(counts.instructions, name="left")
         loads, stores, instructions = word[:4], word[4:8], word[8:16]
+        m.d.sync += [bad.eq(0), judged.eq(0)]
         with m.If(is_counts):
             m.d.sync += [
                 counts.loads.eq(loads), counts.stores.eq(stores), counts.instructions.eq(instructions),
                 left.eq(instructions),
                 moves.eq(Cat(count > number for count, most in ((loads, VECTOR_LOADS), (stores, VECTOR_STORES))
                              for number in range(most))),
+                bad.eq((loads > VECTOR_LOADS) | (stores > VECTOR_STORES) | (instructions > VECTOR_INSTRUCTIONS)),
             ]
-            m.d.comb += bad.eq((loads > VECTOR_LOADS) | (stores > VECTOR_STORES)
-                               | (instructions > VECTOR_INSTRUCTIONS))
         used = left.any()
         moved = marks.read_port(domain="comb")
         packed = Const(0, 1) if units(self.parameters).packs else word[4]
         m.d.comb += moved.addr.eq(word)
         with m.If(is_move):
-            m.d.sync += moves.eq(moves >> 1)
-            m.d.comb += bad.eq(moves[0] & (word[3] | packed | moved.data.unfit))
+            m.d.sync += [moves.eq(moves >> 1), bad.eq(moves[0] & (word[3] | packed | moved.data.unfit))]
         with m.If(is_instruction):
-            m.d.sync += left.eq(left - used)
-            m.d.comb += bad.eq(used & self._bad_instruction(m, marks, data.View(shape_of(VectorInstruction), word)))
+            m.d.sync += [left.eq(left - used), judged.eq(used)]
         return m
 
     def _mark(self, m: Module, platform: Any, marks: Any, counts: Any, is_region: Signal, region: Any) -> None:
@@ -187,15 +192,18 @@ class BodyChecks(wiring.Component):
                      marks.data.unfit.eq(far | at_least(end, capacity + 1))]
 
     def _bad_instruction(self, m: Module, marks: Memory, instruction: Any) -> Value:
+        """Whether the instruction of the cycle before is unfit."""
         own = units(self.parameters)
         code = instruction.as_value()[:5]
-        ports = [marks.read_port(domain="comb") for _ in range(3)]
-        m.d.comb += [port.addr.eq(number) for port, number in zip(
-            ports, (instruction.dst, instruction.a, instruction.b), strict=True)]
-        dst, a, b = (port.data for port in ports)
+        regions = {name: Signal(_Marks, name=f"marks_{name}") for name in ("dst", "a", "b")}
+        for name, region in regions.items():
+            port = marks.read_port(domain="comb")
+            m.d.comb += port.addr.eq(getattr(instruction, name))
+            m.d.sync += region.eq(port.data)
+        dst, a, b = regions.values()
         known, reduces, two_sources = Signal(name="known"), Signal(name="reduces"), Signal(name="two_sources")
         shape_bad = Signal()
-        m.d.comb += [
+        m.d.sync += [
             known.eq((code < len(VectorOp)) & ~Cat(code == op.value for op in own.lacking).any()
                      & ((code != VectorOp.FUNCTION.value)
                         | Cat(instruction.b == function.value for function in own.functions).any())),
