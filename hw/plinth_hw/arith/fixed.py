@@ -6,6 +6,7 @@
     add        a, b -> sum, saturate -> o; or exact, with a bit more                        1 cycle
     scale      a, factor -> product -> coarse shift -> fine shift -> round, saturate -> o   4 cycles, to nearest even
                of more than 18 bits: parts of the product, their sum; round, then saturate  6 cycles
+               operands in registers first; round, then saturate                            6 cycles
     round      a -> round -> saturate -> o                                                  2 cycles, to nearest even
 
 One number a cycle, no stall. What is beyond a format becomes its least or largest number. Numbers are those of
@@ -186,7 +187,7 @@ class FixedScaler(wiring.Component):
         It has a member ``below``.
     registered : bool
         Operands, of 18 bits at most, go into registers first; on a platform whose ``family`` is ``"ecp5"`` those of a
-        ``MULT18X18D``, as does the product.
+        ``MULT18X18D``, as does the product. What saturates is found from a register behind the carry chain.
 
     Members
     -------
@@ -204,7 +205,7 @@ class FixedScaler(wiring.Component):
     Attributes
     ----------
     latency : int
-        Cycles from operand to result: 4, or 6 for operands of more than 18 bits; 5 if they are registered.
+        Cycles from operand to result: 4, or 6 for operands of more than 18 bits, or if they are registered.
 
     Raises
     ------
@@ -235,7 +236,7 @@ class FixedScaler(wiring.Component):
         if registered and self._wide:
             raise ValueError(f"Registered operands must have at most {_PART_BITS + 1} bits, not {format.bits} as "
                              f"{format} has")
-        self.latency = FixedScaler.latency + 2 * self._wide + registered
+        self.latency = FixedScaler.latency + 2 * (self._wide | registered)
         super().__init__({"a": In(format.bits), "factor": In(Factor.BITS), "o": Out(result.bits),
                           **({"beyond": Out(1)} if tells else {}), **({"below": In(1)} if signed_mantissa else {})})
 
@@ -282,7 +283,7 @@ class FixedScaler(wiring.Component):
             Digits((turn, half, Cat(number[2:], sign), number[1:]), lambda t, h, x, y: y ^ ((x ^ y) & h),
                    lambda t, h, x, y: t)], carry=up)
         over = beyond_kept
-        if self._wide:
+        if self._wide or self._registered:
             rounded, over, sign, turn = (delayed(m, name, word, 1) for name, word in (
                 ("rounded", rounded), ("over", over), ("sign", sign), ("last_turn", turn)))
         ends, o = Signal(name="ends"), Signal(bits, name="scaled", reset_less=True)

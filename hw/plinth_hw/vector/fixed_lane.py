@@ -2,18 +2,18 @@
 
 ::
 
-    a ---------+-----------------> scaler (5) -------------------------------------> o, beyond
+    a ---------+-----------------> scaler (6) ------------------------------------------> o, beyond
                |                     ^ b or the immediate, b's sign, and the immediate's shift and sign, as a factor
                +-------> x --+
-    b -----------+           +---> exact sum, x, y (1) --> sum, ends, x, y: a register each (1) --+--> o, beyond
-    immediate ---+-----> y --+                                                                    |
-    sum ---------+                                                                                |
-      ^---------------------- delay <-------------------------------------------------------------+
+    b -----------+           +---> exact sum, x, y (1) --> sum, ends, x, y (1) ----+----> o, beyond
+    immediate ---+-----> y --+                                                     |
+    sum ---------+                                                                 |
+      ^---------------------- delay <----------------------------------------------+
 
 Where there is nothing to add, y is 0. An element that is masked goes into none of the registers. The larger of x and y
-is found by their difference, whose top bits decide from a register. A sum comes back :data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What
-instructions want of the lanes is decoded by :class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in
-:mod:`plinth_sim.golden.lanes`.
+is found by their difference, whose top bits decide from a register. A sum comes back
+:data:`~plinth_hw.vector.lane.LOOP_CYCLES` after its operand came. What instructions want of the lanes is decoded by
+:class:`~plinth_hw.vector.lane.LaneDecoder`; the formulas stand in :mod:`plinth_sim.golden.lanes`.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ from plinth_hw.vector.lane import LOOP_CYCLES, PRODUCTS, LaneControl
 #: Instructions that it lacks, beside functions.
 LACKING = (VectorOp.NARROW, VectorOp.WIDEN)
 #: Cycles from the lane's inputs to its output, by instruction.
-LATENCIES: dict[VectorOp, int] = {op: FixedScaler.latency + 1 if op in PRODUCTS else 3
+LATENCIES: dict[VectorOp, int] = {op: FixedScaler.latency + 2 if op in PRODUCTS else 3
                                   for op in VectorOp if op not in (*LACKING, VectorOp.FUNCTION)}
 
 
