@@ -102,9 +102,9 @@ PROOFS = (
              "axil.awvalid & ~"),
         Twin("an access that is no access to a whole word changes nothing",
              "axil.awaddr[:2].any() | ~whole", "~whole"),
-        Twin("a graph is started only while none runs and nothing failed", "written[0] & ~self.running & ~self.error",
-             "written[0] & ~self.running"),
-        Twin("an error is cleared only while nothing runs", "written[1] & ~self.running", "written[1]"),
+        Twin("a graph is started only while none runs and nothing failed", "asked[0] & ~self.running & ~self.error",
+             "asked[0] & ~self.running"),
+        Twin("an error is cleared only while nothing runs", "asked[1] & ~self.running", "asked[1]"),
     ), shortcuts=(
         # All places but the last one of the memory that is cleared after reset.
         ("address = Signal(ADDRESS_BITS)", "address = Signal(ADDRESS_BITS, init=0x13C)"),)),

@@ -6,7 +6,8 @@
                                                     +-- words from 8 on, as many as it uses --> its body queue
           otherwise one ``error`` pulse, and all that follows is dropped
 
-Combinational but for the remembered engine, die of a remote advance and wait counters. A descriptor waits at
+Combinational but for the remembered engine, die of a remote advance and wait counters, and whether a word is the first
+or one behind the header. A descriptor waits at
 word 0 until its engine has room for it; later descriptors wait behind it (program order is a valid serial order,
 so the engine's earlier tasks cannot depend on them).
 """
@@ -99,11 +100,12 @@ class Dispatch(wiring.Component):
         wait_counters = Signal(32)
 
         first = header_word(word, 0)
-        is_first = Signal()
+        is_first, behind = Signal(init=1), Signal()  # word 0; a word after ADDRESS_WORD
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [is_first.eq(index.all()), behind.eq((index >= ADDRESS_WORD) & ~index.all())]
         refused, refusal = Signal(name="refused"), Signal(shape_of(ErrorCode), name="refusal")
         bad_counter = Signal(8)
         m.d.comb += [
-            is_first.eq(index == 0),
             self.position.eq(position),
             self.header_index.eq(index),
             self.word.eq(word),
@@ -157,7 +159,7 @@ class Dispatch(wiring.Component):
             with m.If((index == 4) & bad_die):
                 m.d.comb += bad(ErrorCode.BAD_DIE, Const(0))
             # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
-            with m.If(index > ADDRESS_WORD):
+            with m.If(behind):
                 ends = [Const(HEADER_WORDS + self.parameters.body_words(engine), 7) for engine in self.engines]
                 m.d.comb += [self.body_valid.eq(index < select(ends, position)), self.i.ready.eq(1)]
             with m.Else():

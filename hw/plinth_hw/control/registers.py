@@ -134,7 +134,7 @@ class Registers(wiring.Component):
         The host.
     start, stop, clear_error, clear_counters : Out(1)
         Pulses of CONTROL. ``start`` only while none of ``running``, ``error`` and ``stopped``, ``clear_error`` only
-        while not ``running``.
+        while not ``running``. They, and ``record_write``, come in the cycle after the address was looked at.
     running, done, error, stopped : In(1)
         STATUS.
     code, task, info : In
@@ -259,6 +259,13 @@ class Registers(wiring.Component):
         kept, copy = self._copies(m, address, write, written, cleared)
         is_base, base = self._bases(m, address, write, written, cleared)
         decoded = _Answers()
+        asked, sets = Signal(4), Signal()  # bits of CONTROL; RECORD_COUNT is written
+        m.d.sync += [asked.eq(0), sets.eq(0)]
+        m.d.comb += [
+            self.start.eq(asked[0] & ~self.running & ~self.error & ~self.stopped),
+            self.clear_error.eq(asked[1] & ~self.running),
+            self.clear_counters.eq(asked[2]), self.stop.eq(asked[3]), self.record_write.eq(sets & ~self.running),
+        ]
         m.d.sync += answer.eq(answer | answers)
         answering: list[Value] = []  # what else answers, each 0 but for its cycle
         exists, position = Signal(), Signal.like(self.inspect_engine)  # the engine whose block is addressed
@@ -280,7 +287,7 @@ class Registers(wiring.Component):
                 m.next = "ANSWER"
                 with m.Switch(address[_PAGE_LOG2:]):
                     with m.Case(0):
-                        self._single(m, address, write, written, decoded, high, kept)
+                        self._single(m, address, write, written, decoded, high, kept, asked, sets)
                         with m.If(_within(address[:_PAGE_LOG2], regs.BASES, exact_log2(regs.BASE_COUNT))):
                             m.d.comb += is_base.eq(1)
                             decoded.give(m, base)
@@ -456,7 +463,7 @@ class Registers(wiring.Component):
             m.next = "PERFORMANCE"
 
     def _single(self, m: Module, address: Signal, write: Signal, written: Signal, answers: _Answers,
-                high: Signal, kept: Signal) -> None:
+                high: Signal, kept: Signal, asked: Signal, sets: Signal) -> None:
         """Single registers."""
         with m.Switch(address[2:_PAGE_LOG2]):
             for place, register in self._kept().items():
@@ -489,12 +496,10 @@ class Registers(wiring.Component):
             with m.Case(Register.CONTROL >> 2):
                 m.d.comb += answers.known.eq(1)
                 with m.If(write):
-                    m.d.comb += [self.start.eq(written[0] & ~self.running & ~self.error & ~self.stopped),
-                                 self.clear_error.eq(written[1] & ~self.running),
-                                 self.clear_counters.eq(written[2]), self.stop.eq(written[3])]
+                    m.d.sync += asked.eq(written)
             with m.Case(Register.RECORD_COUNT >> 2):
                 answers.give(m, self.record_count)
-                m.d.comb += self.record_write.eq(write & ~self.running)
+                m.d.sync += sets.eq(write)
             with m.Case(Register.CYCLE >> 2):
                 answers.give(m, self.cycle[:32])
                 m.d.sync += high.eq(self.cycle[32:])
