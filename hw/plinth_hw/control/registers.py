@@ -251,6 +251,7 @@ class Registers(wiring.Component):
         ]
         if self.parameters.has_window:
             m.d.comb += [self.window_write.eq(write), self.window_data.eq(written)]
+            m.d.sync += self.window_set.eq(0)
         if self.parameters.ports:
             route = self._routes(m, address, decode, write, written)
             if not self.parameters.link_phits:
@@ -487,7 +488,7 @@ class Registers(wiring.Component):
             if self.parameters.has_window:
                 with m.Case(Register.WINDOW_ADDRESS >> 2):
                     answers.give(m, self.window_address)
-                    m.d.comb += self.window_set.eq(write)
+                    m.d.sync += self.window_set.eq(write)
                 with m.Case(Register.WINDOW_DATA >> 2):
                     m.d.comb += [answers.known.eq(1), self.window_reads.eq(~write)]
                     m.next = "WINDOW"

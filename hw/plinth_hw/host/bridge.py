@@ -136,13 +136,13 @@ class Bridge(wiring.Component):
                 with m.Elif(asked.valid):
                     m.d.comb += [writes.eq(~under_way), asked.ready.eq(ends), ends.eq(came)]
             with m.State("READ"):
-                with m.If(failed | (done == header.count[:len(done)]) | (done == parameters.words)):
-                    m.next = "ANSWER"
-                with m.Else():
-                    m.d.comb += [
-                        reads.eq(~under_way), given.valid.eq(came & ended_well), given.payload.word.eq(found),
-                        ends.eq(came & given.ready),
-                    ]
+                m.d.comb += [given.valid.eq(came & ended_well), given.payload.word.eq(found),
+                             ends.eq(came & given.ready)]
+                with m.If(~under_way):
+                    with m.If(failed | (done == header.count[:len(done)]) | (done == parameters.words)):
+                        m.next = "ANSWER"
+                    with m.Else():
+                        m.d.comb += reads.eq(1)
             with m.State("SYNC"):
                 m.d.comb += [given.valid.eq(1), given.payload.word.eq(Const(parameters.limits, 32))]
                 with m.If(given.ready):
