@@ -396,8 +396,8 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("fpga-tiny", 4, operand_buffer_words=1024, vector_buffer_words=1024, multiply_format=Q3_12,
              engines=FIXED_ENGINES),
         _ndp("fpga-demo", 8, multiply_format=Q3_12, engines=FIXED_ENGINES),
-        _ndp("fpga-ulx3s", 8, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
-             memory_words_per_cycle=Fraction(16), output_buffer_words=2 * 128, chunk_words=16, reduce_blocks=1, ports=0,
+        _ndp("fpga-ulx3s", 8, rows=12, multiply_format=Q3_12, engines=LONE_ENGINES, interleave=2,
+             memory_words_per_cycle=Fraction(16), output_buffer_words=2 * 192, chunk_words=16, reduce_blocks=1, ports=0,
              counters=16, die_bits=1, link_buffer_packets=2, address_bits=18, axi_ports=0, block_ram_words=128 * 1024),
     )
 }
