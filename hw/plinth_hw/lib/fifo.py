@@ -110,8 +110,9 @@ class FIFO(wiring.Component):
         ]
         given, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         if places == 1 and not block:
+            # What passes by is written as well, while the place is free.
             found = Signal(len(given), name="place", reset_less=True)
-            with m.If(put):
+            with m.If(self.i.valid & ~full):
                 m.d.sync += found.eq(given)
         else:
             attributes = (UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else

@@ -2,17 +2,17 @@
 
 ::
 
-    readers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
+    readers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (reader, beats)
     memory.data (one stream) (-> FIFO) -> to the reader at the FIFO's head
-    writers --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
+    writers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
 Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request and for written data, none for
-read data and responses; where memory is on the chip alone, one more for requests and read data. Throughput: one beat a
-cycle each way, one request a cycle each way. What clients give is registered for each of them, zero but for the one
-wanted: so nothing has to be chosen, the OR of all is that client's.
+read data and responses; where memory is on the chip alone, two more for requests and one for read data. Throughput:
+one beat a cycle each way, one request a cycle each way. What clients give is registered for each of them, zero but for
+the one wanted: so nothing has to be chosen, the OR of all is that client's.
 
 But for a written beat there is no data storage here, so two rules keep the clients from stopping each other for good:
 
@@ -32,7 +32,7 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from plinth_hw.arith.carry import counted_down
 from plinth_hw.isa.parameters import DieParameters
@@ -94,7 +94,7 @@ class MemoryCrossbar(wiring.Component):
         Level: grant nothing more, and end what was granted without the clients: data that they were to read are
         thrown away, those that they were to write are written with no strobe set.
     drained : Out(1)
-        Nothing that was granted is under way.
+        Nothing more is granted, and nothing that was is under way.
     read_error, write_error : In(1)
         In the first cycle of a beat on ``memory_read``: it could not be read. While the oldest request of
         ``memory_write`` is unanswered: it could not be written.
@@ -147,16 +147,24 @@ class MemoryCrossbar(wiring.Component):
                                   else (self.outstanding,) * 3)
         m.submodules.read = read = _Grant(self.parameters, len(readers), reads)
         m.submodules.write = write = _Grant(self.parameters, len(writers), writes)
-        for grant, clients, memory, fault in ((read, readers, self.memory_read, self.read_fault),
-                                              (write, writers, self.memory_write, self.write_fault)):
+        # Where memory is on the chip, clients lie far apart, and from it: nothing goes there and back in a cycle.
+        near, ends = on_chip(self.parameters), Signal(name="ends")
+        m.d.sync += ends.eq(self.drain)
+        for side, grant, clients, memory, fault in (
+                ("reader", read, readers, self.memory_read, self.read_fault),
+                ("writer", write, writers, self.memory_write, self.write_fault)):
             for index, client in enumerate(clients):
+                request = client.request
+                if near:
+                    m.submodules[f"{side}_{index}"] = asked = FIFO(request.payload.shape(), 2, Storage.HEAD)
+                    connect(m, flipped(request), asked.i)
+                    request = asked.o
                 m.d.comb += [
-                    grant.valid[index].eq(client.request.valid),
-                    grant.payload[index].eq(client.request.payload),
-                    client.request.ready.eq(grant.ready[index]),
+                    grant.valid[index].eq(request.valid), grant.payload[index].eq(request.payload),
+                    request.ready.eq(grant.ready[index]),
                 ]
             m.d.comb += [
-                grant.limit.eq(self.limit), grant.drain.eq(self.drain),
+                grant.limit.eq(self.limit), grant.drain.eq(ends),
                 memory.request.payload.eq(grant.request.payload),
                 memory.request.valid.eq(grant.request.valid & grant.permit),
                 grant.request.ready.eq(memory.request.ready & grant.permit),
@@ -169,10 +177,9 @@ class MemoryCrossbar(wiring.Component):
         there, taken = Signal(name="read_there"), Signal(name="read_taken")
         m.d.comb += [
             read.permit.eq(1), read.data_step.eq(beat.valid & beat.ready),
-            taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | self.drain),
+            taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | ends),
         ]
-        if on_chip(self.parameters):
-            # Readers lie far apart, and from the memory.
+        if near:
             m.submodules.found = found = FIFO(offered.shape(), 2, Storage.HEAD)
             m.d.comb += [
                 found.i.payload.beat.eq(beat.payload), found.i.payload.whose.eq(read.data_whose),
@@ -203,11 +210,11 @@ class MemoryCrossbar(wiring.Component):
             unanswered.i.valid.eq(self.memory_write.request.valid & self.memory_write.request.ready),
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(
-                ((Cat(client.data.valid for client in writers) & write.data_whose).any() | self.drain) & given),
+                ((Cat(client.data.valid for client in writers) & write.data_whose).any() | ends) & given),
             self.memory_write.data.payload.eq(one_registered(
-                m, "data", [~self.drain & whose for whose in write.data_whose],
+                m, "data", [~ends & whose for whose in write.data_whose],
                 [client.data.payload for client in writers], free)),
-            self.drained.eq(~(read.busy | there | write.busy | full) & unanswered.empty),
+            self.drained.eq(ends & ~(read.busy | there | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
         ]
