@@ -36,7 +36,7 @@ class SumsAtEnds(wiring.Component):
     valid : In(1)
         A beat is taken; ``data`` In, ``strobe`` In: its words, and which of them are written.
     count : Out
-        Of the beat of a cycle ago.
+        Of the beat of two cycles ago.
 
     Raises
     ------
@@ -56,7 +56,6 @@ class SumsAtEnds(wiring.Component):
         m = Module()
         hits = Signal(self._words)
         words = [self.data.word_select(word, self._parameters.word_bits) for word in range(self._words)]
-        m.d.comb += hits.eq(Cat(_at_end(word) for word in words)
-                            & self.strobe & self.valid.replicate(self._words))
-        m.d.sync += self.count.eq(sum(hits))
+        m.d.sync += [hits.eq(Cat(_at_end(word) for word in words) & self.strobe & self.valid.replicate(self._words)),
+                     self.count.eq(sum(hits))]
         return m

@@ -31,11 +31,13 @@ def test_words_that_are_written_are_counted(operands: Fixed) -> None:
             ctx.set(dut.valid, int(taken))
             await ctx.tick()
             found.append(ctx.get(dut.count))
+        await ctx.tick()
+        found.append(ctx.get(dut.count))
 
     simulate(dut, drive)
     written = (strobes[:, None] >> np.arange(die.beat_words) & 1).astype(bool)
-    assert found == [matrix.at_ends(operands, row[mask]) * int(taken)
-                     for row, mask, taken in zip(values, written, valid, strict=True)]
+    assert found == [0] + [matrix.at_ends(operands, row[mask]) * int(taken)
+                           for row, mask, taken in zip(values, written, valid, strict=True)]
     assert max(found) == die.beat_words
 
 
