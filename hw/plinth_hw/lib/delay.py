@@ -11,10 +11,11 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.lib.ram import SECTION
 
 
-def delayed(m: Module, name: str, value: Any, cycles: int) -> Any:
-    """``value``, of the same shape, of ``cycles`` cycles before, in registers; zero until then."""
+def delayed(m: Module, name: str, value: Any, cycles: int, *, reset_less: bool = False) -> Any:
+    """``value``, of the same shape, of ``cycles`` cycles before, in registers; zero until then, or, if these are not
+    reset, after power-up only."""
     for cycle in range(cycles):
-        stage = Signal(value.shape(), name=f"{name}_delay_{cycle}")
+        stage = Signal(value.shape(), name=f"{name}_delay_{cycle}", reset_less=reset_less)
         m.d.sync += stage.eq(value)
         value = stage
     return value

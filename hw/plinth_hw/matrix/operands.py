@@ -107,14 +107,14 @@ class OperandBuffer(wiring.Component):
         m.submodules.jobs = jobs = FIFO(layout, 2, Storage.HEAD)
         m.submodules.runs = runs = RunWalk(geometry.element_address_bits, walk_bits)
         job = jobs.o.payload
-        view = Signal(geometry.view(self.clipped))
+        view = Signal(geometry.view(self.clipped), reset_less=True)
         strip = data.StructLayout({
             "line": unsigned(len(tracker.base)), "shift": unsigned(bank_bits), "k_end": unsigned(geometry.k_bits),
             "final": unsigned(1), "along_k": unsigned(1), "half": unsigned(1),
             "option": unsigned(geometry.option_bits)})
         m.submodules.walks = walks = FIFO(strip, STRIPS)
         walk_in = walks.i.payload
-        done, rest, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "chunk"))
+        done, rest, left, chunk = (Signal(walk_bits, name=name) for name in ("done", "rest", "left", "chunk"))
         issue, idle = Signal(), Signal()
         # A panel's columns as stored before this strip are whole groups of the banks, which begin this many lines on.
         groups = lookup(m, "group_line", Cat(done[bank_bits:max(bank_bits, self.span_bits)], job.option), [
@@ -133,7 +133,7 @@ class OperandBuffer(wiring.Component):
             walk_in.line.eq(Mux(job.half, self.half_lines, 0)
                             + Mux(job.along_k, Cat(Const(0, bank_bits), done[bank_bits:]), groups)),
             walk_in.shift.eq(done[:bank_bits]), walk_in.k_end.eq(done + runs.columns),
-            walk_in.final.eq(runs.columns == rest),
+            walk_in.final.eq(runs.columns == left),
             walk_in.along_k.eq(job.along_k), walk_in.half.eq(job.half), walk_in.option.eq(job.option),
             walks.i.valid.eq(issue), issue.eq(rows.command.valid & rows.command.ready), runs.take.eq(issue),
             jobs.o.ready.eq(issue & walk_in.final),
@@ -150,7 +150,7 @@ class OperandBuffer(wiring.Component):
                 with m.If(jobs.o.valid):
                     m.next = "START"
             with m.State("START"):
-                m.d.sync += runs.limit.eq(Mux(job.along_k & self.hurry & (chunk < rest), chunk, rest))
+                m.d.sync += [runs.limit.eq(Mux(job.along_k & self.hurry & (chunk < rest), chunk, rest)), left.eq(rest)]
                 m.next = "SIZE"
             with m.State("SIZE"):
                 m.d.comb += runs.size.eq(1)
@@ -167,11 +167,11 @@ class OperandBuffer(wiring.Component):
         # Beats into the memory.
         beat, walk, write = load.o.payload, walks.o.payload, memory.write
         there = tracker.latency
-        data_there = Signal(beat.data.shape())
+        data_there = Signal(beat.data.shape(), reset_less=True)
         m.d.sync += data_there.eq(beat.data)
         for lane in range(lanes):
             real = delayed(m, f"real_{lane}", beat.real[lane], 1) if self.clipped else Const(1)
-            word = Signal(self.element_bits, name=f"word_{lane}")
+            word = Signal(self.element_bits, name=f"word_{lane}", reset_less=True)
             m.d.sync += word.eq(Mux(real, Cat(data_there[lane], real), 0))
             m.d.comb += write.data[lane].eq(word)
         m.d.comb += [

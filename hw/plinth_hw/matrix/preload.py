@@ -134,8 +134,8 @@ class PreloadBuffer(wiring.Component):
             tracker.take.eq(load.o.valid),
             *give(write, tracker.command),
             write.mask.eq(delayed(m, "mask", load.o.payload.mask, tracker.latency)),
-            *(write.data[lane].eq(delayed(m, f"data_{lane}", load.o.payload.data[lane], tracker.latency))
-              for lane in range(banks)),
+            *(write.data[lane].eq(delayed(m, f"data_{lane}", load.o.payload.data[lane], tracker.latency,
+                                          reset_less=True)) for lane in range(banks)),
             walk.option.eq(job.option), walk.step.eq(playing),
             read.along_rows.eq(0),
             jobs.o.ready.eq(ends),

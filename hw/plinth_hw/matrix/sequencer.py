@@ -73,7 +73,7 @@ class SystolicSequencer(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         geometry = self.geometry
-        words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS))
+        words = Signal(data.ArrayLayout(unsigned(32), FIELD_WORDS), reset_less=True)
         task = data.View(shape_of(MatrixBody), words.as_value())
         option = task.interleave_m_log2[:geometry.option_bits]
         span = {"m": lookup(m, "a_span", option, geometry.a_span),
@@ -85,7 +85,7 @@ class SystolicSequencer(wiring.Component):
         number = Signal(TASK_BITS)
         origin = {name: Signal(address_bits, name=f"{name}_first") for name in "abc"}
         c_column = Signal(address_bits)
-        left = {name: Signal(32, name=f"{name}_left") for name in "mnk"}
+        left = {name: Signal(32, name=f"{name}_left", reset_less=True) for name in "mnk"}
         first = {name: Signal(name=f"first_{name}") for name in "mnk"}
         last = {name: Signal(name=f"last_{name}") for name in "mnk"}
         size = {name: Signal(len(span[name]), name=f"{name}_size") for name in "mnk"}

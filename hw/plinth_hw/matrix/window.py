@@ -109,9 +109,9 @@ class GridRows(wiring.Component):
             "address": address, "columns": unsigned(COUNT_BITS), "rows": unsigned(COUNT_BITS),
             "last_column": 1, "last_row": 1,
             **({"row": ROW_SHAPE, "column": COLUMN_SHAPE} if self.clipped else {})})
-        current, begun, origin, following = (Signal(place, name=name)
+        current, begun, origin, following = (Signal(place, name=name, reset_less=True)
                                              for name in ("current", "begun", "origin", "following"))
-        command = Signal.like(self.command.payload, name="walked")
+        command = Signal.like(self.command.payload, name="walked", reset_less=True)
         active, fresh, step = Signal(name="active"), Signal(name="fresh"), Signal(name="step")
         last_column, last_row = current.last_column, current.last_row
 
@@ -159,14 +159,15 @@ class GridRows(wiring.Component):
         # Three stages, which move together: the row; how far the map reaches beside it; what of it lies in the map.
         row = Signal(data.StructLayout({
             "address": address, "columns": unsigned(self.column_bits), "last": unsigned(1),
-            "task": unsigned(TASK_BITS), "row": ROW_SHAPE, "column": COLUMN_SHAPE}))
+            "task": unsigned(TASK_BITS), "row": ROW_SHAPE, "column": COLUMN_SHAPE}), reset_less=True)
         there, moves = Signal(2, name="there"), Signal(name="moves")
         m.d.comb += [moves.eq(~self.o.valid | self.o.ready), step.eq(active & ~fresh & moves),
                      self.busy.eq(active | there.any())]
-        reach = Signal(o.shape(), name="reach")
+        reach = Signal(o.shape(), name="reach", reset_less=True)
         before, row_inside = Signal(name="before"), Signal(name="row_inside")
         # Columns that lie before the map; from the row's first column to the map's last; to the row's.
-        skip, left_more, more = (Signal(COLUMN_SHAPE, name=name) for name in ("skip", "left_more", "more"))
+        skip, left_more, more = (Signal(COLUMN_SHAPE, name=name, reset_less=True)
+                                 for name in ("skip", "left_more", "more"))
         inside, cut = Signal(name="inside"), Signal(name="cut")
         m.d.comb += [inside.eq(row_inside & Mux(before, skip <= more, left_more >= 0)), cut.eq(left_more < more)]
         with m.If(moves):
@@ -221,7 +222,7 @@ class RunWalk(wiring.Component):
         at = data.StructLayout({
             "address": address, "run": address, "left": unsigned(COUNT_BITS), "runs": unsigned(COUNT_BITS),
             "place": unsigned(ELEMENT_BITS), "kernel_row": unsigned(COUNT_BITS)})
-        current, begun, origin, following = (Signal(at, name=name)
+        current, begun, origin, following = (Signal(at, name=name, reset_less=True)
                                              for name in ("current", "begun", "origin", "following"))
         ends, last_run, fresh = Signal(name="ends"), Signal(name="last_run"), Signal(name="fresh")
         m.d.comb += [
