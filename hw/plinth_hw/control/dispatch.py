@@ -6,10 +6,9 @@
                                                     +-- words from 8 on, as many as it uses --> its body queue
           otherwise one ``error`` pulse, and all that follows is dropped
 
-Combinational but for the remembered engine, die of a remote advance and wait counters, and whether a word is the first
-or one behind the header. A descriptor waits at
-word 0 until its engine has room for it; later descriptors wait behind it (program order is a valid serial order,
-so the engine's earlier tasks cannot depend on them).
+Word 0 stays for a cycle at least, in which its engine becomes known, and until that has room for the descriptor; all
+others are taken as they come, so what is taken depends on registers alone. Later descriptors wait behind (program
+order is a valid serial order, so the engine's earlier tasks cannot depend on them).
 """
 
 
@@ -53,13 +52,13 @@ class Dispatch(wiring.Component):
     address : In(address_bits)
         Address of the descriptor at ``i``.
     room : In(engines)
-        That engine can take one more descriptor.
+        That engine can take one more descriptor; stays, once a word 0 has come, until it is taken.
     dies : In
         Dies of the array.
     halted : In(1)
         Drop what comes.
     position : Out
-        Engine of the word at ``i``.
+        Engine of the word at ``i`` that is taken.
     word : Out
         The word at ``i``.
     header_valid, header_index : Out
@@ -96,17 +95,23 @@ class Dispatch(wiring.Component):
         counters = self.parameters.counters
         index, word = self.i.payload.index, self.i.payload.word
         engine_number = Signal(4)
-        position = Signal.like(self.position)
         wait_counters = Signal(32)
 
         first = header_word(word, 0)
-        is_first, behind = Signal(init=1), Signal()  # word 0; a word after ADDRESS_WORD
+        # Word 0; a word after ADDRESS_WORD; one of the body; word 0 was there a cycle ago, and room for all.
+        is_first, behind, in_body, admitted = Signal(init=1), Signal(), Signal(), Signal()
+        ends = [Const(HEADER_WORDS + self.parameters.body_words(engine) - 1, 6) for engine in self.engines]
+        m.d.comb += self.i.ready.eq(self.halted | ~is_first | admitted)
         with m.If(self.i.valid & self.i.ready):
-            m.d.sync += [is_first.eq(index.all()), behind.eq((index >= ADDRESS_WORD) & ~index.all())]
+            m.d.sync += [
+                is_first.eq(index.all()), behind.eq((index >= ADDRESS_WORD) & ~index.all()),
+                in_body.eq((index >= HEADER_WORDS - 1) & (index < select(ends, self.position))),
+            ]
+        here = [first.as_value()[:4] == engine.value for engine in self.engines]
+        m.d.sync += admitted.eq(self.i.valid & is_first & ~admitted & (Cat(here) & self.room).any())
         refused, refusal = Signal(name="refused"), Signal(shape_of(ErrorCode), name="refusal")
         bad_counter = Signal(8)
         m.d.comb += [
-            self.position.eq(position),
             self.header_index.eq(index),
             self.word.eq(word),
             self.error.valid.eq(refused), self.error.code.eq(refusal), self.error.counter.eq(bad_counter),
@@ -115,9 +120,11 @@ class Dispatch(wiring.Component):
         ]
         known, operations = Signal(name="known"), Signal(range(17), name="operations")
         with m.If(is_first):
+            m.d.sync += engine_number.eq(first.as_value()[:4])
             for i, engine in enumerate(self.engines):
-                with m.If(first.as_value()[:4] == engine.value):
-                    m.d.comb += [known.eq(1), self.position.eq(i), operations.eq(len(OPERATIONS[engine]))]
+                with m.If(here[i]):
+                    m.d.comb += [known.eq(1), operations.eq(len(OPERATIONS[engine]))]
+                    m.d.sync += self.position.eq(i)
 
         def bad(code: ErrorCode, counter: Value) -> list:
             return [refused.eq(1), refusal.eq(code), bad_counter.eq(counter)]
@@ -131,11 +138,8 @@ class Dispatch(wiring.Component):
         remote_die, bad_die = Signal.like(second.remote_die, name="remote_die"), Signal(name="bad_die")
         m.d.sync += bad_die.eq(remote & (remote_die >= self.dies))
 
-        with m.If(self.halted):
-            m.d.comb += self.i.ready.eq(1)
-        with m.Elif(self.i.valid):
+        with m.If(self.i.valid & ~self.halted):
             with m.If(is_first):
-                m.d.sync += [position.eq(self.position), engine_number.eq(first.as_value()[:4])]
                 with m.If(~known):
                     m.d.comb += bad(ErrorCode.BAD_ENGINE, Const(0))
                 with m.Elif(first.operation >= operations):
@@ -158,15 +162,9 @@ class Dispatch(wiring.Component):
                         m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
             with m.If((index == 4) & bad_die):
                 m.d.comb += bad(ErrorCode.BAD_DIE, Const(0))
-            # A refused descriptor goes on until ``halted`` rises, and never gets as far as ``commit``.
-            with m.If(behind):
-                ends = [Const(HEADER_WORDS + self.parameters.body_words(engine), 7) for engine in self.engines]
-                m.d.comb += [self.body_valid.eq(index < select(ends, position)), self.i.ready.eq(1)]
-            with m.Else():
-                m.d.comb += [
-                    self.header_valid.eq(~is_first | (Cat(self.room) >> self.position)[0]),
-                    self.i.ready.eq(self.header_valid),
-                    self.commit.eq(index == ADDRESS_WORD),
-                    self.body_valid.eq(index == ADDRESS_WORD),
-                ]
+            # A refused descriptor waits or goes on until ``halted`` rises, and never gets as far as ``commit``.
+            m.d.comb += [
+                self.header_valid.eq(~behind & (~is_first | admitted)), self.commit.eq(index == ADDRESS_WORD),
+                self.body_valid.eq(in_body),
+            ]
         return m

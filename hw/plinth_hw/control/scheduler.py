@@ -7,7 +7,7 @@
     advance_in --> update counters <-- poll, advance --> sequencer <-- done
     record_memory <-- record writer <-- words ---------- sequencer --> FIFO --> advance_out
 
-Every descriptor goes through in 64 cycles or a memory latency, whichever is longer. An engine has up to
+Every descriptor goes through in 65 cycles or a memory latency, whichever is longer. An engine has up to
 ``queue_depth`` bodies waiting here and ``RING_TASKS`` tasks between fetch and completion. See :mod:`sequencer`
 for the latencies of starts and completions. Source: MPT section VI.A.
 """
