@@ -96,14 +96,14 @@ class Errors(wiring.Component):
         m = Module()
         causes = [getattr(self, f"cause_{i}") for i in range(self.causes)]
         valid = Cat(cause.valid for cause in causes)
-        taken, found = Signal(), Signal()
-        m.d.comb += [taken.eq(~self.halted & ~self.clear), found.eq(self.lookup_valid & self.lookup_done)]
-        # Zero but in the cycle after the cause.
-        chosen = Cause(one_registered(m, "cause", [wins & taken for wins in lowest(valid)], causes))
-        m.d.sync += self.raised.eq(chosen.valid)
+        stops, found, cleared = Signal(), Signal(), Signal()
+        # Zero but in the cycle after the cause. One that came with ``clear`` is none.
+        chosen = Cause(one_registered(m, "cause", [wins & ~self.halted for wins in lowest(valid)], causes))
+        m.d.comb += [stops.eq(chosen.valid & ~cleared), found.eq(self.lookup_valid & self.lookup_done)]
+        m.d.sync += [self.raised.eq(stops), cleared.eq(self.clear)]
         with m.If(valid.any()):
             m.d.sync += self.halted.eq(1)
-        with m.If(chosen.valid):
+        with m.If(stops):
             m.d.sync += [
                 self.error.eq(~chosen.lookup),
                 self.lookup_valid.eq(chosen.lookup),
@@ -118,7 +118,7 @@ class Errors(wiring.Component):
             m.d.sync += [self.lookup_valid.eq(0), self.error.eq(1)]
             with m.If(self.code == ErrorCode.TIMEOUT):
                 m.d.sync += self.info.counter.eq(self.lookup_counter)
-        with m.If(chosen.valid | found):
+        with m.If(stops | found):
             m.d.sync += self.task.eq(chosen.task | Mux(found, self.lookup_task, 0))
         with m.If(self.clear):
             m.d.sync += [self.halted.eq(0), self.error.eq(0), self.lookup_valid.eq(0), self.code.eq(ErrorCode.NONE),
