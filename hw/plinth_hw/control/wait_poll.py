@@ -2,11 +2,11 @@
 
 ::
 
-    waits, pending --> engine in turn, its waits in turn --> valid, engine, wait --> which counter --> counter
-                                                                |
-                                       two cycles later: slack, awaited --> met
+    waits --> engine in turn --> register --> its pending waits in turn --> valid, engine, wait --> counter
+                                                                                |
+                                                       two cycles later: slack, awaited --> met
 
-A wait that is met is polled no more. The choice is made a cycle ahead. The answer comes two cycles after the poll, when
+A wait that is met is polled once more at most. The choice is made two cycles ahead. The answer comes two cycles after the poll, when
 the engine's next load cannot have ended yet. By then the wait may be another task's: whatever is polled is what lies at
 the head of that engine's queue.
 """
@@ -96,10 +96,12 @@ class WaitPoll(wiring.Component):
         free = ~self.valid | self.taken
         m.submodules.turn = turn = RoundRobin(self.engines)
         m.d.comb += [turn.requests.eq(self.waits), turn.taken.eq(free)]
-        last = (Const(1, WAITS) << select(polled, turn.index))[:WAITS]
-        wait = index_of(in_turn(m, "wait", select(list(self.pending), turn.index), last))
+        follows, following = Signal(name="follows"), Signal.like(self.engine, name="following")  # the engine after it
+        last = (Const(1, WAITS) << select(polled, following))[:WAITS]
+        wait = index_of(in_turn(m, "wait", select(list(self.pending), following), last))
         with m.If(free):
-            m.d.sync += [self.valid.eq(self.waits.any()), self.engine.eq(turn.index), self.wait.eq(wait)]
+            m.d.sync += [follows.eq(self.waits.any()), following.eq(turn.index),
+                         self.valid.eq(follows), self.engine.eq(following), self.wait.eq(wait)]
             for engine, before in enumerate(polled):
-                with m.If(turn.index == engine):
+                with m.If(follows & (following == engine)):
                     m.d.sync += before.eq(wait)
