@@ -82,17 +82,18 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     harness.invariant((state["asked"][0] & (asked_0 == chosen)) == harness.past(mine))
     harness.invariant((state["asked"][1] & (asked_1 == chosen)) == asked)
 
-    turn, polled = state["turn"], state["polled"]
-    harness.invariant(one_hot(turn.last))
+    turn, polled, follows, following = (state[name] for name in ("turn", "polled", "follows", "following"))
+    harness.invariant(one_hot(turn.last) & (~follows | turn.last.bit_select(following, 1)))
 
     def away(to: Value, place: Value, count: int) -> Value:
         """From there to ``to``, going up: 1 to ``count``."""
         return Mux(to > place, to - place, count + to - place)
 
-    # Others that may still come before: the one that is chosen, and those chosen until it is the engine's turn, and of
-    # the engine's the wait's.
+    # Others that may still come before: the one that is chosen, the one after it, and those chosen until it is the
+    # engine's turn, and of the engine's the wait's.
     chosen_now = poll.valid & (poll.engine == engine) & (poll.wait == wait)
-    rest = (away(wait, Array(polled)[engine], WAITS) - 1) * engines + away(engine, turn.last[1], engines) - 1
+    rest = (away(wait, Array(polled)[engine], WAITS) - 1) * engines + Mux(
+        follows & (following == engine), 0, follows + away(engine, turn.last[1], engines) - 1)
     harness.invariant(others + Mux(chosen_now, 0, poll.valid + rest) <= most)
 
 
@@ -156,7 +157,7 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     harness.hint(block.record_ready & block.local.ready & block.remote.ready)
     harness.hint(block.poll_ready & block.start_0.ready & ~block.done_0.valid & ~block.done_1.valid)
 
-    within, step = state["in_state"], state["signals"]["step"]
+    within, step, first_step = state["in_state"], state["signals"]["step"], code._FIRST
     loaded, pending = own("loaded"), own("pending").bit_select(wait, 1)
     position = state["signals"]["served"]
     store, poll = state["inside"](parts.store), state["inside"](parts.poll)
@@ -170,14 +171,15 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     harness.invariant(((own("tail") - own("old"))[:PLACE_BITS + 1] <= RING_TASKS)
                       & ((own("tail") - own("head"))[:PLACE_BITS + 1] <= (own("tail") - own("old"))[:PLACE_BITS + 1]))
     results, of = parts.results, state["inside"](parts.results)["engine"]
-    harness.invariant(~within("DONE") | (~results.busy & (step <= 5)))
+    harness.invariant(~within("DONE") | (~results.busy & ((step == first_step) | (step <= 5))))
+    harness.invariant(~state["may_end"] | ~results.busy)
     # What an engine offers stays until it is accepted, once.
     done = [getattr(block, f"done_{engine}") for engine in range(2)]
     for offer in done:
         harness.assume(harness.stable(offer))
     accept, failed, error, flags = (state["signals"][name] for name in ("accept", "failed", "error", "flags"))
     harness.invariant(~within("DONE") | Array(offer.valid for offer in done)[position])
-    harness.invariant(~within("DONE") | (step == 0) | (error == Array(
+    harness.invariant(~within("DONE") | (step == first_step) | (error == Array(
         Value.cast(offer.payload.error) for offer in done)[position]))
     harness.invariant(failed == (within("DONE") & (step == 3) & (error != 0)))
     part = state["inside"](results)["part"]
@@ -194,7 +196,8 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     harness.invariant(~offered | (loaded & (own("pending") == 0)))
     harness.invariant(~loaded | (stored != begun))
     loading = within("LOAD") & (position == which)
-    harness.invariant(~within("LOAD") | (step <= 3))
+    harness.invariant(~within("LOAD") | (step == first_step) | (step <= 3))
+    harness.invariant(~state["loads"].bit_select(which, 1) | (~loaded & (stored != begun)))
     harness.invariant(~loading | (~loaded & (stored != begun)))
     ahead, word = store["read"].data, parts.store.read_word
     here = loading & at_head
@@ -206,7 +209,7 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     chosen = Cat(wait, which)
     first, second = (poll["asked"][n] & (poll[f"asked_{n}"] == chosen) for n in range(2))
     harness.invariant(~poll["asked"][0] | within("IDLE"))
-    harness.invariant(~poll["asked"][1] | ~within("LOAD") | (step == 0))
+    harness.invariant(~poll["asked"][1] | ~within("LOAD") | (step == first_step))
     harness.invariant(~(first & head) | ((ahead == value) & asked[0]))
     harness.invariant(~(second & head) | ((word == value) & asked[1]))
 
@@ -233,8 +236,8 @@ PROOFS = (
     )),
     Proof("waits", "plinth_hw.control.sequencer", sequencer, 3, (
         Twin("a task starts only once its counter has been seen to reach its value",
-             "Cat(poll.wait, Const(1, STORED_BITS - 2))", "Cat(poll.wait, Const(2, STORED_BITS - 2))", 23),
+             "Cat(poll.wait, Const(1, STORED_BITS - 2))", "Cat(poll.wait, Const(2, STORED_BITS - 2))", 27),
         Twin("a task starts only once its counter has been seen to reach its value", "poll.keep.eq(step == 2)",
-             "poll.keep.eq(step == 3)", 23),
+             "poll.keep.eq(step == 3)", 27),
     ), mapped=True),
 )

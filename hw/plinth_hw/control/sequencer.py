@@ -17,9 +17,10 @@
 One machine serves all engines. It does one of four things at a time, DONE before INSPECT before LOAD, and polls when
 there is nothing else to do, engines in turn and the pending waits of each in turn.
 
-Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
-plus at most 8 for a LOAD or DONE under way. LOAD takes 5. DONE takes 5 from ``done.valid`` to ``done.ready``,
-14 with a record (of which polls wait for 7).
+What LOAD and DONE begin upon comes from registers, so between two LOADs, and between two DONEs, lies a cycle of something
+else. Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
+plus at most 9 for a LOAD or DONE under way. LOAD takes 6. DONE takes 6 from ``done.valid`` to ``done.ready``,
+15 with a record (of which polls wait for 8).
 """
 
 from typing import NamedTuple
@@ -44,6 +45,10 @@ from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import select
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
+
+
+#: Step of LOAD and DONE in which they read word 0; step 0 follows.
+_FIRST = 7
 
 
 class RemoteAdvance(data.Struct):
@@ -238,9 +243,12 @@ class TaskSequencer(wiring.Component):
                                  for result, ring in zip(done, parts.rings, strict=True)))
         m.submodules.done_turn = done_turn = RoundRobin(self.count)
         m.submodules.load_turn = load_turn = RoundRobin(self.count)
+        # Tasks to be loaded, and whether there is room for what a task's end leads to: what it was a cycle ago, but for
+        # the last LOAD or DONE.
+        loads, may_end = Signal(self.count, name="loads"), Signal(name="may_end")
         m.d.comb += [
             done_turn.requests.eq(ended), done_turn.taken.eq(done_grant),
-            load_turn.requests.eq(Cat(ring.loads for ring in parts.rings)), load_turn.taken.eq(load_grant),
+            load_turn.requests.eq(loads), load_turn.taken.eq(load_grant),
         ]
         error = Signal(shape_of(ErrorCode), name="error")
         accept = Signal(self.count, name="accept")
@@ -267,30 +275,38 @@ class TaskSequencer(wiring.Component):
             results.word.eq(word), self.record_valid.eq(results.valid), self.record_word.eq(results.o),
             self.remote.payload.die.eq(second.remote_die), self.remote.payload.counter.eq(second.remote_counter),
         ]
+        m.d.sync += [
+            loads.eq(Cat(ring.loads for ring in parts.rings)),
+            may_end.eq(~results.busy & ~results.valid & self.record_ready & self.remote.ready),
+        ]
         with m.FSM():
             with m.State("IDLE"):
-                m.d.sync += step.eq(0)
-                with m.If(done_turn.requests.any() & ~results.busy & ~results.valid & self.record_ready
-                          & self.remote.ready):
-                    m.d.comb += [done_grant.eq(1), *fetch(done_turn.index, select(olds, done_turn.index), Const(0, 4))]
+                m.d.sync += step.eq(_FIRST)
+                # What is read matters to an inspection and a poll alone.
+                with m.If(self.inspect_valid):
+                    m.d.comb += fetch(self.inspect_engine, inspection.place, inspection.index)
+                with m.Else():
+                    m.d.comb += fetch(poll.engine, select(heads, poll.engine),
+                                      Cat(poll.wait, Const(1, STORED_BITS - 2)))
+                with m.If(done_turn.requests.any() & may_end):
+                    m.d.comb += done_grant.eq(1)
                     m.d.sync += [position.eq(done_turn.index), results.ended_at.eq(self.cycle)]
                     m.next = "DONE"
                 with m.Elif(self.inspect_valid):
-                    m.d.comb += [*fetch(self.inspect_engine, inspection.place, inspection.index), self.poll_valid.eq(1)]
+                    m.d.comb += self.poll_valid.eq(1)
                     with m.If(self.poll_ready):
+                        m.d.sync += step.eq(0)
                         m.next = "INSPECT"
                 with m.Elif(load_turn.requests.any()):
-                    m.d.comb += [load_grant.eq(1),
-                                 *fetch(load_turn.index, select(heads, load_turn.index), Const(0, 4))]
+                    m.d.comb += load_grant.eq(1)
                     m.d.sync += position.eq(load_turn.index)
                     m.next = "LOAD"
                 with m.Else():
-                    m.d.comb += [
-                        *fetch(poll.engine, select(heads, poll.engine), Cat(poll.wait, Const(1, STORED_BITS - 2))),
-                        self.poll_valid.eq(poll.valid), poll.taken.eq(poll.valid & self.poll_ready),
-                    ]
+                    m.d.comb += [self.poll_valid.eq(poll.valid), poll.taken.eq(poll.valid & self.poll_ready)]
             with m.State("LOAD"):
-                m.d.comb += [poll.keep.eq(step == 2), *fetch(position, head, Mux(step == 0, Const(2, 4), Const(3, 4)))]
+                m.d.sync += loads.eq(0)
+                m.d.comb += [poll.keep.eq(step == 2), *fetch(position, head, Mux(
+                    step == _FIRST, Const(0, 4), Mux(step == 0, Const(2, 4), Const(3, 4))))]
                 for e, ring in enumerate(parts.rings):
                     m.d.comb += [ring.set_operation.eq((position == e) & (step == 1)),
                                  ring.set_waits.eq((position == e) & (step == 3))]
@@ -298,7 +314,8 @@ class TaskSequencer(wiring.Component):
                     m.next = "IDLE"
             with m.State("DONE"):
                 order = [Const(n, STORED_BITS) for n in (1, ADDRESS_WORD, 3, STARTED_WORD)]
-                m.d.comb += fetch(position, old, Array(order)[step[:2]])
+                m.d.comb += fetch(position, old, Mux(step == _FIRST, 0, Array(order)[step[:2]]))
+                m.d.sync += may_end.eq(0)
                 with m.If(step == 1):
                     m.d.sync += [flags.record.eq(first.record), flags.remote.eq(first.remote_enable)]
                     with m.If(error == ErrorCode.NONE):
