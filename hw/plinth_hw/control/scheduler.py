@@ -9,10 +9,11 @@
 
 Every descriptor goes through in 65 cycles or a memory latency, whichever is longer. An engine has up to
 ``queue_depth`` bodies waiting here and ``RING_TASKS`` tasks between fetch and completion. See :mod:`sequencer`
-for the latencies of starts and completions. Source: MPT section VI.A.
+for the latencies of starts and completions; a start reaches its engine a cycle later, and is known to be taken, and has
+its time, a cycle after it was. Source: MPT section VI.A.
 """
 
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -216,9 +217,14 @@ class Scheduler(wiring.Component):
         for e in range(self.count):
             port = getattr(self, f"engine_{e}")
             connect(m, getattr(queues, f"body_{e}"), flipped(port.body))
-            connect(m, getattr(sequencer, f"start_{e}"), flipped(port.start))
             connect(m, flipped(port.done), getattr(sequencer, f"done_{e}"))
+            # Engines are far: a start goes there by a register, and that it was taken comes back by one.
+            start = getattr(sequencer, f"start_{e}")
+            offered, taken = Signal(name=f"offered_{e}"), Signal(name=f"taken_{e}")
+            m.d.sync += [offered.eq(Mux(offered, ~port.start.ready, start.valid & ~taken)),
+                         taken.eq(offered & port.start.ready)]
             m.d.comb += [
+                port.start.valid.eq(offered), port.start.payload.eq(start.payload), start.ready.eq(taken),
                 port.operation.eq(getattr(sequencer, f"operation_{e}")),
                 getattr(self, f"status_{e}").eq(getattr(sequencer, f"status_{e}")),
             ]
