@@ -17,9 +17,9 @@
 One machine serves all engines. It does one of four things at a time, DONE before INSPECT before LOAD, and polls when
 there is nothing else to do, engines in turn and the pending waits of each in turn.
 
-What LOAD and DONE begin upon comes from registers, so between two LOADs, and between two DONEs, lies a cycle of something
-else. Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending wait,
-plus at most 9 for a LOAD or DONE under way. LOAD takes 6. DONE takes 6 from ``done.valid`` to ``done.ready``,
+What LOAD and DONE begin upon comes from registers, so between two LOADs, and between two DONEs, lies a cycle of
+something else. Latency, in cycles: from the write of a counter to ``start.valid`` 5, plus one for each other pending
+wait, plus at most 9 for a LOAD or DONE under way. LOAD takes 6. DONE takes 6 from ``done.valid`` to ``done.ready``,
 15 with a record (of which polls wait for 8).
 """
 
@@ -45,7 +45,6 @@ from plinth_hw.lib.arbiter import RoundRobin
 from plinth_hw.lib.choice import select
 from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.shapes import shape_of
-
 
 #: Step of LOAD and DONE in which they read word 0; step 0 follows.
 _FIRST = 7

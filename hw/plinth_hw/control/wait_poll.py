@@ -6,9 +6,9 @@
                                                                                 |
                                                        two cycles later: slack, awaited --> met
 
-A wait that is met is polled once more at most. The choice is made two cycles ahead. The answer comes two cycles after the poll, when
-the engine's next load cannot have ended yet. By then the wait may be another task's: whatever is polled is what lies at
-the head of that engine's queue.
+A wait that is met is chosen no more, but for one poll of an engine that has none left. The choice is made two cycles
+ahead. The answer comes two cycles after the poll, when the engine's next load cannot have ended yet. By then the wait
+may be another task's: whatever is polled is what lies at the head of that engine's queue.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
