@@ -86,7 +86,7 @@ class MoveFetch(wiring.Component):
     command : Out stream of :func:`~plinth_hw.memory.channel.command_layout`
         One a move, for the memory channel.
     place : Out stream of Place
-        One a move, in the same order; up to ``VECTOR_LOADS`` wait.
+        One a move, in the same order; all of a task's may wait, and are taken before the next ``start``.
     """
 
     def __init__(self, parameters: DieParameters, base: int):
@@ -115,16 +115,17 @@ class MoveFetch(wiring.Component):
         elements, rows = Signal(COUNT_BITS, name="elements"), Signal(COUNT_BITS, name="rows")
         m.d.comb += [
             entries.start.eq(self.start), entries.count.eq(self.count), entries.place.eq(self.task.body),
-            entries.taken.eq(places.i.ready & self.command.ready), entries.index.eq(index),
-            self.command.valid.eq(entries.offers & places.i.ready),
+            entries.taken.eq(self.command.ready), entries.index.eq(index), self.command.valid.eq(entries.offers),
             move.eq(Cat(Const(0, 64), word)),
             rows.eq(Mux(region.is_row | region.is_column, 1, summary.rows)),
             elements.eq(Mux(region.is_column, Mux(region.is_row, 1, summary.rows), summary.columns)),
             command.rows.eq(rows), command.columns.eq(Mux(packed, (elements + 1) >> 1, elements)),
             command.task.eq(self.task.number),
             place.line.eq(region.line), place.capacity.eq(rows), place.packed.eq(packed),
-            place.odd.eq(packed & elements[0]), places.i.valid.eq(self.command.valid & self.command.ready),
+            place.odd.eq(packed & elements[0]),
         ]
+        # Of a move that is taken the place stays for cycles; its beats come later.
+        m.d.sync += places.i.valid.eq(self.command.valid & self.command.ready)
 
         wiring.connect(m, places.o, wiring.flipped(self.place))
 
