@@ -268,27 +268,29 @@ class FixedScaler(wiring.Component):
         shown = Signal(8, name="shown")
         m.d.comb += shown.eq(Mux(fine[0], coarse[1:9], coarse[:8]))
         last_lost = lost | (fine[0] & coarse[0])
-        wanted = [fine[1:] == twos for twos in range(4)]
+        # What saturates a cycle after it is rounded leaves that long to find numbers beyond.
+        late = int(self._wide or self._registered)
+        top, top_fine = (delayed(m, name, word, late) for name, word in (
+            ("top", Cat(over, coarse[bits + 2:])), ("top_fine", fine[1:])))
+        wanted, top_wanted = ([amount == twos for twos in range(4)] for amount in (fine[1:], top_fine))
         places = range(0, 8, 2)
         number, up, beyond_kept = Signal(bits + 3, name="number"), Signal(name="up"), Signal(name="over_fine")
         m.d.comb += [
             number.eq(one_registered(m, "fine", wanted, [_part(coarse, low, bits + 3) for low in places])),
             up.eq(one_registered(m, "up", wanted, [shown[low] & (shown[:low].any() | shown[low + 1] | last_lost)
                                                    for low in places])),
-            beyond_kept.eq(one_registered(m, "over_fine", wanted, [over | _differ(coarse[low + bits + 2:])
-                                                                   for low in places])),
+            beyond_kept.eq(one_registered(m, "over_fine", top_wanted, [top[0] | _differ(top[1 + low:])
+                                                                       for low in places])),
         ]
         sign = number[-1]
         rounded: Value = table_sum(m, platform, "total", [
             Digits((turn, half, Cat(number[2:], sign), number[1:]), lambda t, h, x, y: y ^ ((x ^ y) & h),
                    lambda t, h, x, y: t)], carry=up)
-        over = beyond_kept
-        if self._wide or self._registered:
-            rounded, over, sign, turn = (delayed(m, name, word, 1) for name, word in (
-                ("rounded", rounded), ("over", over), ("sign", sign), ("last_turn", turn)))
+        rounded, sign, turn = (delayed(m, name, word, late) for name, word in (
+            ("rounded", rounded), ("sign", sign), ("last_turn", turn)))
         ends, o = Signal(name="ends"), Signal(bits, name="scaled", reset_less=True)
         turned, top_turned = Signal(name="turned", reset_less=True), Signal(name="top_turned", reset_less=True)
-        m.d.comb += [ends.eq(over | _differ(rounded[bits - 1:])),
+        m.d.comb += [ends.eq(beyond_kept | _differ(rounded[bits - 1:])),
                      self.o.eq(o ^ Cat(turned.replicate(bits - 1), top_turned))]
         m.d.sync += [o.eq(Mux(ends, 0, rounded[:bits])), turned.eq(turn ^ (ends & ~sign)),
                      top_turned.eq(turn ^ (ends & sign))]
