@@ -13,7 +13,7 @@ Blocks of beats overlap: one is read while the one before is updated and that be
 begins when memory holds all of the one before, whose successor's body is taken meanwhile. The state of the generator of
 random bits is read in front of the first block and written behind the last one, as a vector of a beat.
 
-Latency: start to the first request 17 cycles.
+Latency: start to the first request 18 cycles.
 Throughput: a word a cycle with beats of 8 words or more, as long as memory gives and takes what it needs, at most five
 beats read and four written in the cycles of a beat's words. Formulas: :mod:`plinth_sim.golden.optimiser`.
 """
@@ -112,9 +112,12 @@ class OptimiserEngine(wiring.Component):
             m.d.sync += seeds.eq(0)
         with m.FSM() as run:
             with m.State("START"):
-                m.d.comb += [engine.start.ready.eq(body.staged), body.load.eq(engine.start.valid & body.staged)]
-                with m.If(body.load):
-                    m.next = "FIELDS"
+                m.d.comb += engine.start.ready.eq(body.staged)
+                with m.If(engine.start.valid & body.staged):
+                    m.next = "LOAD"
+            with m.State("LOAD"):
+                m.d.comb += body.load.eq(1)
+                m.next = "FIELDS"
             with m.State("FIELDS"), m.If(~body.valid):
                 m.d.sync += error.eq(either(known, ErrorCode.BAD_OPERAND, ErrorCode.BAD_OPERATION))
                 m.next = "REPORT"

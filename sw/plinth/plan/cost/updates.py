@@ -18,7 +18,7 @@ from plinth_hw.isa.tasks import Engine
 BLOCK_BEATS, PERIOD = 16, 8
 #: Cycles of a task beside memory's latency and what its first and last block take, as counted; of one that reads and
 #: writes its generator's state; of a block's write beside its beats.
-TASK_CYCLES, GENERATOR_CYCLES, WRITE_CYCLES = 50, 2, 2
+TASK_CYCLES, GENERATOR_CYCLES, WRITE_CYCLES = 51, 2, 2
 
 
 def message_words(phase: Phase, words: float, members: int) -> tuple[float, float]:
