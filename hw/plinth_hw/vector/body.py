@@ -20,7 +20,6 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.ram import UNCHECKED
-from plinth_hw.memory.port import TASK_BITS
 from plinth_hw.vector.checks import BodyChecks, Summary
 
 #: Stages that read bodies: load, compute, store.
@@ -100,11 +99,13 @@ class BodyStore(wiring.Component):
 
     Members
     -------
-    body, operation, start
-        As of ``EngineSignature``. ``start`` is taken once the body is complete and checked.
-    started : Out(1)
-        Pulse: the task of the body at ``place`` starts; ``summary`` tells of it. Of an unfit task it says the error
-        and that there is nothing to do.
+    body, operation
+        As of ``EngineSignature``; ``operation`` with ``started``.
+    complete : Out(1)
+        A body has come and is checked.
+    started : In(1)
+        Pulse, ``complete``: the task of the body at ``place`` starts; ``summary`` tells of it. Of an unfit task it says
+        the error and that there is nothing to do.
     place : Out
     summary : Out(Summary)
     read : In(BodyReadPort), one a reader
@@ -115,8 +116,7 @@ class BodyStore(wiring.Component):
         self.parameters = parameters
         super().__init__({
             "body": In(stream.Signature(BodyWord)), "operation": In(4),
-            "start": In(stream.Signature(unsigned(TASK_BITS))),
-            "started": Out(1), "place": Out(BODY_BITS), "summary": Out(Summary),
+            "complete": Out(1), "started": In(1), "place": Out(BODY_BITS), "summary": Out(Summary),
             "read": In(BodyReadPort()).array(READERS),
         })
 
@@ -127,13 +127,11 @@ class BodyStore(wiring.Component):
         comes, word = Signal(name="comes"), self.body.payload
         # The last word has come, and so many cycles before; then the checks are through.
         staged = [Signal(name=f"staged_{cycle}") for cycle in range(BodyChecks.latency)]
-        complete = staged[-1]
         m.d.comb += [
             self.body.ready.eq(~staged[0]), comes.eq(self.body.valid & self.body.ready),
             write.en.eq(comes), write.addr.eq(Cat(word.index, self.place)), write.data.eq(word.word),
             read.en.eq(Cat(reader.enable for reader in self.read).any()),
-            self.start.ready.eq(complete),
-            self.started.eq(self.start.valid & complete),
+            self.complete.eq(staged[-1]),
         ]
         taken = Const(0, 1)
         for reader in self.read:

@@ -86,19 +86,23 @@ class VectorEngine(wiring.Component):
 
         half = Signal()
         used = Signal(2)
-        may_start = Signal()
+        # A start is taken when nothing stands in its way any more, and seen a cycle later.
+        ready, started = Signal(name="start_ready"), Signal(name="started")
+        number, operation = Signal.like(engine.start.payload), Signal.like(engine.operation)
+        m.d.sync += [
+            ready.eq(bodies.complete & load.i.ready & ~used.bit_select(half, 1) & ~started
+                     & ~(ready & engine.start.valid)),
+            started.eq(ready & engine.start.valid), number.eq(engine.start.payload), operation.eq(engine.operation),
+        ]
         m.d.comb += [
-            bodies.operation.eq(engine.operation),
-            may_start.eq(load.i.ready & ~used.bit_select(half, 1)),
-            bodies.start.valid.eq(engine.start.valid & may_start),
-            engine.start.ready.eq(bodies.start.ready & may_start),
-            load.i.valid.eq(bodies.started), load.i.payload.summary.eq(bodies.summary),
-            load.i.payload.number.eq(engine.start.payload), load.i.payload.body.eq(bodies.place),
+            engine.start.ready.eq(ready), bodies.operation.eq(operation), bodies.started.eq(started),
+            load.i.valid.eq(started), load.i.payload.summary.eq(bodies.summary),
+            load.i.payload.number.eq(number), load.i.payload.body.eq(bodies.place),
             load.i.payload.half.eq(half),
         ]
         with m.If(store.free):
             m.d.sync += used.bit_select(store.half, 1).eq(0)
-        with m.If(bodies.started):
+        with m.If(started):
             m.d.sync += [half.eq(~half), used.bit_select(half, 1).eq(1)]
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(compute.ends)
@@ -146,7 +150,7 @@ class VectorEngine(wiring.Component):
                 store: StoreStage) -> None:
         """Completion and counters."""
         engine, done, strobes = self.engine, self.engine.done, self.engine.strobes
-        tasks, _, stalled = account(m, engine, engine.start.valid & engine.start.ready, READERS)
+        tasks, _, stalled = account(m, engine, bodies.started, READERS)
         m.d.comb += [
             done.valid.eq(store.o.valid), store.o.ready.eq(done.ready),
             done.payload.error.eq(store.o.payload.summary.error),
