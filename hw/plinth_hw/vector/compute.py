@@ -4,18 +4,18 @@
 ::
 
     InstructionFetch --> GroupWalk --> read command --> group of a, then of b --> half a group, twice
-                             |  0           2                  6                       7
+                             |  0           2                  7                       9
                              |                                        lanes, or on lane 0 the function unit
-                             |                                                       7 + L
+                             |                                                       9 + L
                              +--> write command, as late as its result ----------------> reg --> scratchpad
 
 The read port gives a and b of a group in two cycles, in which W/2 lanes compute it; nothing in the pipeline
 ever waits. The next instruction starts once the last result is written. For an instruction with G groups
 along the lanes' direction and K elements along the other one, cycles from one instruction to the next:
 
-    element-wise    2 G K + 8 + L
-    reduction       8 ceil(G / 4) K + 8 + L     K the elements that are reduced
-    function        elements + 8 + L
+    element-wise    2 G K + 10 + L
+    reduction       8 ceil(G / 4) K + 10 + L     K the elements that are reduced
+    function        elements + 10 + L
 
 with the latency L of the :mod:`~plinth_hw.vector.units`. The next instruction is read meanwhile.
 """
@@ -104,7 +104,7 @@ class ComputeStage(wiring.Component):
         drain = Signal(range(_DRAIN + self._longest + 1))
         m.d.comb += [
             fetch.place.eq(task.body), fetch.count.eq(summary.instructions), self.half.eq(task.half),
-            walk.instruction.eq(instruction), walk.rows.eq(summary.rows), walk.columns.eq(summary.columns),
+            walk.instruction.eq(fetch.o.payload), walk.rows.eq(summary.rows), walk.columns.eq(summary.columns),
             is_function.eq(instruction.op == VectorOp.FUNCTION),
         ]
         with m.Switch(instruction.op):
@@ -125,7 +125,7 @@ class ComputeStage(wiring.Component):
                 with m.If(left == 0):
                     m.next = "HAND_ON"
                 with m.Else():
-                    m.d.comb += fetch.o.ready.eq(1)
+                    m.d.comb += [fetch.o.ready.eq(1), walk.load.eq(1)]
                     m.d.sync += instruction.eq(fetch.o.payload)
                     with m.If(fetch.o.valid):
                         m.d.sync += left.eq(left - 1)

@@ -69,7 +69,9 @@ class GroupWalk(wiring.Component):
 
     Members
     -------
-    instruction : In(Decoded), rows, columns : In
+    instruction : In(Decoded), load : In(1)
+        The next one, taken with ``load``, two cycles before ``run`` or earlier.
+    rows, columns : In
         Stable from a cycle before ``run`` on.
     run : In(1)
         The walk goes on; it starts over once it is done.
@@ -80,6 +82,7 @@ class GroupWalk(wiring.Component):
     along_rows : Out(1)
         The lanes run along rows. Reductions choose for themselves, so that lanes are independent.
     reduces : Out(1)
+        As ``along_rows`` from the cycle after ``load`` on.
     last_lane : Out
         Last lane of the last group, with ``run`` and until the next instruction comes.
     """
@@ -88,7 +91,7 @@ class GroupWalk(wiring.Component):
         self.banks = banks
         self.lines = lines
         super().__init__({
-            "instruction": In(Decoded), "rows": In(COUNT_BITS), "columns": In(COUNT_BITS), "run": In(1),
+            "instruction": In(Decoded), "load": In(1), "rows": In(COUNT_BITS), "columns": In(COUNT_BITS), "run": In(1),
             "o": Out(Position(banks, lines)), "done": Out(1), "along_rows": Out(1), "reduces": Out(1),
             "last_lane": Out(range(banks)),
         })
@@ -111,11 +114,24 @@ class GroupWalk(wiring.Component):
         step_last, slot_last, k_last = Signal(name="step_last"), Signal(name="slot_last"), Signal(name="k_last")
         batch_last, turns = Signal(name="batch_last"), Signal(name="turns")
         o, along_rows = self.o, self.along_rows
+        instruction = self.instruction
+        reduces, lanes_along_rows = Signal(name="next_reduces"), Signal(name="next_along_rows")
+        one_lane, one_deep = Signal(name="one_lane"), Signal(name="one_deep")
+        lacks_row, lacks_column = (Mux(reduces, getattr(instruction.a, dimension), getattr(instruction.dst, dimension))
+                                   for dimension in ("is_row", "is_column"))
         m.d.comb += [
-            self.reduces.eq(Cat(self.instruction.op == op for op in REDUCTIONS).any()),
-            is_function.eq(self.instruction.op == VectorOp.FUNCTION),
-            along_rows.eq(Mux(self.reduces, self.instruction.dst.is_column & ~self.instruction.a.is_column,
-                              self.instruction.lanes_along_rows)),
+            reduces.eq(Cat(instruction.op == op for op in REDUCTIONS).any()),
+            lanes_along_rows.eq(Mux(reduces, instruction.dst.is_column & ~instruction.a.is_column,
+                                    instruction.lanes_along_rows)),
+        ]
+        with m.If(self.load):
+            m.d.sync += [
+                self.reduces.eq(reduces), along_rows.eq(lanes_along_rows),
+                is_function.eq(instruction.op == VectorOp.FUNCTION),
+                one_lane.eq(Mux(lanes_along_rows, lacks_row, lacks_column)),
+                one_deep.eq(Mux(lanes_along_rows, lacks_column, lacks_row)),
+            ]
+        m.d.comb += [
             o.valid.eq(self.run & ~past), group.eq(Cat(slot, batch)), o.group.eq(group), o.k.eq(k),
             o.element.eq(Mux(is_function, step, 0)), o.upper.eq(~is_function & step[0]),
             o.first.eq(first), o.last.eq(k_last), o.tail.eq(tail),
@@ -129,7 +145,8 @@ class GroupWalk(wiring.Component):
             turns.eq(self.run & step_last & slot_last),
             self.done.eq(turns & k_last & batch_last),
         ]
-        self._extents(m, platform, depth, Cat(self.last_lane, last_slot), batches_left, turns & k_last)
+        self._extents(m, platform, depth, Cat(self.last_lane, last_slot), batches_left, turns & k_last, one_lane,
+                      one_deep)
 
         following = loaded_sum(m, platform, "following", turns & ~k_last & ~along_rows, batch_lines, lines,
                                self.rows[:len(lines)])
@@ -150,15 +167,9 @@ class GroupWalk(wiring.Component):
         return m
 
     def _extents(self, m: Module, platform: Any, depth: Signal, last: Value, batches_left: Signal,
-                 batch_done: Value) -> None:
+                 batch_done: Value, one_lane: Value, one_deep: Value) -> None:
         """Elements along the other direction; the last lane and slot; batches to come."""
-        instruction = self.instruction
-        lacks_row, lacks_column = (Mux(self.reduces, getattr(instruction.a, dimension),
-                                       getattr(instruction.dst, dimension)) for dimension in ("is_row", "is_column"))
         rows, columns = self.rows[:len(depth)], self.columns[:len(depth)]
-        one_lane, one_deep = Signal(name="one_lane"), Signal(name="one_deep")
-        m.d.comb += [one_lane.eq(Mux(self.along_rows, lacks_row, lacks_column)),
-                     one_deep.eq(Mux(self.along_rows, lacks_column, lacks_row))]
         last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, len(depth)))
         m.d.sync += batches_left.eq(loaded_sum(m, platform, "left", ~self.run, last_of_all[len(last):], batches_left,
                                                batch_done.replicate(len(batches_left))))

@@ -2,14 +2,13 @@
 
 ::
 
-    command --> SharedArray --> reg --> turn --> a, held --> half --> reg --> a
-         0          2            3   but by W/2    4                   5
-                                        turn --> b ---------> half --> reg --> b
-                                          4      \\--> held -> half      5
+    command --> SharedArray --> reg --> reg --> turn --> a, held --> half --> reg --> a
+         0          2            3       4  but by W/2      5                  6      7
+                                                turn --> b, held --> half ----------> b
+                                                            6                         7
 
-A group of a and one of b are read in turn and used in the two cycles in which the next two are, so what is held
-need not be turned by half of the lanes: one chooses the other half instead. Registers whose names say for what half,
-turn or cycle they are wanted are zero otherwise: their OR is chosen.
+A group of a and one of b are read in turn and each is held for the two cycles until the next one, so what is held need
+not be turned by half of the lanes: one chooses the other half instead.
 """
 
 from typing import Any
@@ -19,7 +18,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.lib.choice import one_registered
 from plinth_hw.lib.rotator import rotate, rotate_held
 from plinth_hw.memory.scratchpad import vector_command
 
@@ -48,7 +46,7 @@ class PairReader(wiring.Component):
     """
 
     #: Cycles from a's command to lower lanes of both.
-    latency = 5
+    latency = 7
 
     def __init__(self, banks: int, lines: int, width: int = 32):
         self.banks = banks
@@ -65,38 +63,41 @@ class PairReader(wiring.Component):
         m = Module()
         half_bits = exact_log2(self.banks // 2)
         turn = data.StructLayout({"skew": half_bits + 1, "broadcast": 1, "second": 1})
-        turn_1, turn_2, turn_3, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "123ab")
+        turn_1, turn_2, turn_3, turn_4, turn_a, turn_b = (Signal(turn, name=f"turn_{name}") for name in "1234ab")
         held_a, held_b = (Signal(self.width * self.banks, name=f"held_{name}", reset_less=True) for name in "ab")
-        second_4, valid_1, valid_2 = Signal(name="second_4"), Signal(name="valid_1"), Signal(name="valid_2")
-        valid_3 = Signal()
+        second_5, second_6 = (Signal(name=f"second_{cycle}") for cycle in (5, 6))
+        valid_1, valid_2, valid_3, valid_4 = (Signal(name=f"valid_{cycle}") for cycle in (1, 2, 3, 4))
         m.d.sync += [
-            valid_1.eq(self.command.enable), valid_2.eq(valid_1), valid_3.eq(valid_2), second_4.eq(turn_3.second),
+            valid_1.eq(self.command.enable), valid_2.eq(valid_1), valid_3.eq(valid_2), valid_4.eq(valid_3),
             turn_1.eq(Cat(self.command.skew, self.command.broadcast, self.command.second)), turn_2.eq(turn_1),
-            turn_3.eq(turn_2),
+            turn_3.eq(turn_2), turn_4.eq(turn_3), second_5.eq(turn_4.second), second_6.eq(second_5),
         ]
         first = min(1, half_bits)
 
         def low(lane: int) -> Value:
             return Mux(turn_2.broadcast, (turn_2.skew - lane)[:first], turn_2.skew[:first])
 
-        chosen = rotate_held(m, "chosen", [list(self.data_0), list(self.data_1)], 0, first,
-                                  lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
-        turned = Cat(rotate(m, "data", chosen, turn_3.skew, first, half_bits, up=False, broadcast=turn_3.broadcast))
-        with m.If(valid_3 & ~turn_3.second):
-            m.d.sync += [held_a.eq(turned), turn_a.eq(turn_3)]
-        with m.If(valid_3 & turn_3.second):
-            m.d.sync += [held_b.eq(turned), turn_b.eq(turn_3)]
+        # Straight from the memories; zero but for the one wanted of both arrays and of the lowest places of a turn.
+        found = rotate_held(m, "found", [list(self.data_0), list(self.data_1)], 0, first,
+                            lambda array, value, lane: (self.half == array) & (low(lane) == value), up=False)
+        chosen = Signal(self.width * self.banks, name="chosen", reset_less=True)
+        m.d.sync += chosen.eq(Cat(found))
+        turned = Cat(rotate(m, "data", [chosen.word_select(lane, self.width) for lane in range(self.banks)],
+                            turn_4.skew, first, half_bits, up=False, broadcast=turn_4.broadcast))
+        with m.If(valid_4 & ~turn_4.second):
+            m.d.sync += [held_a.eq(turned), turn_a.eq(turn_4)]
+        with m.If(valid_4 & turn_4.second):
+            m.d.sync += [held_b.eq(turned), turn_b.eq(turn_4)]
 
-        def other(turn: Any, lane: int, upper: Any) -> Value:
-            return Mux(turn.broadcast, (turn.skew - lane)[half_bits], turn.skew[half_bits] ^ upper)
+        def half(group: Value, turn: Any, lane: int, upper: Value) -> Value:
+            """The lane's word, one of two."""
+            other = Mux(turn.broadcast, (turn.skew - lane)[half_bits], turn.skew[half_bits] ^ upper)
+            return Mux(other, group.word_select(lane + self.banks // 2, self.width),
+                       group.word_select(lane, self.width))
 
         for lane in range(self.banks // 2):
-            lower, upper = (held_a.word_select(lane + side * self.banks // 2, self.width) for side in range(2))
-            m.d.sync += self.a[lane].eq(Mux(other(turn_a, lane, second_4), upper, lower))
-            wanted, words = [], []
-            for at, group, turn, now in ((0, turned, turn_3, turn_3.second), (1, held_b, turn_b, second_4)):
-                for side in range(2):
-                    wanted.append((other(turn, lane, at) == side) & now & ~self.no_b)
-                    words.append(group.word_select(lane + side * self.banks // 2, self.width))
-            m.d.comb += self.b[lane].eq(one_registered(m, f"b_{lane}", wanted, words))
+            early, a, b = (Signal(self.width, name=f"{name}_{lane}", reset_less=True) for name in ("early", "a", "b"))
+            m.d.sync += [early.eq(half(held_a, turn_a, lane, second_5)), a.eq(early),
+                         b.eq(Mux(self.no_b, 0, half(held_b, turn_b, lane, second_6)))]
+            m.d.comb += [self.a[lane].eq(a), self.b[lane].eq(b)]
         return m

@@ -384,7 +384,7 @@ def test_cycles_of_an_instruction(op: VectorOp) -> None:
     groups = -(-columns // lanes)
     steps = {VectorOp.FUNCTION: rows * columns}.get(
         op, 8 * -(-groups // 4) * rows if op in REDUCTIONS else 2 * groups * rows)
-    assert cycles(5) - cycles(4) == steps + 8 + LATENCIES[op]
+    assert cycles(5) - cycles(4) == steps + 10 + LATENCIES[op]
 
 
 def test_tasks_overlap() -> None:
@@ -399,7 +399,7 @@ def test_tasks_overlap() -> None:
         writer.run(VectorOp.RELU, 0, 0)
         writer.move("store", 0, 0, 9000 + 192 * index, 24, False)
         tasks.append(writer.body)
-    compute = 2 * (2 * (8 * 24 // TINY.beat_words) + 8 + LATENCIES[VectorOp.ADD])
+    compute = 2 * (2 * (8 * 24 // TINY.beat_words) + 10 + LATENCIES[VectorOp.ADD])
     fast, slow = (run(tasks, latency=latency).cycles for latency in (2, 30))
     assert fast - run(tasks[:11], latency=2).cycles == compute + TASK_CYCLES
     # The first load and the last response, and the request of the last store.

@@ -120,10 +120,10 @@ def vector_formula(parameters: DieParameters, work: Work, rows: int, columns: in
     load, _ = work.full(rows * max(row, ROW_CYCLES), rows * max(packed, ROW_CYCLES))
     _, store = work.full(rows * row, rows * packed)
     load, store = load + work.row_loads * row, store + work.row_stores * row
-    compute = (work.wise * (2 * groups + 15) + work.sums * (8 * -(-across // 4) * rows + 15)
-               + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 15)
-               + work.functions * (rows * columns + 20) + work.column_functions * (rows + 20))
-    return MEMORY_LATENCY + 5 + load, compute + 14, MEMORY_LATENCY + store
+    compute = (work.wise * (2 * groups + 17) + work.sums * (8 * -(-across // 4) * rows + 17)
+               + work.reductions * (8 * -(-rows // (4 * beat)) * columns + 17)
+               + work.functions * (rows * columns + 22) + work.column_functions * (rows + 22))
+    return MEMORY_LATENCY + 6 + load, compute + 14, MEMORY_LATENCY + store
 
 
 class Multiplication(NamedTuple):
