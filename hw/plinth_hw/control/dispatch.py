@@ -23,7 +23,6 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
 from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.lib.choice import select
-from plinth_hw.shapes import shape_of
 
 #: Words that the header store keeps for a task: the header, then these two.
 STORED_WORDS = 16
@@ -69,7 +68,7 @@ class Dispatch(wiring.Component):
     body_valid : Out(1)
         ``word`` is of a body for ``position``; words ``HEADER_WORDS`` on of the descriptor, as many as the engine uses.
     error : Out(Cause)
-        The descriptor cannot be run.
+        The descriptor cannot be run; a cycle after the word that says so.
     """
 
     def __init__(self, parameters: DieParameters) -> None:
@@ -109,15 +108,7 @@ class Dispatch(wiring.Component):
             ]
         here = [first.as_value()[:4] == engine.value for engine in self.engines]
         m.d.sync += admitted.eq(self.i.valid & is_first & ~admitted & (Cat(here) & self.room).any())
-        refused, refusal = Signal(name="refused"), Signal(shape_of(ErrorCode), name="refusal")
-        bad_counter = Signal(8)
-        m.d.comb += [
-            self.header_index.eq(index),
-            self.word.eq(word),
-            self.error.valid.eq(refused), self.error.code.eq(refusal), self.error.counter.eq(bad_counter),
-            self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number)),
-            self.error.task.eq(self.address),
-        ]
+        m.d.comb += [self.header_index.eq(index), self.word.eq(word)]
         known, operations = Signal(name="known"), Signal(range(17), name="operations")
         with m.If(is_first):
             m.d.sync += engine_number.eq(first.as_value()[:4])
@@ -125,46 +116,49 @@ class Dispatch(wiring.Component):
                 with m.If(here[i]):
                     m.d.comb += [known.eq(1), operations.eq(len(OPERATIONS[engine]))]
                     m.d.sync += self.position.eq(i)
-
-        def bad(code: ErrorCode, counter: Value) -> list:
-            return [refused.eq(1), refusal.eq(code), bad_counter.eq(counter)]
-
-        def beyond(counter: Value) -> Value:
-            return counter >= counters if counters <= field_most(TaskHeader, "wait_counter") else Const(0)
-
         second = header_word(word, 1)
         remote = Signal()  # word 0 asked for a remote advance
         # Compared a word after word 1, told another word later.
         remote_die, bad_die = Signal.like(second.remote_die, name="remote_die"), Signal(name="bad_die")
         m.d.sync += bad_die.eq(remote & (remote_die >= self.dies))
-
         with m.If(self.i.valid & ~self.halted):
             with m.If(is_first):
-                with m.If(~known):
-                    m.d.comb += bad(ErrorCode.BAD_ENGINE, Const(0))
-                with m.Elif(first.operation >= operations):
-                    m.d.comb += bad(ErrorCode.BAD_OPERATION, Const(0))
-                with m.Elif(first.advance_enable & beyond(first.advance)):
-                    m.d.comb += bad(ErrorCode.BAD_COUNTER, first.advance)
+                m.d.sync += remote.eq(first.remote_enable)
             with m.If(index == 1):
                 m.d.sync += remote_die.eq(second.remote_die)
-                with m.If(remote & beyond(second.remote_counter)):
-                    m.d.comb += bad(ErrorCode.BAD_COUNTER, second.remote_counter)
-            with m.If(is_first):
-                m.d.sync += remote.eq(first.remote_enable)
             with m.If(index == 2):
                 m.d.sync += wait_counters.eq(word)
-            with m.If(index == 3):
-                enables = header_word(word, 3).wait_enable
-                for wait in reversed(range(WAITS)):
-                    counter = header_word(wait_counters, 2).wait_counter[wait]
-                    with m.If(enables[wait] & beyond(counter)):
-                        m.d.comb += bad(ErrorCode.BAD_COUNTER, counter)
-            with m.If((index == 4) & bad_die):
-                m.d.comb += bad(ErrorCode.BAD_DIE, Const(0))
             # A refused descriptor waits or goes on until ``halted`` rises, and never gets as far as ``commit``.
             m.d.comb += [
                 self.header_valid.eq(~behind & (~is_first | admitted)), self.commit.eq(index == ADDRESS_WORD),
                 self.body_valid.eq(in_body),
             ]
+
+        # What is wrong with a word, as registers, and what is told of it.
+        looks, said = self.i.valid & ~self.halted, Signal(32)
+        m.d.sync += [said.eq(word), self.error.task.eq(self.address),
+                     self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number))]
+
+        def beyond(counter: Value) -> Value:
+            return counter >= counters if counters <= field_most(TaskHeader, "wait_counter") else Const(0)
+
+        waits = header_word(wait_counters, 2).wait_counter
+        enables = header_word(word, 3).wait_enable
+        faults = [
+            (is_first & ~known, ErrorCode.BAD_ENGINE, Const(0)),
+            (is_first & (first.operation >= operations), ErrorCode.BAD_OPERATION, Const(0)),
+            (is_first & first.advance_enable & beyond(first.advance), ErrorCode.BAD_COUNTER,
+             header_word(said, 0).advance),
+            ((index == 1) & remote & beyond(second.remote_counter), ErrorCode.BAD_COUNTER,
+             header_word(said, 1).remote_counter),
+            *(((index == 3) & enables[wait] & beyond(waits[wait]), ErrorCode.BAD_COUNTER, waits[wait])
+              for wait in range(WAITS)),
+            ((index == 4) & bad_die, ErrorCode.BAD_DIE, Const(0)),
+        ]
+        found = Signal(len(faults))
+        m.d.sync += found.eq(Cat(fault & looks for fault, _, _ in faults))
+        m.d.comb += self.error.valid.eq(found.any())
+        for number, (_, code, counter) in reversed(list(enumerate(faults))):
+            with m.If(found[number]):
+                m.d.comb += [self.error.code.eq(code), self.error.counter.eq(counter)]
         return m
