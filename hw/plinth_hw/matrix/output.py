@@ -189,5 +189,7 @@ class OutputBuffer(wiring.Component):
             with m.State("ANSWERS"):
                 m.d.comb += self.ended.valid.eq(unanswered == 0)
                 with m.If(self.ended.valid & self.ended.ready):
-                    m.d.comb += jobs.o.ready.eq(1)
-                    m.next = "TILE"
+                    m.next = "ENDED"
+            with m.State("ENDED"):
+                m.d.comb += jobs.o.ready.eq(1)
+                m.next = "TILE"
