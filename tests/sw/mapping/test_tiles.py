@@ -12,8 +12,8 @@ from plinth_hw.isa.parameters import preset
     # The same beats hold twice the operands of two to a word: no tile takes longer than its slots.
     ("ndp-demo-mixed", 72, 64, (72, 0)),
     ("ndp-demo", 72, 64, (80, 1)),
-    # Tiles of both shapes take three beats in two slots.
-    ("fpga-ulx3s", 16, 8, (3, 1)),
+    # Tiles of both shapes take four beats in two slots.
+    ("fpga-ulx3s", 16, 8, (4, 1)),
 ])
 def test_a_beat_has_as_many_operands_as_its_words_hold(name: str, m: int, n: int, expected: tuple[int, int]) -> None:
     assert tile_shape(preset(name), m, n) == expected
