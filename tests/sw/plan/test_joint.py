@@ -43,7 +43,7 @@ def test_the_gap_to_every_combination_is_small() -> None:
         best = given.time.seconds(exhaustive(graph, 2, given.time.cycles, SPLITS))
         gaps.append(given.time.seconds(PLANNERS["joint"](given)) / best - 1)
     assert min(gaps) >= -1e-9
-    assert max(gaps) < 0.02
+    assert max(gaps) < 0.025
 
 
 def test_the_published_model_keeps_joint_to_its_splits() -> None:
