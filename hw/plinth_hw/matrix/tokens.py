@@ -68,12 +68,12 @@ class TokenControl(wiring.Component):
             """High once ``cycles`` or more have passed since ``start``, and from reset on."""
             if cycles <= 1:
                 return Mux(start, 0, 1) if cycles == 1 else Signal(init=1, name=name)
-            count = Signal(range(cycles), name=name)
+            count, over = Signal(range(cycles), name=name), Signal(init=1, name=f"{name}_over")
             with m.If(start):
-                m.d.sync += count.eq(cycles - 1)
-            with m.Elif(count != 0):
-                m.d.sync += count.eq(count - 1)
-            return count == 0
+                m.d.sync += [count.eq(cycles - 1), over.eq(0)]
+            with m.Elif(~over):
+                m.d.sync += [count.eq(count - 1), over.eq(count == 1)]
+            return over
 
         settled = guard("settle", self.captured,
                         FEED_LATENCY + interleave - 1 + array.compute_latency - delay)
