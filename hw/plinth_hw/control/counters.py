@@ -13,7 +13,7 @@ cycles each, and adds to its sum what the part has moved on by since the visit b
 to pass in between. Sums, and the parts that they were brought up to, are only ever used in turn, so they go round in
 look-up-table RAM, without a choice among its parts. Parts of counters of which at most one counts in a cycle share an
 adder, and lie in look-up-table RAM; of all others each is a register. A read takes the sum when its turn comes, within
-a sweep and 4 cycles, and is exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is counted
+a sweep and 5 cycles, and is exact. After reset, and on ``clear``, the sums are cleared in one sweep; what is counted
 before a counter's turn is lost.
 """
 
@@ -31,8 +31,8 @@ from plinth_hw.lib.ram import LUT_RAM
 
 #: Cycles of a visit.
 VISIT_CYCLES = 2
-#: Fewest visits of a sweep: a sum is written before it is read again.
-_FEWEST = 2
+#: Fewest visits of a sweep: a read has its answer before its counter's turn comes again.
+_FEWEST = 3
 
 
 class PerformanceCounters(wiring.Component):
@@ -56,7 +56,7 @@ class PerformanceCounters(wiring.Component):
     read_index : In
         Which one, stable while ``read_valid``.
     read_data : Out(64)
-        Its value, valid with ``read_ready``: all increments up to 3 cycles before.
+        Its value, valid with ``read_ready``: all increments up to 4 cycles before.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class PerformanceCounters(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         visits = max(_FEWEST, len(self.bits))
-        place = Signal(1 + len(self.read_index))  # word that is visited: 0 the low one, 1 the high one; counter
+        place = Signal(range(VISIT_CYCLES * visits))  # word that is visited: 0 the low one, 1 the high one; counter
         clearing = Signal(init=1)
         # From the cycle in which a sum is ready to the one in which it is needed again.
         m.submodules.sums = sums = DelayLine(32 + max(self.bits) + self.sweep_bits, VISIT_CYCLES * visits - 1)
@@ -104,36 +104,37 @@ class PerformanceCounters(wiring.Component):
                 parts.append(total)
                 visits_of.append([i])
 
-        # A word passes in three cycles: chosen; there; added to and written. With a low word goes the part that its sum
-        # was brought up to, which has moved on by less than its range.
+        # A word passes in four cycles: its part is chosen; is there; the word is there; added to and written. With a low
+        # word goes the part that its sum was brought up to, which has moved on by less than its range.
         lengths = [width + self.sweep_bits if width else 0 for width in self.bits]
         part = Signal(max(lengths))
         moved, reached, before = Signal.like(part), Signal.like(part, name="reached"), Signal.like(part, name="before")
         known = Signal(32, name="known")
         word, addend, total = Signal(32, name="word"), Signal.like(part, name="addend"), Signal(33, name="total")
         low = Signal(32)
-        second, clears = Signal.like(place, name="second"), Signal(name="clears")
-        found = Signal(3)  # in each stage: the counter to read, in the last one its high word
+        asked, second = Signal.like(place, name="asked"), Signal.like(place, name="second")
+        clear, clears = Signal(name="clear_1"), Signal(2, name="clears")
+        found = Signal(4)  # in each stage: the counter to read, in the last one its high word
         ranges = Cat(select([Const(length > bit) for length in lengths], second[1:]) for bit in range(len(part)))
         m.d.comb += [
-            part.eq(one_registered(m, "held", [Cat(visited[VISIT_CYCLES * i] for i in one).any() for one in visits_of],
-                                   parts)),
             Cat(known, before).eq(sums.o), moved.eq((part - before) & ranges),
             total.eq(word + addend), sums.i.eq(Cat(total[:32], reached)),
             wraps.eq(place == VISIT_CYCLES * visits - 1),
             self.read_data.eq(Cat(low, total[:32])),
-            self.read_ready.eq(found[2]),
+            self.read_ready.eq(found[-1]),
         ]
         m.d.sync += [
-            second.eq(place), clears.eq(clearing), visited.eq(Cat(wraps, visited)),
-            word.eq(Mux(clears, 0, known)), reached.eq(part),
-            addend.eq(Mux(clears, 0, Mux(second[0], total[32], moved))),
+            asked.eq(place), second.eq(asked), clears.eq(Cat(clearing, clears)), visited.eq(Cat(wraps, visited)),
+            part.eq(one_registered(m, "held", [Cat(visited[VISIT_CYCLES * i] for i in one).any() for one in visits_of],
+                                   parts)),
+            word.eq(Mux(clears[-1], 0, known)), reached.eq(part),
+            addend.eq(Mux(clears[-1], 0, Mux(second[0], total[32], moved))),
             low.eq(total), found.eq(Cat(self.read_valid & (place == Cat(Const(0, 1), self.read_index)), found)),
-            place.eq(place + 1),
+            place.eq(place + 1), clear.eq(self.clear),
         ]
         with m.If(wraps):
             m.d.sync += [place.eq(0), clearing.eq(0)]
-        with m.If(self.clear):
+        with m.If(clear):
             m.d.sync += [place.eq(0), visited.eq(1), clearing.eq(1)]
         return m
 
