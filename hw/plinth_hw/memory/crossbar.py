@@ -180,7 +180,8 @@ class MemoryCrossbar(wiring.Component):
             taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | ends),
         ]
         if near:
-            m.submodules.found = found = FIFO(offered.shape(), 2, Storage.HEAD)
+            # Few of its registers look at clients; with places to spare, for as many are in look-up-table RAM.
+            m.submodules.found = found = FIFO(offered.shape(), SECTION)
             m.d.comb += [
                 found.i.payload.beat.eq(beat.payload), found.i.payload.whose.eq(read.data_whose),
                 found.i.valid.eq(beat.valid & read.data_valid), beat.ready.eq(found.i.ready & read.data_valid),
@@ -305,7 +306,7 @@ class _Grant(wiring.Component):
         if on_chip(self.parameters):
             # The check would be most of a cycle of an FPGA, of which the memory takes another part.
             m.submodules.checked = checked = FIFO(data.StructLayout({
-                "request": self.layout, "whose": self.clients, "room": 1}), _CHECKED)
+                "request": self.layout, "whose": self.clients, "room": 1}), _CHECKED, Storage.HEAD)
             place = checked.o.payload
             m.d.comb += [
                 checked.i.payload.request.eq(held), checked.i.payload.whose.eq(turn.last),
