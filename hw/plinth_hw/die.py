@@ -105,12 +105,12 @@ class Die(wiring.Component):
             parameters,
             [None, *(owner for _, owner, port in clients if _reads(port))],
             [None, *(owner for _, owner, port in clients if not _reads(port))])
-        _room(m, platform, "control", control)
+        emit.part(m, platform, control, "control")
         last_reader, last_writer = (["window_read"], ["window_store"]) if parameters.has_window else ([], [])
         crossbar = MemoryCrossbar(
             parameters, ["fetch", *(name for name, _, port in clients if _reads(port)), *last_reader],
             ["record", *(name for name, _, port in clients if not _reads(port)), *last_writer])
-        _room(m, platform, "crossbar", crossbar, control.flush)
+        emit.part(m, platform, crossbar, "crossbar", reset=control.flush)
 
         connect(m, control.fetch_memory, crossbar.fetch)
         connect(m, control.record_memory, crossbar.record)
@@ -119,7 +119,7 @@ class Die(wiring.Component):
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))
         for position, (kind, component) in enumerate(engines.items()):
-            _room(m, platform, kind.name.lower(), component, control.reset)
+            emit.part(m, platform, component, kind.name.lower(), reset=control.reset)
             connect(m, component.engine, getattr(control, f"engine_{position}"))
         connect(m, flipped(self.axil), control.axil)
         self._memory(m, platform, crossbar)
@@ -147,7 +147,7 @@ class Die(wiring.Component):
         memory: Any = None
         if beats:
             memory = BlockMemory(parameters, beats)
-            _room(m, platform, "block_ram", memory)
+            emit.part(m, platform, memory, "block_ram")
         if parameters.axi_ports:
             m.submodules.axi = axi = AXIAdaptor(parameters)
             for port in range(parameters.axi_ports):
@@ -189,11 +189,11 @@ class Die(wiring.Component):
         """Router, network interface, and what uses them."""
         parameters = self.parameters
         router = Router(parameters)
-        _room(m, platform, "router", router, control.reset)
+        emit.part(m, platform, router, "router", reset=control.reset)
         if collective is not None:
             m.d.comb += collective.dies.eq(control.dies)
         interface = NetworkInterface(parameters)
-        _room(m, platform, "interface", interface, control.reset)
+        emit.part(m, platform, interface, "interface", reset=control.reset)
         for port in range(parameters.ports):
             if parameters.link_phits:
                 self._link(m, port, router, control)
@@ -261,11 +261,6 @@ class Die(wiring.Component):
             into.valid.eq(pins_in.valid & ~apart), into.flit.eq(pins_in.flit),
             out.credit.eq(Mux(apart, 0, pins_out.credit)),
         ]
-
-
-def _room(m: Module, platform: object, name: str, component: wiring.Component, reset: Value | None = None) -> None:
-    """Place a part of the die."""
-    emit.place(m, platform, component, name=name, module=f"plinth_{name}", reset=reset, room=True)
 
 
 def _reads(port: Any) -> bool:

@@ -50,8 +50,6 @@ SEEDS = (1, 2, 3)
 AIM_MHZ = 250
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "fpga"
-#: What names of the modules of a die's parts begin with.
-_PART = "plinth_"
 #: What the table of blocks is of.
 _DIGEST = "SHA-256 of the Verilog, first 16 digits: "
 
@@ -267,13 +265,13 @@ def area(page: Path, parameters: DieParameters) -> None:
     name = "die"
     # Modules are named after their paths, parts of the die and shared ones after what they are. Those of the matrix
     # engine stay apart as well, which keeps each small enough to map.
-    keep = f"{name}.* {name}.*.* %d plinth_* %u plinth_*.* %d {_PART}matrix.* %u {_PART}matrix.*.* %d"
+    keep = f"{name}.* {name}.*.* %d plinth_* %u plinth_*.* %d {emit.PART}matrix.* %u {emit.PART}matrix.*.* %d"
     modules = synthesise(Die(parameters), name, keep)
     lines = list(_BLOCK_HEADING)
     blocks = {kind: Size.of(_total(modules, kind)) for kind in modules[name] if kind in modules}
     for kind, size in sorted(blocks.items()):
-        lines.append(_block_row(kind.removeprefix(f"{name}.").removeprefix(_PART), size))
-    rest = [size for kind, size in blocks.items() if kind != f"{_PART}matrix"]
+        lines.append(_block_row(kind.removeprefix(f"{name}.").removeprefix(emit.PART), size))
+    rest = [size for kind, size in blocks.items() if kind != f"{emit.PART}matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
     lines += ["", f"{_DIGEST}`{digest((FOLDER / name / 'design.v').read_text())}`."]

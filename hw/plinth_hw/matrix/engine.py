@@ -17,6 +17,7 @@ from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 
+from plinth_hw import emit
 from plinth_hw.control.engine import EngineSignature, account
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import ErrorCode
@@ -72,17 +73,18 @@ class MatrixEngine(wiring.Component):
         m = Module()
         geometry, parameters = self.geometry, self.parameters
         m.submodules.sequencer = sequencer = SystolicSequencer(geometry)
-        m.submodules.a_buffer = a_buffer = OperandBuffer(geometry, geometry.a_span, geometry.a_banks,
-                                                             geometry.a_half_lines, clipped=True)
-        m.submodules.b_buffer = b_buffer = OperandBuffer(geometry, geometry.b_span, geometry.b_banks,
-                                                             geometry.b_half_lines)
+        a_buffer = OperandBuffer(geometry, geometry.a_span, geometry.a_banks, geometry.a_half_lines, clipped=True)
+        b_buffer = OperandBuffer(geometry, geometry.b_span, geometry.b_banks, geometry.b_half_lines)
         m.submodules.feeder = feeder = SystolicFeeder(geometry)
-        m.submodules.array = array = SystolicArray(
+        array = SystolicArray(
             parameters.multiply_format, parameters.sum_format, parameters.rows, parameters.columns,
             parameters.interleave)
         m.submodules.tokens = tokens = TokenControl(geometry, array)
-        m.submodules.preload = preload = PreloadBuffer(geometry)
-        m.submodules.output = output = OutputBuffer(geometry, array)
+        preload = PreloadBuffer(geometry)
+        output = OutputBuffer(geometry, array)
+        for name, part in (("a_buffer", a_buffer), ("b_buffer", b_buffer), ("array", array), ("preload", preload),
+                           ("output", output)):
+            emit.part(m, platform, part, "matrix", name)
 
         for source, sink in ((sequencer.a_load, a_buffer.job), (sequencer.b_load, b_buffer.job),
                              (sequencer.feed, feeder.job), (sequencer.preload, preload.job),
