@@ -119,11 +119,11 @@ class TaskRing(wiring.Component):
             m.d.sync += self.stamp.eq(0)
         with m.If(self.started):
             m.d.sync += [
-                self.start.valid.eq(0), self.loaded.eq(0), self.head.eq(self.head + 1),
+                self.loaded.eq(0), self.head.eq(self.head + 1),
                 self.stamp.eq(1), self.started_at.eq(self.cycle),
             ]
-        with m.Elif(self.loaded & (self.pending == 0) & (staged != 0) & ~self.halted):
-            m.d.sync += self.start.valid.eq(1)
+        may_start = self.loaded & (self.pending == 0) & (staged != 0) & ~self.halted
+        m.d.sync += self.start.valid.eq((self.start.valid | may_start) & ~self.started)
         with m.If(self.set_waits):
             m.d.sync += [self.pending.eq(self.new_waits), self.loaded.eq(1)]
         return m

@@ -75,16 +75,18 @@ class EntryReader(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         m = Module()
         left, asks = Signal.like(self.count), Signal(name="asks")
+        final = self.word == self.words - 1
         m.d.comb += [self.read.place.eq(self.place), self.read.index.eq(self.index), self.read.enable.eq(asks)]
-        m.d.sync += self.comes.eq(asks & self.read.grant)
+        m.d.sync += [self.comes.eq(asks & self.read.grant),
+                     self.offers.eq((self.offers & ~self.taken) | (self.comes & final))]
         with m.If(self.read.grant):
             m.d.sync += asks.eq(0)
         with m.If(self.comes):
             m.d.sync += [self.word.eq(self.word + 1), asks.eq(1)]
-            with m.If(self.word == self.words - 1):
-                m.d.sync += [self.word.eq(0), asks.eq(0), self.offers.eq(1)]
+            with m.If(final):
+                m.d.sync += [self.word.eq(0), asks.eq(0)]
         with m.If(self.offers & self.taken):
-            m.d.sync += [self.offers.eq(0), left.eq(left - 1), asks.eq(left != 1)]
+            m.d.sync += [left.eq(left - 1), asks.eq(left != 1)]
         with m.If(self.start):
             m.d.sync += [left.eq(self.count), asks.eq(self.count != 0)]
         return m
