@@ -4,8 +4,8 @@
 ::
 
     die -> serial_die.v --+
-    Top -> plinth.il -----+-> yosys -> plinth.json -> nextpnr, a seed after another until the clock is met
-           plinth.lpf ----------------------------->     -> plinth.config -> ecppack -> plinth.bit
+    Top -> plinth.il -----+-> yosys -> plinth.json, with sites -> nextpnr, a seed after another until the clock is met
+           plinth.lpf ---------------------------------------->     -> plinth.config -> ecppack -> plinth.bit
 
 Amaranth's platform of the board writes the scripts and the constraints; its commands are run one by one, so that each
 has its log and a failure says which. Beside ``plinth.bit`` stand ``report.txt``, ``report.json`` and ``manifest.json``.
@@ -23,7 +23,7 @@ from amaranth.hdl import Elaboratable
 from amaranth.lib import wiring
 
 from plinth_hw import emit, tools
-from plinth_hw.board import report, ulx3s
+from plinth_hw.board import floorplan, report, ulx3s
 from plinth_hw.board.manifest import NAME, Manifest
 from plinth_hw.board.report import Report
 from plinth_hw.isa.parameters import DieParameters
@@ -43,10 +43,13 @@ class Board:
         Module and class within ``amaranth_boards``.
     top : callable of int to Elaboratable
         Its top for a clock in Hz; ``pll`` is the one that is made.
+    device : Device
+        Where its FPGA has multipliers and memories.
     """
 
     platform: str
     top: Callable[[int], Any]
+    device: floorplan.Device
 
     def make_platform(self) -> Any:
         """The platform.
@@ -61,7 +64,7 @@ class Board:
         return getattr(importlib.import_module(f"amaranth_boards.{module}"), name)()
 
 
-BOARDS = {"ulx3s-85f": Board("ulx3s.ULX3S_85F_Platform", ulx3s.Top)}
+BOARDS = {"ulx3s-85f": Board("ulx3s.ULX3S_85F_Platform", ulx3s.Top, floorplan.LFE5U_85F)}
 
 #: Of nextpnr's placers the one that spreads cells by a potential: of a device that is half full it leaves two thirds of
 #: the wire that the usual one does, which may also end without a legal place for some cell.
@@ -134,6 +137,7 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
         (folder / file).write_text(text)
     synthesise, place, pack = json.loads(files[f"build_{NAME}.json"])["commands"]
     _run(synthesise, folder)
+    floorplan.constrain(folder / f"{NAME}.json", board.device)
     best = _place(place, folder, actual_hz, seeds)
     best.write(folder)
     if not best.met:
