@@ -15,7 +15,7 @@ element of a group instead of two. All lines come by additions::
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -100,12 +100,14 @@ class GroupWalk(wiring.Component):
         m = Module()
         lane_bits, slot_bits = exact_log2(self.banks), exact_log2(BATCH)
         extent_bits = _extent_bits(self.banks, self.lines)
-        depth, last_slot = Signal(extent_bits, name="depth"), Signal(slot_bits, name="last_slot")
-        # Batches to come. A group is a slot of a batch, and past the last one if there is no such group.
+        last_slot = Signal(slot_bits, name="last_slot")
+        # Batches, and values of k in this batch, that come after the next one: negative at the last one. A group is a
+        # slot of a batch, and past the last one if there is no such group.
         batch = Signal(_group_bits(self.lines) - slot_bits)
-        batches_left = Signal(max(1, extent_bits - lane_bits - slot_bits))
+        batches_left = Signal(signed(1 + max(1, extent_bits - lane_bits - slot_bits)))
+        depth_left = Signal(signed(1 + extent_bits))
         slot, past = Signal(slot_bits, name="slot"), Signal(name="past")
-        k, next_k, first = Signal(extent_bits, name="k"), Signal(extent_bits, init=1, name="next_k"), Signal(init=1)
+        k, first = Signal(extent_bits, name="k"), Signal(init=1)
         step = Signal(lane_bits)
         # A multiple of rows: of the group, of the first one of the batch; along rows that of k div W.
         lines, batch_lines = (Signal(line_bits(self.lines), name=name) for name in ("lines", "batch_lines"))
@@ -138,15 +140,14 @@ class GroupWalk(wiring.Component):
             o.lines.eq(chosen_sum(m, platform, "line", along_rows, Cat(o.element, group)[:len(lines)], k[:len(lines)],
                                   lines)),
 
-            batch_last.eq(batches_left == 0), tail.eq(batch_last & (slot == last_slot)),
+            batch_last.eq(batches_left[-1]), tail.eq(batch_last & (slot == last_slot)),
             step_last.eq(Mux(is_function, step == (self.last_lane | (~tail).replicate(lane_bits)), step[0])),
             slot_last.eq(slot.all() | (~self.reduces & tail)),
-            k_last.eq(next_k == depth),
+            k_last.eq(depth_left[-1]),
             turns.eq(self.run & step_last & slot_last),
             self.done.eq(turns & k_last & batch_last),
         ]
-        self._extents(m, platform, depth, Cat(self.last_lane, last_slot), batches_left, turns & k_last, one_lane,
-                      one_deep)
+        self._extents(m, platform, Cat(self.last_lane, last_slot), batches_left, depth_left, turns, one_lane, one_deep)
 
         following = loaded_sum(m, platform, "following", turns & ~k_last & ~along_rows, batch_lines, lines,
                                self.rows[:len(lines)])
@@ -157,28 +158,37 @@ class GroupWalk(wiring.Component):
             with m.If(~along_rows | (slot_last & k[:lane_bits].all())):
                 m.d.sync += lines.eq(following)
         with m.If(turns):
-            m.d.sync += [slot.eq(0), past.eq(0), k.eq(next_k), next_k.eq(next_k + 1), first.eq(0)]
+            m.d.sync += [slot.eq(0), past.eq(0), k.eq(k + 1), first.eq(0)]
             with m.If(k_last):
-                m.d.sync += [batch.eq(batch + 1), k.eq(0), next_k.eq(1), first.eq(1), batch_lines.eq(following)]
+                m.d.sync += [batch.eq(batch + 1), k.eq(0), first.eq(1), batch_lines.eq(following)]
                 with m.If(along_rows):
                     m.d.sync += lines.eq(0)
         with m.If(self.done):
             m.d.sync += [batch.eq(0), lines.eq(0), batch_lines.eq(0)]
         return m
 
-    def _extents(self, m: Module, platform: Any, depth: Signal, last: Value, batches_left: Signal,
-                 batch_done: Value, one_lane: Value, one_deep: Value) -> None:
-        """Elements along the other direction; the last lane and slot; batches to come."""
-        rows, columns = self.rows[:len(depth)], self.columns[:len(depth)]
-        last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, len(depth)))
-        m.d.sync += batches_left.eq(loaded_sum(m, platform, "left", ~self.run, last_of_all[len(last):], batches_left,
-                                               batch_done.replicate(len(batches_left))))
+    def _extents(self, m: Module, platform: Any, last: Value, batches_left: Signal, depth_left: Signal, turns: Value,
+                 one_lane: Value, one_deep: Value) -> None:
+        """The last lane and slot of the direction of lanes, and batches to come; values of k to come."""
+        bits = len(depth_left) - 1
+        rows, columns = self.rows[:bits], self.columns[:bits]
+        k_last = depth_left[-1]
+        last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, bits))
+        signs = Const(0, 1 + max(0, len(last) - bits))
+        lanes_after, depth_after = (
+            chosen_sum(m, platform, name, self.along_rows, Cat(high, signs), Cat(low, signs), Const(-gone, bits + len(signs)))
+            for name, high, low, gone in (("lanes", rows, columns, 1 + (1 << len(last))), ("deep", columns, rows, 2)))
+        again = Signal.like(depth_left, name="depth_again")
+        m.d.sync += batches_left.eq(loaded_sum(m, platform, "left", ~self.run, lanes_after[len(last):].as_signed(),
+                                               batches_left, (turns & k_last).replicate(len(batches_left))))
+        with m.If(turns):
+            m.d.sync += depth_left.eq(loaded_sum(m, platform, "depth", k_last, again, depth_left, Const(-1, 1).as_signed()))
         with m.If(~self.run):
-            m.d.sync += [depth.eq(Mux(self.along_rows, columns, rows)), last.eq(last_of_all)]
+            m.d.sync += [last.eq(last_of_all), again.eq(depth_after), depth_left.eq(depth_after)]
             with m.If(one_deep):
-                m.d.sync += depth.eq(1)
+                m.d.sync += [again.eq(-1), depth_left.eq(-1)]
             with m.If(one_lane):
-                m.d.sync += [last.eq(0), batches_left.eq(0)]
+                m.d.sync += [last.eq(0), batches_left.eq(-1)]
 
 
 class Operand(data.StructLayout):
