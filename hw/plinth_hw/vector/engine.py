@@ -127,10 +127,15 @@ class VectorEngine(wiring.Component):
         for number in range(2):
             array = SharedArray(banks, lines, width)
             m.submodules[f"half_{number}"] = array
-            loads, stores, computes, results, owned = (
-                Signal(name=f"{name}_{number}") for name in ("loads", "stores", "computes", "results", "owned"))
+            loads, stores, computes, results, owned, filled = (Signal(name=f"{name}_{number}") for name in (
+                "loads", "stores", "computes", "results", "owned", "filled"))
             # While a program has the half, and a cycle later, nobody else gives a command; its first one comes later.
+            # Before it only loads do, after it only stores, until they have read the half.
             m.d.sync += owned.eq(compute.busy & (compute.half == number))
+            with m.If(owned):
+                m.d.sync += filled.eq(1)
+            with m.Elif(store.free & (store.half == number)):
+                m.d.sync += filled.eq(0)
             m.d.comb += [
                 loads.eq(load.write.enable & (load.half == number)),
                 stores.eq(store.read.enable & (store.half == number)),
@@ -143,7 +148,7 @@ class VectorEngine(wiring.Component):
             ]
             for name in ("line", "capacity", "skew", "column_low", "along_rows"):
                 m.d.comb += getattr(array.command, name).eq(Mux(owned, getattr(compute.read, name), Mux(
-                    loads, getattr(load.write, name), getattr(store.read, name))))
+                    filled, getattr(store.read, name), getattr(load.write, name))))
             m.d.comb += [getattr(client, f"data_{number}").eq(array.read_data) for client in (store_turn, compute)]
 
     def _report(self, m: Module, bodies: BodyStore, load: LoadStage, compute: ComputeStage,
