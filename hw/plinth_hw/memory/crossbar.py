@@ -180,8 +180,7 @@ class MemoryCrossbar(wiring.Component):
             taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | ends),
         ]
         if near:
-            # Few of its registers look at clients; with places to spare, for as many are in look-up-table RAM.
-            m.submodules.found = found = FIFO(offered.shape(), SECTION)
+            m.submodules.found = found = FIFO(offered.shape(), 2, Storage.HEAD)
             m.d.comb += [
                 found.i.payload.beat.eq(beat.payload), found.i.payload.whose.eq(read.data_whose),
                 found.i.valid.eq(beat.valid & read.data_valid), beat.ready.eq(found.i.ready & read.data_valid),
