@@ -4,7 +4,7 @@
 
     readers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (reader, beats)
-    memory.data (one stream) (-> FIFO) -> to the reader at the FIFO's head
+    memory.data (one stream) -> to the reader at the FIFO's head (-> FIFO)
     writers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
@@ -172,25 +172,24 @@ class MemoryCrossbar(wiring.Component):
             ]
 
         words = self.parameters.beat_words
-        beat, offered = self.memory_read.data, Signal(data.StructLayout({
-            "beat": self.memory_read.data.payload.shape(), "whose": len(readers)}), name="read_offered")
-        there, taken = Signal(name="read_there"), Signal(name="read_taken")
+        beat, answers_wait = self.memory_read.data, Signal(len(readers), name="answers_wait")
+        takes = Signal(len(readers), name="reader_takes")
         m.d.comb += [
             read.permit.eq(1), read.data_step.eq(beat.valid & beat.ready),
-            taken.eq((Cat(client.data.ready for client in readers) & offered.whose).any() | ends),
+            beat.ready.eq(((takes & read.data_whose).any() | ends) & read.data_valid),
         ]
-        if near:
-            m.submodules.found = found = FIFO(offered.shape(), 2, Storage.HEAD)
-            m.d.comb += [
-                found.i.payload.beat.eq(beat.payload), found.i.payload.whose.eq(read.data_whose),
-                found.i.valid.eq(beat.valid & read.data_valid), beat.ready.eq(found.i.ready & read.data_valid),
-                offered.eq(found.o.payload), there.eq(found.o.valid), found.o.ready.eq(taken),
-            ]
-        else:
-            m.d.comb += [offered.beat.eq(beat.payload), offered.whose.eq(read.data_whose),
-                         there.eq(beat.valid & read.data_valid), beat.ready.eq(taken & read.data_valid)]
         for index, client in enumerate(readers):
-            m.d.comb += [client.data.payload.eq(offered.beat), client.data.valid.eq(there & offered.whose[index])]
+            offered, given = client.data, Signal(name=f"given_{index}")
+            m.d.comb += given.eq(beat.valid & read.data_valid & read.data_whose[index])
+            if near:
+                m.submodules[f"found_{index}"] = found = FIFO(beat.payload.shape(), 2, Storage.HEAD)
+                m.d.comb += [
+                    found.i.payload.eq(beat.payload), found.i.valid.eq(given), takes[index].eq(found.i.ready),
+                    offered.payload.eq(found.o.payload), offered.valid.eq(found.o.valid),
+                    found.o.ready.eq(offered.ready | ends), answers_wait[index].eq(found.o.valid),
+                ]
+            else:
+                m.d.comb += [offered.payload.eq(beat.payload), offered.valid.eq(given), takes[index].eq(offered.ready)]
 
         m.d.sync += [
             self.words_read.eq(Mux(read.data_step, words, 0)),
@@ -214,7 +213,7 @@ class MemoryCrossbar(wiring.Component):
             self.memory_write.data.payload.eq(one_registered(
                 m, "data", [~ends & whose for whose in write.data_whose],
                 [client.data.payload for client in writers], free)),
-            self.drained.eq(ends & ~(read.busy | there | write.busy | full) & unanswered.empty),
+            self.drained.eq(ends & ~(read.busy | answers_wait.any() | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
         ]
