@@ -14,7 +14,8 @@ read data and responses; where memory is on the chip alone, two more for request
 one beat a cycle each way, one request a cycle each way. What clients give is registered for each of them, zero but for
 the one wanted: so nothing has to be chosen, the OR of all is that client's.
 
-But for a written beat there is no data storage here, so two rules keep the clients from stopping each other for good:
+But for a written beat, and two read ones a reader where memory is on the chip alone, there is no data storage here, so
+two rules keep the clients from stopping each other for good:
 
 * A reader takes every beat it has asked for within a bounded time that depends on nothing but itself:
   it asks only when it has room for all of it.
