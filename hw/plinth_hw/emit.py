@@ -150,8 +150,8 @@ def place(m: Module, platform: object, component: wiring.Component, *, name: str
 
 
 def part(m: Module, platform: object, component: wiring.Component, *path: str, reset: Value | None = None) -> None:
-    """Add a part of a die, or of one of its parts, to ``m``: :func:`place` as the last name of ``path``, which leads to it
-    from the die, and with a reset of its own."""
+    """Add a part of a die, or of one of its parts, to ``m``: :func:`place` as the last name of ``path``, which leads to
+    it from the die, and with a reset of its own."""
     place(m, platform, component, name=path[-1], module=PART + "_".join(path), reset=reset, room=True)
 
 

