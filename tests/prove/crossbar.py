@@ -230,7 +230,7 @@ PROOFS = (
         Twin("read: a beat goes to who asked for it, and to no other",
              "first.eq(queue.o.ready)", "first.eq(0)"),
         Twin("read: it goes as it came, when it is taken",
-             "(Cat(client.data.ready for client in readers) & offered.whose).any() | ends", "1"),
+             "(takes & read.data_whose).any() | ends", "1"),
         Twin("write: beats are taken of who asked, as many, and of no other", "Mux(first, head_single, left[-1])",
              "left[-1]"),
         Twin("write: a beat goes to the memory as it was given, once, in its turn",
