@@ -1,11 +1,12 @@
 """Proof of :mod:`plinth_hw.memory.crossbar`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
 from amaranth.hdl import Array, Cat, Mux, Signal, Value
-from tests.prove.harness import Harness, one_hot
+from tests.prove.harness import Harness, follows_turn, one_hot
 from tests.prove.proof import Proof, Twin
 
 from plinth_hw.isa.parameters import preset
@@ -59,6 +60,7 @@ class Side:
     memory: Any
     fault: Any
     state: dict[str, Any]
+    inside: Callable[[Any], dict[str, Any]]
 
     def __post_init__(self) -> None:
         width, name = index_bits(len(self.clients)), self.name
@@ -127,7 +129,7 @@ class Side:
         for number in range(count):
             with m.If(turn.last[number]):
                 m.d.comb += last.eq(number)
-        harness.invariant(one_hot(turn.last))
+        harness.invariant(follows_turn(self.inside(turn)["first"], turn.last))
         harness.assume((waits < count) & (other < count))
         harness.invariant(~passed | (away(last) <= away(other)))
         harness.invariant((self.state["held_valid"] == self.held) & (self.state["blocked"] == self.blocked))
@@ -159,9 +161,10 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
     state = harness.block(block)
     harness.assume(~block.drain)
     harness.assume(harness.first | (block.limit == harness.past(block.limit)))
+    inside = state["inside"]
     readers, writers = [block.r0, block.r1, block.r2], [block.w0, block.w1]
-    read = Side("read", readers, block.memory_read, block.read_fault, state["inside"](state["read"]))
-    write = Side("write", writers, block.memory_write, block.write_fault, state["inside"](state["write"]))
+    read = Side("read", readers, block.memory_read, block.read_fault, inside(state["read"]), inside)
+    write = Side("write", writers, block.memory_write, block.write_fault, inside(state["write"]), inside)
 
     beat = block.memory_read.data
     given = read.follow(harness, beat.valid & beat.ready)
@@ -222,7 +225,7 @@ PROOFS = (
             Twin(f"{side}: a request goes to the memory as it was given, once, in its turn",
                  "queue.i.valid.eq(self.request.valid & self.request.ready)", "queue.i.valid.eq(self.request.valid)"),
             Twin(f"{side}: a request beyond the memory goes nowhere, and is a fault of who asked",
-                 "~rest[-1] & (rest[few:-1].any() | (rest[:few] >= held.beats))", "held.address <= self.limit"),
+                 "~known[-1] & (known[few:-1].any() | (known[:few] >= asked.beats))", "asked.address <= self.limit"),
             Twin(f"{side}: of who was at fault nothing goes to the memory", "blocked.eq(blocked | whose)",
                  "blocked.eq(whose)", 16),
             Twin(f"{side}: who keeps asking waits for one request of each other one",

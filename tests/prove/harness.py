@@ -156,6 +156,11 @@ class Harness:
         return rtlil.convert(self.m, ports=self._ports)
 
 
+def follows_turn(first: Value, last: Value) -> Value:
+    """Whether an arbiter's ``first`` are the bits above the one that is set in ``last``."""
+    return one_hot(last) & (first == ~(last | (last - 1))[:len(last)])
+
+
 def one_hot(bits: Value) -> Value:
     """Whether one bit is set."""
     return (bits != 0) & ((bits & (bits - 1)[:len(bits)]) == 0)

@@ -3,7 +3,7 @@
 from types import ModuleType
 
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
-from tests.prove.harness import Harness, one_hot
+from tests.prove.harness import Harness, follows_turn
 from tests.prove.proof import Proof, Twin
 
 from plinth_hw.control.fetch import header_word
@@ -83,7 +83,8 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     harness.invariant((state["asked"][1] & (asked_1 == chosen)) == asked)
 
     turn, polled, follows, following = (state[name] for name in ("turn", "polled", "follows", "following"))
-    harness.invariant(one_hot(turn.last) & (~follows | turn.last.bit_select(following, 1)))
+    harness.invariant(follows_turn(state["inside"](turn)["first"], turn.last)
+                      & (~follows | turn.last.bit_select(following, 1)))
 
     def away(to: Value, place: Value, count: int) -> Value:
         """From there to ``to``, going up: 1 to ``count``."""

@@ -20,7 +20,7 @@ from tests.support.graphs import task_header
 
 from plinth.driver.program import Task
 from plinth_hw.control.engine import Done
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 from plinth_hw.isa.registers import BASE_COUNT
 from plinth_hw.isa.tasks import BODIES, BODY_WORDS, HEADER_WORDS, OPERATIONS, WAITS, ErrorCode
 from plinth_hw.memory.port import MAX_BEATS
@@ -287,7 +287,7 @@ async def reset(dut: Any) -> None:
     """Start the clock and reset the design."""
     dut.rst.value = 1
     Clock(dut.clk, 10, unit="ns").start()
-    await ClockCycles(dut.clk, 4)
+    await ClockCycles(dut.clk, RESET_CYCLES)
     dut.rst.value = 0
 
 

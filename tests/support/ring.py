@@ -22,7 +22,7 @@ from plinth_hw import emit
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.interface import NetworkInterface
 from plinth_hw.comm.router import Router
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 from plinth_hw.isa.tasks import BODY_WORDS, CollectiveBody
 from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
@@ -103,7 +103,7 @@ class Ring:
         names = "".join(f"#define {port} {member(port)}\n" for port in module_ports(text, "top")
                         if port != member(port))
         header = f"""{names}
-enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS} }};
+enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS}, RESET_CYCLES = {RESET_CYCLES} }};
 """
         blocks = range(p.reduce_blocks)
         memory = checked_memory.headers(p, [f"read_{b}" for b in blocks], [f"write_{b}" for b in blocks],

@@ -63,8 +63,7 @@ void clock(Vmodel& m) {
 void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a) {
     Vmodel& m = node.model;
     m.rst = 1;
-    clock(m);
-    clock(m);
+    for (int i = 0; i < RESET_CYCLES; i++) clock(m);
     m.rst = 0;
     m.die = die;
     m.dies = s.dies;

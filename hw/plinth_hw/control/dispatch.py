@@ -12,7 +12,7 @@ order is a valid serial order, so the engine's earlier tasks cannot depend on th
 """
 
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -136,8 +136,7 @@ class Dispatch(wiring.Component):
 
         # What is wrong with a word, as registers, and what is told of it.
         looks, said = self.i.valid & ~self.halted, Signal(32)
-        m.d.sync += [said.eq(word), self.error.task.eq(self.address),
-                     self.error.engine.eq(Mux(is_first, first.as_value()[:4], engine_number))]
+        m.d.sync += [said.eq(word), self.error.task.eq(self.address)]
 
         def beyond(counter: Value) -> Value:
             return counter >= counters if counters <= field_most(TaskHeader, "wait_counter") else Const(0)
@@ -157,7 +156,7 @@ class Dispatch(wiring.Component):
         ]
         found = Signal(len(faults))
         m.d.sync += found.eq(Cat(fault & looks for fault, _, _ in faults))
-        m.d.comb += self.error.valid.eq(found.any())
+        m.d.comb += [self.error.valid.eq(found.any()), self.error.engine.eq(engine_number)]
         for number, (_, code, counter) in reversed(list(enumerate(faults))):
             with m.If(found[number]):
                 m.d.comb += [self.error.code.eq(code), self.error.counter.eq(counter)]

@@ -17,7 +17,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from plinth_hw.isa.tasks import WAITS
-from plinth_hw.lib.arbiter import RoundRobin, in_turn
+from plinth_hw.lib.arbiter import RoundRobin, above, in_turn
 from plinth_hw.lib.choice import index_of, select
 
 
@@ -98,7 +98,7 @@ class WaitPoll(wiring.Component):
         m.d.comb += [turn.requests.eq(self.waits), turn.taken.eq(free)]
         follows, following = Signal(name="follows"), Signal.like(self.engine, name="following")  # the engine after it
         last = (Const(1, WAITS) << select(polled, following))[:WAITS]
-        wait = index_of(in_turn(m, "wait", select(list(self.pending), following), last))
+        wait = index_of(in_turn(m, "wait", select(list(self.pending), following), above(last)))
         with m.If(free):
             m.d.sync += [follows.eq(self.waits.any()), following.eq(turn.index),
                          self.valid.eq(follows), self.engine.eq(following), self.wait.eq(wait)]

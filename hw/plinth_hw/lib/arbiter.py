@@ -17,12 +17,17 @@ def lowest(requests: Value) -> Value:
     return Cat(requests[bit] & ~requests[:bit].any() for bit in range(len(requests)))
 
 
-def in_turn(m: Module, name: str, requests: Value, last: Value) -> Signal:
-    """The lowest of ``requests`` above the one-hot ``last``, or else, or with no ``last``, the lowest: one-hot."""
+def above(one_hot: Value) -> Value:
+    """All bits above the set one; none if none is."""
+    return Cat(one_hot[:bit].any() for bit in range(len(one_hot)))
+
+
+def in_turn(m: Module, name: str, requests: Value, first: Value) -> Signal:
+    """The lowest of ``requests`` that is in ``first``, or else the lowest of all: one-hot."""
     width = len(requests)
     later, grant = Signal(width, name=f"{name}_later"), Signal(width, name=f"{name}_grant")
     m.d.comb += [
-        later.eq(requests & Cat(last[:bit].any() for bit in range(width))),
+        later.eq(requests & first),
         grant.eq(Mux(later.any(), lowest(later), lowest(requests))),
     ]
     return grant
@@ -67,7 +72,8 @@ class RoundRobin(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.d.comb += [self.grant.eq(in_turn(m, "turn", self.requests, self.last)), self.index.eq(index_of(self.grant))]
+        first = Signal(self.width, init=(1 << self.width) - 2)  # above the last one
+        m.d.comb += [self.grant.eq(in_turn(m, "turn", self.requests, first)), self.index.eq(index_of(self.grant))]
         with m.If(self.taken & self.requests.any()):
-            m.d.sync += self.last.eq(self.grant)
+            m.d.sync += [self.last.eq(self.grant), first.eq(above(self.grant))]
         return m

@@ -200,6 +200,9 @@ class MemoryCrossbar(wiring.Component):
 
         # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
         full, free, given = Signal(name="full"), Signal(name="free"), Signal(name="given")
+        # It has no word: what is drained is written as that.
+        void = Signal(name="void")
+        written = self.memory_write.data.payload
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
             "whose": unsigned(len(writers)), "task": unsigned(TASK_BITS)}), answers, _storage(self.parameters, answers))
         oldest = unanswered.o.payload
@@ -211,21 +214,22 @@ class MemoryCrossbar(wiring.Component):
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(
                 ((Cat(client.data.valid for client in writers) & write.data_whose).any() | ends) & given),
-            self.memory_write.data.payload.eq(one_registered(
-                m, "data", [~ends & whose for whose in write.data_whose],
-                [client.data.payload for client in writers], free)),
+            written.data.eq(one_registered(
+                m, "data", write.data_whose, [client.data.payload.data for client in writers], free)),
+            written.strobe.eq(one_registered(
+                m, "strobe", write.data_whose, [client.data.payload.strobe for client in writers], free)
+                & (~void).replicate(len(written.strobe))),
             self.drained.eq(ends & ~(read.busy | answers_wait.any() | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
         ]
         m.d.sync += [
-            self.words_written.eq(Mux(full & self.memory_write.data.ready,
-                                      population(self.memory_write.data.payload.strobe), 0)),
+            self.words_written.eq(Mux(full & self.memory_write.data.ready, population(written.strobe), 0)),
             self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(index_of(oldest.whose)),
             self.write_failed.task.eq(oldest.task),
         ]
         with m.If(free):
-            m.d.sync += full.eq(write.data_step)
+            m.d.sync += [full.eq(write.data_step), void.eq(ends)]
         for index, client in enumerate(writers):
             m.d.comb += [
                 client.data.ready.eq(given & write.data_whose[index]),
@@ -296,27 +300,28 @@ class _Grant(wiring.Component):
             m.d.sync += [self.fault.valid.eq(~barred), self.fault.index.eq(index_of(whose)),
                          self.fault.task.eq(asked.task), blocked.eq(blocked | whose)]
         # Beats from the request's first one to the end of the memory: one sum, and a short comparison.
-        rest, few, fits = Signal(signed(len(self.limit) + 1)), len(held.beats), Signal()
+        rest, known = Signal(signed(len(self.limit) + 1)), Signal(signed(len(self.limit) + 1))
+        few = len(asked.beats)
         m.d.comb += [
             rest.eq(self.limit - held.address),
-            fits.eq(~rest[-1] & (rest[few:-1].any() | (rest[:few] >= held.beats))),
+            room.eq(~known[-1] & (known[few:-1].any() | (known[:few] >= asked.beats))),
         ]
         gone = queue.i.valid | (asked_valid & ~inside)
         if on_chip(self.parameters):
-            # The check would be most of a cycle of an FPGA, of which the memory takes another part.
+            # The sum before the queue, the comparison behind it: each is a good part of a cycle of an FPGA.
             m.submodules.checked = checked = FIFO(data.StructLayout({
-                "request": self.layout, "whose": self.clients, "room": 1}), _CHECKED, Storage.HEAD)
+                "request": self.layout, "whose": self.clients, "rest": known.shape()}), _CHECKED, Storage.HEAD)
             place = checked.o.payload
             m.d.comb += [
                 checked.i.payload.request.eq(held), checked.i.payload.whose.eq(turn.last),
-                checked.i.payload.room.eq(fits), checked.i.valid.eq(held_valid),
-                asked.eq(place.request), whose.eq(place.whose), room.eq(place.room),
+                checked.i.payload.rest.eq(rest), checked.i.valid.eq(held_valid),
+                asked.eq(place.request), whose.eq(place.whose), known.eq(place.rest),
                 asked_valid.eq(checked.o.valid), checked.o.ready.eq(gone), moves.eq(checked.i.ready),
             ]
             with m.If(takes | moves):
                 m.d.sync += held_valid.eq(takes)
         else:
-            m.d.comb += [asked.eq(held), whose.eq(turn.last), room.eq(fits), asked_valid.eq(held_valid),
+            m.d.comb += [asked.eq(held), whose.eq(turn.last), known.eq(rest), asked_valid.eq(held_valid),
                          moves.eq(self.request.ready & queue.i.ready)]
             with m.If(takes | gone):
                 m.d.sync += held_valid.eq(takes)

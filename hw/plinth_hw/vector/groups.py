@@ -173,7 +173,6 @@ class GroupWalk(wiring.Component):
         bits = len(depth_left) - 1
         rows, columns = self.rows[:bits], self.columns[:bits]
         k_last = depth_left[-1]
-        last_of_all = chosen_sum(m, platform, "last", self.along_rows, rows, columns, Const(-1, bits))
         signs = Const(0, 1 + max(0, len(last) - bits))
         lanes_after, depth_after = (
             chosen_sum(m, platform, name, self.along_rows, Cat(high, signs), Cat(low, signs),
@@ -185,7 +184,7 @@ class GroupWalk(wiring.Component):
         with m.If(turns):
             m.d.sync += depth_left.eq(loaded_sum(m, platform, "depth", k_last, again, depth_left, Const(-1, signed(1))))
         with m.If(~self.run):
-            m.d.sync += [last.eq(last_of_all), again.eq(depth_after), depth_left.eq(depth_after)]
+            m.d.sync += [last.eq(lanes_after[:len(last)]), again.eq(depth_after), depth_left.eq(depth_after)]
             with m.If(one_deep):
                 m.d.sync += [again.eq(-1), depth_left.eq(-1)]
             with m.If(one_lane):
