@@ -270,7 +270,8 @@ def area(page: Path, parameters: DieParameters) -> None:
     lines = list(_BLOCK_HEADING)
     blocks = {kind: Size.of(_total(modules, kind)) for kind in modules[name] if kind in modules}
     for kind, size in sorted(blocks.items()):
-        lines.append(_block_row(kind.removeprefix(f"{name}.").removeprefix(emit.PART), size))
+        # A number tells modules of one name apart.
+        lines.append(_block_row(re.sub(r"\$\d+$", "", kind.removeprefix(f"{name}.").removeprefix(emit.PART)), size))
     rest = [size for kind, size in blocks.items() if kind != f"{emit.PART}matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))
