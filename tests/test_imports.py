@@ -41,7 +41,7 @@ MAY: dict[str, set[str]] = {
     "plinth_hw.host": {*_HARDWARE, "plinth_hw.die"},
     "plinth_hw.tools": set(),
     "plinth_hw.fpga": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix", "plinth_hw.die", "plinth_hw.host",
-                       "plinth_hw.pages", "plinth_hw.tools"},
+                       "plinth_hw.optimiser", "plinth_hw.pages", "plinth_hw.tools"},
     "plinth_hw.integrate": {ISA, "plinth_hw.emit", "plinth_hw.control", "plinth_hw.die"},
     "plinth_hw.board": {ISA, "plinth_hw.emit", "plinth_hw.tools"},
     "plinth_hw.pages": {*_HARDWARE, "plinth_hw.comm", "plinth_hw.matrix"},

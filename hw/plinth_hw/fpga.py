@@ -7,6 +7,7 @@
     python -m plinth_hw.fpga area fpga-demo     # of one of them
     python -m plinth_hw.fpga link      # the last of them
     python -m plinth_hw.fpga host      # the host bridge; table of docs/host.md
+    python -m plinth_hw.fpga optimiser # the optimiser of the board's die; table of docs/optimiser.md
     python -m plinth_hw.fpga check     # whether those of dies are of today's
 
 *Size* is that of a unit by itself after synthesis. LUT4 counts look-up tables and two for each carry cell;
@@ -21,6 +22,7 @@ import re
 import statistics
 import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -42,6 +44,7 @@ from plinth_hw.isa.formats import FP16, FP32, Q3_12
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.matrix.pe import ProcessingElement
+from plinth_hw.optimiser.engine import OptimiserEngine
 
 FAMILY = "ecp5"
 #: Seeds of placement.
@@ -238,20 +241,24 @@ def link(page: Path) -> None:
     replace_table(page, "fpga-link", lines)
 
 
-def host(page: Path) -> None:
-    """Measure the host bridge, its blocks kept apart for size, and write their table."""
-    def bridge() -> Bridge:
-        return Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))
-
-    modules = synthesise(bridge(), "bridge", "bridge.*")
+def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component]) -> None:
+    """Measure a component, its parts kept apart for size, and write their table."""
+    modules = synthesise(make(), name, f"{name}.*")
     lines = list(_BLOCK_HEADING)
-    for kind in sorted(kind for kind in modules["bridge"] if kind in modules):
-        lines.append(_block_row(kind.removeprefix("bridge."), Size.of(_total(modules, kind))))
-    lines.append(_block_row("host bridge", Size.of(_total(modules, "bridge"))))
-    synthesise(Bench(bridge()), "bridge_bench")
-    lines += ["", f"Between registers: {fmax('bridge_bench'):.0f} MHz."]
+    for kind in sorted(kind for kind in modules[name] if kind in modules):
+        lines.append(_block_row(kind.removeprefix(f"{name}."), Size.of(_total(modules, kind))))
+    lines.append(_block_row(title, Size.of(_total(modules, name))))
+    synthesise(Bench(make()), f"{name}_bench")
+    lines += ["", f"Between registers: {fmax(f'{name}_bench'):.0f} MHz."]
     print("\n".join(lines))
-    replace_table(page, "fpga-host", lines)
+    replace_table(page, f"fpga-{name}", lines)
+
+
+#: Components by themselves: page, title, and what makes each.
+PARTS: dict[str, tuple[str, str, Callable[[], wiring.Component]]] = {
+    "host": ("host.md", "host bridge", lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
+    "optimiser": ("optimiser.md", "engine of `fpga-ulx3s`", lambda: OptimiserEngine(preset("fpga-ulx3s"))),
+}
 
 
 #: Dies whose blocks are told.
@@ -305,15 +312,16 @@ def main(arguments: list[str]) -> int:
             area(ROOT / "docs" / "area.md", preset(arguments[1]))
         elif arguments == ["link"]:
             link(ROOT / "docs" / "area.md")
-        elif arguments == ["host"]:
-            host(ROOT / "docs" / "host.md")
+        elif len(arguments) == 1 and arguments[0] in PARTS:
+            page, title, make = PARTS[arguments[0]]
+            parts(ROOT / "docs" / page, arguments[0], title, make)
         elif arguments == ["check"]:
             if stale := [name for name in DIES if not is_current(ROOT / "docs" / "area.md", preset(name))]:
                 print(f"docs/area.md is of other Verilog, of {' and '.join(stale)}: run make fpga-area",
                       file=sys.stderr)
                 return 1
         else:
-            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, host or check",
+            print(f"plinth_hw.fpga: error: say arith, area (of {' or '.join(DIES)}), link, {', '.join(PARTS)} or check",
                   file=sys.stderr)
             return 2
     except tools.ToolError as error:

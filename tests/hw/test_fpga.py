@@ -38,7 +38,8 @@ def test_table_is_replaced(tmp_path) -> None:
 
 
 def test_every_table_has_its_page() -> None:
-    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-link"), ("host", "fpga-host"),
+    for page, marker in (("arith", "fpga-arith"), ("area", "fpga-link"),
+                         *((name, f"fpga-{name}") for name in fpga.PARTS),
                          *(("area", f"fpga-area-{name}") for name in fpga.DIES)):
         assert f"<!-- {marker} -->\n|" in (fpga.ROOT / "docs" / f"{page}.md").read_text()
 
@@ -105,4 +106,4 @@ def test_a_unit_is_measured(monkeypatch, tmp_path) -> None:
 
 def test_wrong_arguments(capsys) -> None:
     assert fpga.main(["speed"]) == 2
-    assert "say arith, area (of ndp-demo or fpga-demo), link, host or check" in capsys.readouterr().err
+    assert "say arith, area (of ndp-demo or fpga-demo), link, host, optimiser or check" in capsys.readouterr().err
