@@ -16,8 +16,8 @@ from amaranth.lib import data, enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.memory.channel import element_address_bits, span_layout
 from plinth_hw.memory.port import TASK_BITS
+from plinth_hw.memory.rows import element_address_bits, span_layout
 
 #: Widths of fields of a convolution task; of a row of the map as the walk adds it up, and of an element of it.
 COUNT_BITS, ELEMENT_BITS = 16, 24
@@ -81,7 +81,7 @@ class GridRows(wiring.Component):
     command : In stream
         ``rows`` rows from ``start`` on, of each ``columns`` words that begin ``offset`` words into the row; if
         clipped, ``place``: element of the kernel row that these begin at, and ``kernel_row``.
-    o : Out stream of :func:`~plinth_hw.memory.channel.span_layout`
+    o : Out stream of :func:`~plinth_hw.memory.rows.span_layout`
     busy : Out(1)
     """
 

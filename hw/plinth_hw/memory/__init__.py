@@ -2,7 +2,8 @@
 
 From an engine to the pins:
 
-- :mod:`~plinth_hw.memory.channel`: matrices of memory as beats with position and mask, row by row.
+- :mod:`~plinth_hw.memory.channel`: matrices of memory as beats with position and mask, row by row
+  (:mod:`~plinth_hw.memory.rows`).
 - :mod:`~plinth_hw.memory.port`: the internal ports, in which all engines speak.
 - :mod:`~plinth_hw.memory.crossbar`: joins the ports of all engines to one each way.
 - :mod:`~plinth_hw.memory.axi`, :mod:`~plinth_hw.memory.block_ram`: what is behind them: AXI4, or RAM on the chip;

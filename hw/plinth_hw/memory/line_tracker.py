@@ -9,7 +9,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import Digits, chosen_sum, table_sum
 from plinth_hw.memory.banks import line_bits
-from plinth_hw.memory.channel import near_column_bits
+from plinth_hw.memory.rows import near_column_bits
 from plinth_hw.memory.scratchpad import vector_command
 
 

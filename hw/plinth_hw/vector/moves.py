@@ -18,9 +18,9 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, VECTOR_STORES, VectorMove, VectorRegion
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.banks import line_bits
-from plinth_hw.memory.channel import command_layout, near_column_bits
 from plinth_hw.memory.line_tracker import LineTracker
 from plinth_hw.memory.port import TASK_BITS
+from plinth_hw.memory.rows import command_layout, near_column_bits
 from plinth_hw.memory.scratchpad import vector_command
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.body import BODY_BITS, BodyReadPort, EntryReader
@@ -83,7 +83,7 @@ class MoveFetch(wiring.Component):
     task : In(Task)
     count : In
     read : Out(BodyReadPort)
-    command : Out stream of :func:`~plinth_hw.memory.channel.command_layout`
+    command : Out stream of :func:`~plinth_hw.memory.rows.command_layout`
         One a move, for the memory channel.
     place : Out stream of Place
         One a move, in the same order; all of a task's may wait, and are taken before the next ``start``.

@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.tasks import RowStationaryBody
 from plinth_hw.lib.count import index_bits
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
-from plinth_hw.memory.channel import span_layout
+from plinth_hw.memory.rows import span_layout
 from plinth_hw.shapes import shape_of
 
 
