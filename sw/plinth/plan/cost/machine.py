@@ -26,7 +26,7 @@ ROW_CYCLES = (MEMORY_LATENCY + 6) / ROWS_UNDER_WAY
 #: die; of a ring reduction beside its words, on two dies, and for each further hop; of one on a single die beside its
 #: words.
 CONTROL: dict[str, float] = {
-    "fetch": 2 * BODY_WORDS + 8, "issue": 12, "arrival": 78, "ring": 340, "hop": 28, "reduce": 200}
+    "fetch": 2 * BODY_WORDS + 8, "issue": 15, "arrival": 80, "ring": 340, "hop": 28, "reduce": 200}
 
 #: Cycles of a task alone, and of a further one in a row.
 Cycles = tuple[float, float]
