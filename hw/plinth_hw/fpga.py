@@ -225,6 +225,18 @@ def _block_row(title: str, size: Size) -> str:
     return f"| {title} | {size.lut4:,} | {size.lut_ram:,} | {size.ff:,} | {size.dsp} | {size.block_ram} |"
 
 
+def _blocks(modules: dict[str, Counter[str]], name: str) -> dict[str, Size]:
+    """Sizes of the blocks of a design that stay apart, by module."""
+    return {kind: Size.of(_total(modules, kind)) for kind in sorted(modules[name]) if kind in modules}
+
+
+def _block_rows(blocks: dict[str, Size], name: str) -> list[str]:
+    """Heading and rows of a design's blocks, without the number that tells modules of one name apart."""
+    return [*_BLOCK_HEADING, *(
+        _block_row(re.sub(r"\$\d+$", "", kind.removeprefix(f"{name}.").removeprefix(emit.PART)), size)
+        for kind, size in blocks.items())]
+
+
 #: Ends of links whose size is told: preset, phits of a frame.
 LINKS = (("ndp-tiny", 1), ("ndp-demo", 1), ("ndp-demo", 4), ("ndp-bench", 1), ("ndp-paper", 1))
 
@@ -244,9 +256,7 @@ def link(page: Path) -> None:
 def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component]) -> None:
     """Measure a component, its parts kept apart for size, and write their table."""
     modules = synthesise(make(), name, f"{name}.*")
-    lines = list(_BLOCK_HEADING)
-    for kind in sorted(kind for kind in modules[name] if kind in modules):
-        lines.append(_block_row(kind.removeprefix(f"{name}."), Size.of(_total(modules, kind))))
+    lines = _block_rows(_blocks(modules, name), name)
     lines.append(_block_row(title, Size.of(_total(modules, name))))
     synthesise(Bench(make()), f"{name}_bench")
     lines += ["", f"Between registers: {fmax(f'{name}_bench'):.0f} MHz."]
@@ -274,11 +284,8 @@ def area(page: Path, parameters: DieParameters) -> None:
     # engine stay apart as well, which keeps each small enough to map.
     keep = f"{name}.* {name}.*.* %d plinth_* %u plinth_*.* %d {emit.PART}matrix.* %u {emit.PART}matrix.*.* %d"
     modules = synthesise(Die(parameters), name, keep)
-    lines = list(_BLOCK_HEADING)
-    blocks = {kind: Size.of(_total(modules, kind)) for kind in modules[name] if kind in modules}
-    for kind, size in sorted(blocks.items()):
-        # A number tells modules of one name apart.
-        lines.append(_block_row(re.sub(r"\$\d+$", "", kind.removeprefix(f"{name}.").removeprefix(emit.PART)), size))
+    blocks = _blocks(modules, name)
+    lines = _block_rows(blocks, name)
     rest = [size for kind, size in blocks.items() if kind != f"{emit.PART}matrix"]
     glue = Size.of(Counter({kind: count for kind, count in modules[name].items() if kind not in modules}))
     lines.append(_block_row("die without matrix engine", sum(rest, start=glue)))

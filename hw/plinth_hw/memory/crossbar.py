@@ -2,10 +2,10 @@
 
 ::
 
-    readers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
+    readers (-> FIFO) --request--> round robin -> reg -> room (-> FIFO) -> address check -> memory.request
                                               -> FIFO of (reader, beats)
     memory.data (one stream) -> to the reader at the FIFO's head (-> FIFO)
-    writers (-> FIFO) --request--> round robin -> reg -> address check (-> FIFO) -> memory.request
+    writers (-> FIFO) --request--> round robin -> reg -> room (-> FIFO) -> address check -> memory.request
                                               -> FIFO of (writer, beats), FIFO of writers
     data of the writer at the FIFO's head -> reg -> memory.data; memory.response -> writer of the oldest request
 
