@@ -33,6 +33,8 @@ def _design(where: str) -> Callable[..., Any]:
               help="clock of the die; a little less where the PLL cannot make it")
 @click.option("--baud", type=click.IntRange(min=1), default=3_000_000, show_default=True,
               help="bits a second of the serial line")
+@click.option("--seed", metavar="N", type=click.IntRange(min=1), default=1, show_default=True,
+              help="of the first placement; the next ones have those that follow")
 @click.option("--seeds", metavar="N", type=click.IntRange(min=1), default=3, show_default=True,
               help="placements to try until one meets the clock")
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=None,
@@ -41,8 +43,8 @@ def _design(where: str) -> Callable[..., Any]:
               help="what makes the serial die of parameters, clock and baud rate")
 @click.option("--pins", type=click.Path(path_type=Path, dir_okay=False), default=None,
               help="only write the board's pin constraints to this file")
-def main(board: str, name: str | None, clock: float, baud: int, seeds: int, out: Path | None, design: str,
-         pins: Path | None) -> None:
+def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds: int, out: Path | None,
+         design: str, pins: Path | None) -> None:
     """Make plinth.bit, with its reports, of the die PRESET for BOARD."""
     try:
         if pins is not None:
@@ -54,7 +56,7 @@ def main(board: str, name: str | None, clock: float, baud: int, seeds: int, out:
         make, parameters = _design(design), preset(name)
         folder = out or FOLDER / board / name
         made = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
-                          baud, folder, range(1, seeds + 1))
+                          baud, folder, range(seed, seed + seeds))
     except (ToolError, ValueError) as error:
         click.echo(f"plinth_hw.board: error: {error}", err=True)
         sys.exit(2)

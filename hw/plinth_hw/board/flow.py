@@ -142,7 +142,7 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
     best.write(folder)
     if not best.met:
         raise tools.ToolError(f"a clock of {best.clock_mhz:.2f} MHz is not met: {best.fmax_mhz:.2f} MHz is the best of "
-                              f"seeds {', '.join(map(str, seeds))}; ask for less with --clock, or try other --seeds "
+                              f"seeds {', '.join(map(str, seeds))}; ask for less with --clock, or try another --seed "
                               f"({folder / 'report.txt'})")
     _run(pack, folder)
     Manifest.of(bitstream, name, parameters, emit.held_digest(verilog, ulx3s.MODULE), float(actual_hz), baud,

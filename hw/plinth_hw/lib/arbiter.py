@@ -14,12 +14,12 @@ from plinth_hw.lib.count import index_bits
 
 def lowest(requests: Value) -> Value:
     """The lowest set bit alone."""
-    return Cat(requests[bit] & ~requests[:bit].any() for bit in range(len(requests)))
+    return requests & ~above(requests)
 
 
-def above(one_hot: Value) -> Value:
-    """All bits above the set one; none if none is."""
-    return Cat(one_hot[:bit].any() for bit in range(len(one_hot)))
+def above(requests: Value) -> Value:
+    """All bits above the lowest set one; none if none is."""
+    return Cat(requests[:bit].any() for bit in range(len(requests)))
 
 
 def in_turn(m: Module, name: str, requests: Value, first: Value) -> Signal:

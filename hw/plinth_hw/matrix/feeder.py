@@ -187,13 +187,15 @@ class SystolicFeeder(wiring.Component):
         real = Cat(self.a_read.data[row][-1] for row in range(parameters.rows))
         m.d.sync += [inside.eq(delayed(m, "within", within, there) & real), rows.eq(population(inside))]
 
-        valid = delayed(m, "step_valid", step.valid, there + 4)
-        m.d.sync += [self.useful_macs.eq(Mux(valid, rows * delayed(m, "columns", columns, there + 2), 0)),
+        # The multiplier lies where one is left, so its operands have a cycle to get there.
+        valid = delayed(m, "step_valid", step.valid, there + 5)
+        product = delayed(m, "rows", rows, 1) * delayed(m, "columns", columns, there + 3)
+        m.d.sync += [self.useful_macs.eq(Mux(valid, product, 0)),
                      self.issued_macs.eq(Mux(valid, Const(parameters.rows * parameters.columns), 0))]
-        blocked, waited = delayed(m, "waits", Cat(step.blocked, step.waiting), there + 5)
+        blocked, waited = delayed(m, "waits", Cat(step.blocked, step.waiting), there + 6)
         m.d.comb += [self.blocked.eq(blocked), self.waiting.eq(waited | queued)]
         total = Signal(64)
         added = Signal(64)
-        task_end = delayed(m, "task_end", step.task_last & boundary, there + 5)
+        task_end = delayed(m, "task_end", step.task_last & boundary, there + 6)
         m.d.comb += [added.eq(total + self.useful_macs), totals.i.payload.eq(added), totals.i.valid.eq(task_end)]
         m.d.sync += total.eq(Mux(task_end, 0, added))

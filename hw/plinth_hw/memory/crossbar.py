@@ -12,7 +12,8 @@
 Grants are per request (at most ``MAX_BEATS`` beats). Latency: one cycle for a request and for written data, none for
 read data and responses; where memory is on the chip alone, two more for requests and one for read data. Throughput:
 one beat a cycle each way, one request a cycle each way. What clients give is registered for each of them, zero but for
-the one wanted: so nothing has to be chosen, the OR of all is that client's.
+the one wanted: so nothing has to be chosen, the OR of all is that client's. Requests to memory on the chip alone are
+registered as they are, and chosen behind.
 
 But for a written beat, and two read ones a reader where memory is on the chip alone, there is no data storage here, so
 two rules keep the clients from stopping each other for good:
@@ -38,7 +39,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from plinth_hw.arith.carry import counted_down
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import RoundRobin
-from plinth_hw.lib.choice import index_of, one_registered
+from plinth_hw.lib.choice import index_of, one_of, one_registered
 from plinth_hw.lib.count import index_bits, population
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
@@ -203,6 +204,7 @@ class MemoryCrossbar(wiring.Component):
         # It has no word: what is drained is written as that.
         void = Signal(name="void")
         written = self.memory_write.data.payload
+        taken = Signal.like(written, name="taken")
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
             "whose": unsigned(len(writers)), "task": unsigned(TASK_BITS)}), answers, _storage(self.parameters, answers))
         oldest = unanswered.o.payload
@@ -214,11 +216,8 @@ class MemoryCrossbar(wiring.Component):
             unanswered.o.ready.eq(self.memory_write.response),
             write.data_step.eq(
                 ((Cat(client.data.valid for client in writers) & write.data_whose).any() | ends) & given),
-            written.data.eq(one_registered(
-                m, "data", write.data_whose, [client.data.payload.data for client in writers], free)),
-            written.strobe.eq(one_registered(
-                m, "strobe", write.data_whose, [client.data.payload.strobe for client in writers], free)
-                & (~void).replicate(len(written.strobe))),
+            taken.eq(one_registered(m, "data", write.data_whose, [client.data.payload for client in writers], free)),
+            written.data.eq(taken.data), written.strobe.eq(Mux(void, 0, taken.strobe)),
             self.drained.eq(ends & ~(read.busy | answers_wait.any() | write.busy | full) & unanswered.empty),
             self.memory_write.data.valid.eq(full),
             free.eq(~full | self.memory_write.data.ready), given.eq(write.data_valid & free),
@@ -281,8 +280,15 @@ class _Grant(wiring.Component):
         ]
         for index in range(self.clients):
             m.d.comb += self.ready[index].eq(free & turn.grant[index])
+        if on_chip(self.parameters):
+            # The grant would have to reach every register's reset in its cycle: it chooses behind them.
+            offered = [Signal(self.layout, name=f"offered_{index}", reset_less=True) for index in range(self.clients)]
+            with m.If(free):
+                m.d.sync += [register.eq(payload) for register, payload in zip(offered, self.payload, strict=True)]
+            m.d.comb += held.as_value().eq(one_of(turn.last, offered))
+        else:
+            m.d.comb += held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, free))
         m.d.comb += [
-            held.as_value().eq(one_registered(m, "held", turn.grant, self.payload, free)),
             # A request that does not pass goes at once, so that what comes next need not know; by then the client of
             # one that was refused may have another one here.
             barred.eq((blocked & whose).any()),

@@ -27,13 +27,13 @@ def die(parameters: DieParameters, clock_hz: Fraction, baud: int) -> Any:
 def test_what_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def build(board: str, parameters: DieParameters, design: Any, clock_hz: int, baud: int, folder: Path,
               seeds: range) -> Report:
-        assert (board, clock_hz, baud, folder, list(seeds)) == ("ulx3s-85f", 62_500_000, 9600, tmp_path, [1, 2])
+        assert (board, clock_hz, baud, folder, list(seeds)) == ("ulx3s-85f", 62_500_000, 9600, tmp_path, [4, 5])
         assert design(Fraction(1)) == (parameters.name, 1, 9600) == ("ndp-tiny", 1, 9600)
         return REPORT
 
     monkeypatch.setattr(flow, "build", build)
-    made = CliRunner().invoke(main, ["ulx3s-85f", "ndp-tiny", "--clock", "62.5", "--baud", "9600", "--seeds", "2",
-                                     "--out", str(tmp_path), "--design", HERE])
+    made = CliRunner().invoke(main, ["ulx3s-85f", "ndp-tiny", "--clock", "62.5", "--baud", "9600", "--seed", "4",
+                                     "--seeds", "2", "--out", str(tmp_path), "--design", HERE])
     assert made.exit_code == 0, made.output
     assert "margin +12.5 %" in made.output and made.output.endswith(f"{tmp_path / 'plinth.bit'}\n")
 
