@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.winograd import Matrix, form
+
 Array = NDArray[np.float64]
 Pair = tuple[int, int]
 
 #: What layers call the network's input.
 INPUT = "input"
 #: Kinds of layers that have weights.
-WEIGHTED = frozenset({"dense", "convolution", "embedding"})
+WEIGHTED = frozenset({"dense", "convolution", "winograd", "embedding"})
 #: A ReLU input this many roundings (of the sum of its terms' magnitudes) or less from 0 may come out on either
 #: side of the kink; likewise two taps of a max-pool this far from each other.
 KINK_ROUNDINGS = 8
@@ -30,7 +32,8 @@ FP32_ROUNDING = 2.0**-24
 class Layer:
     """One layer: its kind, what feeds it, and the window of a convolution or pool as (vertical, horizontal).
 
-    ``ceil``: a last window may hang over the far edge if it starts inside the map or its near padding.
+    ``ceil``: a last window may hang over the far edge if it starts inside the map or its near padding. ``tile``:
+    outputs of a Winograd tile, m each way.
     """
 
     name: str
@@ -40,6 +43,7 @@ class Layer:
     stride: Pair = (1, 1)
     padding: Pair = (0, 0)
     ceil: bool = False
+    tile: int = 0
 
 
 #: Gradients of weights and bias.
@@ -178,6 +182,59 @@ def _convolution(call: Call) -> Output:
                    magnitudes=lambda error: gradient(np.abs(taps), error))
 
 
+def _floats(matrix: Matrix) -> Array:
+    return np.array([[float(value) for value in row] for row in matrix])
+
+
+def _winograd(call: Call) -> Output:
+    """As a convolution that makes m x m outputs of windows of T x T, m apart, by kernels that follow from the weights:
+    element (u, v) has the share A^T(i, u) A^T(j, v) B^T(u, a) B^T(v, b) in that of tap (a, b) for output (i, j)."""
+    layer, (weights, bias) = call.layer, call.weights
+    down, across = form(layer.kernel, layer.tile).transforms
+    tile, sizes, channels = (down.outputs, across.outputs), (down.size, across.size), weights.shape[-1]
+    windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, sizes, tile, layer.padding, True), call.x.shape)
+    rows, columns = (side + 2 * pad - taps + 1 for side, pad, taps
+                     in zip(call.x.shape[1:3], layer.padding, layer.kernel, strict=True))
+    shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (down, across)]
+    taps = windows.taps(call.x)
+
+    def kernels(shares: list[Array], weights: Array) -> Array:
+        """``[taps, in, outputs of a tile, out]``."""
+        found = np.einsum("iua,jvb,uvco->abcijo", *shares, weights, optimize=True)
+        return found.reshape(taps.shape[3], weights.shape[2], -1, channels)
+
+    def untiled(tiles: Array) -> Array:
+        """The map of outputs of tiles, ``[samples, down, across, outputs of a tile, out]``."""
+        found = tiles.reshape(*tiles.shape[:3], *tile, channels).transpose(0, 1, 3, 2, 4, 5)
+        return found.reshape(len(tiles), tiles.shape[1] * tile[0], -1, channels)[:, :rows, :columns]
+
+    def tiled(error: Array) -> Array:
+        counts = windows.counts
+        rims = [(0, count * step - side) for count, step, side in zip(counts, tile, error.shape[1:3], strict=True)]
+        found = np.pad(error, [(0, 0), *rims, (0, 0)]).reshape(len(error), counts[0], tile[0], counts[1], tile[1], -1)
+        return found.transpose(0, 1, 3, 2, 4, 5).reshape(len(error), *counts, tile[0] * tile[1], channels)
+
+    def product(taps: Array, kernels: Array, bias: Array | None) -> Array:
+        y = untiled(np.einsum("nxytc,tcko->nxyko", taps, kernels, optimize=True))
+        return y if bias is None else y + bias
+
+    def gradient(taps: Array, shares: list[Array], error: Array) -> Gradient:
+        kernel_gradient = np.einsum("nxytc,nxyko->tcko", taps, tiled(error), optimize=True)
+        kernel_gradient = kernel_gradient.reshape(*sizes, weights.shape[2], *tile, channels)
+        return (np.einsum("iua,jvb,abcijo->uvco", *shares, kernel_gradient, optimize=True),
+                None if bias is None else error.sum(axis=(0, 1, 2)))
+
+    def backward(error: Array) -> Any:
+        back = np.einsum("nxyko,tcko->nxytc", tiled(error), kernels(shares, weights), optimize=True)
+        return [windows.fold(back)], gradient(taps, shares, error)
+
+    sizes_of_shares = [np.abs(share) for share in shares]
+    return Output(product(taps, kernels(shares, weights), bias),
+                  lambda: product(np.abs(taps), kernels(sizes_of_shares, np.abs(weights)),
+                                  None if bias is None else np.abs(bias)), backward,
+                  magnitudes=lambda error: gradient(np.abs(taps), sizes_of_shares, error))
+
+
 def _embedding(call: Call) -> Output:
     table, _ = call.weights
     rows = call.x.astype(np.int64)
@@ -296,7 +353,7 @@ def _mean_squared_error(call: Call) -> Output:
 
 
 KINDS: dict[str, Callable[[Call], Output]] = {
-    "dense": _dense, "convolution": _convolution, "embedding": _embedding,
+    "dense": _dense, "convolution": _convolution, "winograd": _winograd, "embedding": _embedding,
     "max-pool": _max_pool, "mean-pool": _mean_pool, "relu": _relu, "tanh": _tanh, "sigmoid": _sigmoid,
     "add": lambda call: _sum(call, 1.0), "join": lambda call: _sum(call, 1.0 / len(call.inputs)),
     "flatten": _flatten,

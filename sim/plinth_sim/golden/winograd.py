@@ -1,0 +1,85 @@
+"""Golden model of the tiles of Winograd layers: scatter and gather of :mod:`plinth_hw.isa.winograd`, bit for bit.
+
+A direction at a time, by a matrix c of integers. A number is multiplied by powers of two alone, which is exact, so a
+coefficient is as many terms as it has ones: 5 x is 4 x, then x. The terms u_1, u_2, .. of a row, in the order of its
+columns, are added in FP32 two by two, and these sums one after the other::
+
+    (c x)_t = RN32(RN32(RN32(u_1 + u_2) + RN32(u_3 + u_4)) + RN32(u_5 + u_6)),  u = s 2^e x_j: each e of |c_tj|, falling
+
+A term or a pair that is not there is not added.
+
+=========  ==========================================================================================
+scatter    across (columns of a window), then down; what lies outside the map is +0
+gather     down, then across; where windows overlap, tiles are added in the order of rows, then columns, of
+           tiles: the first one's value, and each next one added to it, rounded
+=========  ==========================================================================================
+
+A direction of one element is left out. Both orders are those of the way: a die that holds whole lines of a tile does
+the first direction of a gather and the second of a scatter, so it sends ``reach`` instead of T numbers of each.
+"""
+
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth_hw.isa.winograd import Lattice, Matrix, terms, transposed
+from plinth_sim.golden import arithmetic
+
+Array = NDArray[np.float32]
+Sides = tuple[Lattice, Lattice]
+
+
+def weighted(matrix: Matrix, values: Array, axis: int) -> Array:
+    """``matrix`` times ``values`` along an axis: as above.
+
+    Raises
+    ------
+    ValueError
+        If the axis has not as many places as the matrix has columns, or as :func:`~plinth_hw.isa.winograd.terms`.
+    """
+    places = np.moveaxis(values, axis, 0)
+    if len(places) != len(matrix[0]):
+        raise ValueError(f"an axis of {len(places)} places does not fit a matrix of {len(matrix[0])} columns")
+    found = np.zeros((len(matrix), *places.shape[1:]), dtype=np.float32)
+    for row, made in zip(matrix, found, strict=True):
+        added = [arithmetic.multiply(np.full_like(places[at], power), places[at]) for at, power in terms(row)]
+        pairs = [reduce(arithmetic.add, added[first:first + 2]) for first in range(0, len(added), 2)]
+        made[...] = reduce(arithmetic.add, pairs)
+    return np.moveaxis(found, 0, axis)
+
+
+def scatter(sides: Sides, maps: Array) -> Array:
+    """Tiles ``[samples, tiles down, tiles across, T, T', channels]`` of maps ``[samples, rows, columns, channels]``."""
+    windows = maps
+    for axis, lattice in ((1, sides[0]), (3, sides[1])):
+        places = np.arange(lattice.count)[:, None] * lattice.step + lattice.first + np.arange(lattice.reach)
+        inside = (places >= 0) & (places < windows.shape[axis])
+        windows = np.take(windows, np.where(inside, places, 0), axis=axis)
+        shape = [1] * windows.ndim
+        shape[axis:axis + 2] = inside.shape
+        windows = np.where(inside.reshape(shape), windows, np.float32(0))
+    across = weighted(sides[1].matrix, windows, 4)
+    return weighted(sides[0].matrix, across, 2).swapaxes(2, 3)
+
+
+def gather(sides: Sides, tiles: Array, shape: tuple[int, int]) -> Array:
+    """Maps of ``shape`` (rows, columns) of tiles: the transpose of :func:`scatter`."""
+    down = weighted(transposed(sides[0].matrix), tiles, 3)
+    windows = weighted(transposed(sides[1].matrix), down, 4)
+    maps = np.zeros((len(tiles), *shape, tiles.shape[-1]), dtype=np.float32)
+    begun = np.zeros(shape, dtype=bool)
+    for down_at in range(sides[0].count):
+        for across_at in range(sides[1].count):
+            spans = []
+            for lattice, at, side in zip(sides, (down_at, across_at), shape, strict=True):
+                start = at * lattice.step + lattice.first
+                begin, end = max(start, 0), min(start + lattice.reach, side)
+                spans.append((slice(begin, end), slice(begin - start, end - start)))
+            (rows, tile_rows), (columns, tile_columns) = spans
+            window = windows[:, down_at, across_at, tile_rows, tile_columns]
+            place = maps[:, rows, columns]
+            known = begun[rows, columns][None, :, :, None]
+            place[...] = np.where(known, arithmetic.add(place, np.ascontiguousarray(window)), window)
+            begun[rows, columns] = True
+    return maps
