@@ -23,6 +23,12 @@ Tiles:
 
 - :mod:`~plinth_hw.comm.transfer`: the engine: tasks.
 - :mod:`~plinth_hw.comm.tile_walk`: the walk over a tile, which cuts it into pieces.
-- :mod:`~plinth_hw.comm.tile_read`, by way of :mod:`~plinth_hw.comm.run_reader`: from memory to flits.
+- :mod:`~plinth_hw.comm.tile_read`, by way of :mod:`~plinth_hw.comm.run_reader`: from memory to flits, which
+  :mod:`~plinth_hw.comm.align` makes of what is read.
 - :mod:`~plinth_hw.comm.receive_path`: from flits, of this die or another, to memory, stored or added.
+
+Winograd tiles, in no die yet:
+
+- :mod:`~plinth_hw.comm.tile_transform`: a matrix each way, of blocks of flits; :mod:`~plinth_hw.comm.block_turn`:
+  orders of a block; :mod:`~plinth_hw.comm.line_sums`: a matrix times lines.
 """

@@ -169,7 +169,7 @@ class TransferEngine(wiring.Component):
             m.d.sync += stored.eq(1)
 
         flit = tile_read.o
-        leaves = flit.valid & (flit.payload.use == PieceUse.TILE)
+        leaves = flit.valid & (flit.payload.tag.use == PieceUse.TILE)
         stalled = Signal()
         m.d.comb += [
             moved.eq(leaves & flit.ready), stalled.eq(running & ~moved),
@@ -193,18 +193,18 @@ class TransferEngine(wiring.Component):
         flit, own, sent = tile_read.o.payload, receiver.own.payload, self.send.payload
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
-            is_index.eq(flit.use == PieceUse.INDEX),
+            is_index.eq(flit.tag.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(tile_read.o.valid & is_index), walk.index.payload.eq(flit),
             receiver.own.valid.eq(tile_read.o.valid & ~is_index & ~target.remote),
             self.send.valid.eq(tile_read.o.valid & ~is_index & target.remote),
             tile_read.o.ready.eq(Mux(is_index, walk.index.ready,
                                      Mux(target.remote, self.send.ready, receiver.own.ready))),
-            *(own[name].eq(flit[name]) for name in ("data", "words", "address", "last", "tail")),
-            own.kind.eq(kind),
+            *(own[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
+            own.last.eq(flit.tag.last), own.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
             sent.destination.eq(target.die),
         ]
-        with m.If(flit.use == PieceUse.ARRIVAL):
+        with m.If(flit.tag.use == PieceUse.ARRIVAL):
             m.d.comb += kind.eq(PacketKind.ADVANCE)

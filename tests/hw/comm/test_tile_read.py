@@ -94,7 +94,7 @@ def test_random_pieces(flit_words: int, seed: int | None, ready: float) -> None:
 
     async def check(ctx: Any) -> None:
         got = await receive(ctx, dut.o, len(expected), randomly(2, ready),
-                            lambda o: (o.address, o.use, o.last, o.tail, o.words, list(o.data)))
+                            lambda o: (o.address, o.tag.use, o.tag.last, o.tail, o.words, list(o.data)))
         for (address, use, last, tail, words, data), wanted in zip(got, expected, strict=True):
             assert (address, use, last and tail, tail) == wanted[:4]
             if use is not PieceUse.ARRIVAL:
