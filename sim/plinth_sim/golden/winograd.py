@@ -10,8 +10,8 @@ A term or a pair that is not there is not added.
 
 =========  ==========================================================================================
 scatter    across (columns of a window), then down; what lies outside the map is +0
-gather     down, then across; where windows overlap, tiles are added in the order of rows, then columns, of
-           tiles: the first one's value, and each next one added to it, rounded
+gather     down, then across; where windows overlap, each is added to what is there, +0 at first, in the order
+           of rows, then columns, of tiles
 =========  ==========================================================================================
 
 A direction of one element is left out. Both orders are those of the way: a die that holds whole lines of a tile does
@@ -68,18 +68,14 @@ def gather(sides: Sides, tiles: Array, shape: tuple[int, int]) -> Array:
     down = weighted(transposed(sides[0].matrix), tiles, 3)
     windows = weighted(transposed(sides[1].matrix), down, 4)
     maps = np.zeros((len(tiles), *shape, tiles.shape[-1]), dtype=np.float32)
-    begun = np.zeros(shape, dtype=bool)
-    for down_at in range(sides[0].count):
-        for across_at in range(sides[1].count):
-            spans = []
-            for lattice, at, side in zip(sides, (down_at, across_at), shape, strict=True):
-                start = at * lattice.step + lattice.first
-                begin, end = max(start, 0), min(start + lattice.reach, side)
-                spans.append((slice(begin, end), slice(begin - start, end - start)))
-            (rows, tile_rows), (columns, tile_columns) = spans
-            window = windows[:, down_at, across_at, tile_rows, tile_columns]
-            place = maps[:, rows, columns]
-            known = begun[rows, columns][None, :, :, None]
-            place[...] = np.where(known, arithmetic.add(place, np.ascontiguousarray(window)), window)
-            begun[rows, columns] = True
+    adds = any(lattice.reach > lattice.step for lattice in sides)
+    for at in np.ndindex(sides[0].count, sides[1].count):
+        spans = []
+        for lattice, number, side in zip(sides, at, shape, strict=True):
+            start = number * lattice.step + lattice.first
+            begin, end = max(start, 0), min(start + lattice.reach, side)
+            spans.append((slice(begin, end), slice(begin - start, end - start)))
+        (rows, tile_rows), (columns, tile_columns) = spans
+        window, place = windows[:, *at, tile_rows, tile_columns], maps[:, rows, columns]
+        place[...] = arithmetic.add(place, np.ascontiguousarray(window)) if adds else window
     return maps

@@ -1,0 +1,114 @@
+"""Walks the places of windows or tiles: where each lies, and whether it lies in the map.
+
+::
+
+    block (address of its first place) --> line --> place --> address, inside
+    tile ends, row of tiles ends --------> y, x --> y + i, x + j < rows, columns
+
+A block is ``down`` x ``across`` places, each a run of words at its own address; the blocks of a tile follow each
+other, and tiles go across, then down. On the side that is read a place outside the map is zeros, on the side that is
+written it is left out.
+
+Throughput: a place a cycle. Latency: block to its first place 1 cycle.
+"""
+
+from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import index_bits
+
+#: Bits of places in a map.
+MAP_BITS = 16
+
+
+def lattice_layout(parameters: DieParameters, places: int) -> data.StructLayout:
+    """Where windows or tiles lie, as :class:`~plinth_hw.isa.winograd.Lattice` says of either side.
+
+    ``down``, ``across``: words from a place to the one below, to the right; ``last_down``, ``last_across``: places of a
+    block, one less; ``first_row``, ``first_column``: where the first window begins; ``row_step``, ``column_step``: from
+    a window to the next; ``rows``, ``columns``: of the map.
+    """
+    words, place = unsigned(parameters.address_bits), unsigned(index_bits(places))
+    step = unsigned(index_bits(places + 1))
+    return data.StructLayout({
+        "down": words, "across": words, "last_down": place, "last_across": place,
+        "first_row": signed(MAP_BITS), "first_column": signed(MAP_BITS), "row_step": step, "column_step": step,
+        "rows": unsigned(MAP_BITS), "columns": unsigned(MAP_BITS)})
+
+
+def block_layout(parameters: DieParameters) -> data.StructLayout:
+    """``address`` of the first word of a block's first place; ``words`` of each place, at most a beat's; ``ends_tile``,
+    ``ends_row``: the next block is another tile's, in another row of tiles."""
+    return data.StructLayout({
+        "address": unsigned(parameters.address_bits), "words": unsigned(parameters.beat_words.bit_length()),
+        "ends_tile": unsigned(1), "ends_row": unsigned(1)})
+
+
+def place_layout(parameters: DieParameters) -> data.StructLayout:
+    """``address`` and ``words`` of a place; whether it lies ``inside`` the map; ``last`` of its block."""
+    return data.StructLayout({
+        "address": unsigned(parameters.address_bits), "words": unsigned(parameters.beat_words.bit_length()),
+        "inside": unsigned(1), "last": unsigned(1)})
+
+
+class PlaceWalk(wiring.Component):
+    """Walks places.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    places : int
+        Of a block, each way, at most.
+
+    Members
+    -------
+    start : In(1)
+        Pulse, before the first block: the walk begins with the first window.
+    lattice : In, :func:`lattice_layout`
+        Stable from ``start`` on.
+    block : In stream of :func:`block_layout`
+    o : Out stream of :func:`place_layout`
+    """
+
+    def __init__(self, parameters: DieParameters, places: int):
+        super().__init__({
+            "start": In(1), "lattice": In(lattice_layout(parameters, places)),
+            "block": In(stream.Signature(block_layout(parameters))),
+            "o": Out(stream.Signature(place_layout(parameters))),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        lattice, block, place = self.lattice, self.block.payload, self.o.payload
+        line = Signal.like(block.address, name="line")
+        # Of the window, and of the place; what is negative is as large as a map is not.
+        row, column = (Signal(signed(MAP_BITS + 1), name=name) for name in ("row", "column"))
+        y, x, left = Signal.like(row, name="y"), Signal.like(column, name="x"), Signal.like(column, name="left")
+        down, across = Signal.like(lattice.last_down, name="down"), Signal.like(lattice.last_across, name="across")
+        line_ends, takes, steps = Signal(name="line_ends"), Signal(name="takes"), Signal(name="steps")
+        following = Signal.like(line, name="following")
+        m.d.comb += [
+            line_ends.eq(across == lattice.last_across), place.last.eq(line_ends & (down == lattice.last_down)),
+            steps.eq(self.o.valid & self.o.ready), self.block.ready.eq(~self.o.valid | (steps & place.last)),
+            takes.eq(self.block.valid & self.block.ready),
+            following.eq(Mux(line_ends, line + lattice.down, place.address + lattice.across)),
+            place.inside.eq((y.as_unsigned() < lattice.rows) & (x.as_unsigned() < lattice.columns)),
+        ]
+        with m.If(takes):
+            m.d.sync += [
+                self.o.valid.eq(1), place.words.eq(block.words), place.address.eq(block.address),
+                line.eq(block.address), down.eq(0), across.eq(0), y.eq(row), x.eq(column), left.eq(column),
+            ]
+            with m.If(block.ends_tile):
+                m.d.sync += column.eq(Mux(block.ends_row, lattice.first_column, column + lattice.column_step))
+            with m.If(block.ends_row):
+                m.d.sync += row.eq(row + lattice.row_step)
+        with m.Elif(steps):
+            m.d.sync += [self.o.valid.eq(~place.last), place.address.eq(following), across.eq(across + 1), x.eq(x + 1)]
+            with m.If(line_ends):
+                m.d.sync += [line.eq(following), down.eq(down + 1), y.eq(y + 1), across.eq(0), x.eq(left)]
+        with m.If(self.start):
+            m.d.sync += [row.eq(lattice.first_row), column.eq(lattice.first_column)]
+        return m

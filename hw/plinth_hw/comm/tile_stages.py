@@ -1,0 +1,171 @@
+"""Stages between the reading of tiles and packets: windows of a map become tiles, or tiles become a map.
+
+::
+
+    block --+--> PlaceWalk --+--> piece --> (TileRead) --> flit --+
+            |   (of source)  +--> order --> zeros ----------------+--> TileTransform --+
+            |                                                                          v
+            +--> PlaceWalk (of destination) ----------------------------------> drop, Aligner --> flits of packets
+
+A block is one window of at most a beat of channels. Its places are read one by one, zeros come in for those outside the
+map; what the transform makes of it goes, place by place, to where the destination's lattice says, aligned as memory
+there, and what lies outside the destination's map is dropped. A place is a packet, or two where it crosses a multiple
+of ``packet_words``.
+
+Throughput: a flit a cycle in, or out, whichever are more, less one a place that lies across flits. Latency: that of
+:class:`~plinth_hw.comm.tile_transform.TileTransform` and 5 cycles. Source: MPT section VI.A; DESIGN "One transfer
+pipeline".
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.utils import exact_log2
+
+from plinth_hw.comm.align import Aligner, aligned_flit_layout
+from plinth_hw.comm.place_walk import PlaceWalk, block_layout, lattice_layout
+from plinth_hw.comm.run_reader import packet_words
+from plinth_hw.comm.tile_read import PIECES, PieceUse, tile_flit_layout, tile_piece_layout
+from plinth_hw.comm.tile_transform import TileTransform, tile_block_layout
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import Matrix
+from plinth_hw.lib.count import stepped
+from plinth_hw.lib.fifo import FIFO, Storage
+
+#: Blocks on their way.
+BLOCKS = 8
+#: What goes with a packet: nothing.
+_TAG = unsigned(0)
+
+
+class TileStages(wiring.Component):
+    """Makes blocks' places of others.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    matrices : sequence of Matrix
+        As of :class:`~plinth_hw.comm.tile_transform.TileTransform`.
+
+    Members
+    -------
+    start : In(1)
+        Pulse, while ``idle``, before the first block of a task.
+    source, destination : In, :func:`~plinth_hw.comm.place_walk.lattice_layout`
+        Stable from ``start`` until ``idle``.
+    down, across, down_first : In
+        As of a transform's block; stable likewise. ``source`` and ``destination`` have as many places as the matrices
+        have columns and rows.
+    block : In stream of ``source`` and ``destination`` (addresses), ``words``, ``ends_tile``, ``ends_row``
+        As of :func:`~plinth_hw.comm.place_walk.block_layout`.
+    piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
+        Each a packet of its own, from lane 0 on.
+    flit : In stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
+        What was read of them.
+    o : Out stream of :func:`~plinth_hw.comm.align.aligned_flit_layout`
+    idle : Out(1)
+        Of all blocks that were taken everything has been given.
+    """
+
+    def __init__(self, parameters: DieParameters, matrices: Sequence[Matrix]):
+        self.parameters = parameters
+        self.matrices = tuple(matrices)
+        self.places = max(max(len(matrix), len(matrix[0])) for matrix in matrices)
+        number = tile_block_layout(parameters, len(matrices))["down"].shape
+        lattice, address = lattice_layout(parameters, self.places), unsigned(parameters.address_bits)
+        super().__init__({
+            "start": In(1), "source": In(lattice), "destination": In(lattice),
+            "down": In(number), "across": In(number), "down_first": In(1),
+            "block": In(stream.Signature(data.StructLayout({
+                "source": address, "destination": address, "words": block_layout(parameters)["words"].shape,
+                "ends_tile": unsigned(1), "ends_row": unsigned(1)}))),
+            "piece": Out(stream.Signature(tile_piece_layout(parameters))),
+            "flit": In(stream.Signature(tile_flit_layout(parameters))),
+            "o": Out(stream.Signature(aligned_flit_layout(parameters, _TAG))), "idle": Out(1),
+        })
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        parameters, lane_bits = self.parameters, exact_log2(self.parameters.flit_words)
+        m.submodules.transform = transform = TileTransform(parameters, self.matrices)
+        m.submodules.reads = reads = PlaceWalk(parameters, self.places)
+        m.submodules.writes = writes = PlaceWalk(parameters, self.places)
+        m.submodules.written = written = FIFO(block_layout(parameters), BLOCKS)
+        wiring.connect(m, written.o, writes.block)
+        block, count = self.block.payload, Signal(range(BLOCKS + 1), name="count")
+        takes, ends = Signal(name="takes"), Signal(name="ends")
+        sides = ((reads, reads.block, self.source, block.source),
+                 (writes, written.i, self.destination, block.destination))
+        receivers = (reads.block, written.i, transform.block)
+        m.d.comb += [
+            takes.eq(self.block.valid & self.block.ready), self.idle.eq(count == 0),
+            self.block.ready.eq((count != BLOCKS) & reads.block.ready & written.i.ready & transform.block.ready),
+            *(receiver.valid.eq(takes) for receiver in receivers),
+            *(transform.block.payload[name].eq(getattr(self, name)) for name in ("down", "across", "down_first")),
+            transform.block.payload.sectors.eq((block.words - 1) >> lane_bits),
+        ]
+        for walk, given, lattice, address in sides:
+            m.d.comb += [walk.start.eq(self.start), walk.lattice.eq(lattice), given.payload.address.eq(address),
+                         *(given.payload[name].eq(block[name]) for name in ("words", "ends_tile", "ends_row"))]
+        m.d.sync += count.eq(stepped(count, takes, ends))
+        self._read(m, reads, transform)
+        self._write(m, writes, transform, ends)
+        return m
+
+    def _read(self, m: Module, walk: PlaceWalk, transform: TileTransform) -> None:
+        """Places of the source, or zeros, in their order."""
+        lane_bits = exact_log2(self.parameters.flit_words)
+        place, piece = walk.o.payload, self.piece.payload
+        m.submodules.order = order = FIFO(data.StructLayout({
+            "inside": unsigned(1), "sectors": transform.block.payload.sectors.shape()}), PIECES, Storage.SECTIONS)
+        m.d.comb += [
+            piece.source.eq(place.address), piece.run.words.eq(place.words), piece.use.eq(PieceUse.TILE),
+            piece.tail.eq(1),
+            self.piece.valid.eq(walk.o.valid & place.inside & order.i.ready),
+            order.i.payload.inside.eq(place.inside), order.i.payload.sectors.eq((place.words - 1) >> lane_bits),
+            order.i.valid.eq(walk.o.valid & (self.piece.ready | ~place.inside)),
+            walk.o.ready.eq(order.i.ready & (self.piece.ready | ~place.inside)),
+        ]
+        head, zeros, last = order.o.payload, Signal.like(order.o.payload.sectors), Signal(name="last_sector")
+        moves = Signal(name="moves")
+        m.d.comb += [
+            transform.i.payload.as_value().eq(Mux(head.inside, self.flit.payload.data.as_value(), 0)),
+            transform.i.valid.eq(order.o.valid & (self.flit.valid | ~head.inside)),
+            moves.eq(transform.i.valid & transform.i.ready), self.flit.ready.eq(moves & head.inside),
+            last.eq(zeros == head.sectors), order.o.ready.eq(moves & last),
+        ]
+        with m.If(moves):
+            m.d.sync += zeros.eq(Mux(last, 0, zeros + 1))
+
+    def _write(self, m: Module, walk: PlaceWalk, transform: TileTransform, ends: Signal) -> None:
+        """Places of the destination, in one packet or two, or nowhere."""
+        parameters, reach = self.parameters, packet_words(self.parameters)
+        lane_bits, reach_bits = exact_log2(parameters.flit_words), exact_log2(reach)
+        m.submodules.aligner = aligner = Aligner(parameters, _TAG)
+        wiring.connect(m, aligner.o, wiring.flipped(self.o))
+        place, piece = walk.o.payload, aligner.piece.payload
+        room, rest = Signal(reach_bits + 1, name="room"), Signal.like(place.words, name="rest")
+        crosses, second, keeps = Signal(name="crosses"), Signal(name="second"), Signal(name="keeps")
+        dropped, drops = Signal.like(transform.block.payload.sectors, name="dropped"), Signal(name="drops")
+        last = Signal(name="last_dropped")
+        m.d.comb += [
+            room.eq(reach - place.address[:reach_bits]), crosses.eq(place.words > room),
+            rest.eq(place.words - room), keeps.eq(crosses & ~second & (room[:lane_bits] != 0)),
+            piece.run.address.eq(place.address), piece.run.words.eq(Mux(crosses, room, place.words)), piece.tail.eq(1),
+            aligner.piece.valid.eq(walk.o.valid & place.inside),
+            aligner.sector.eq(transform.o.payload), aligner.sector_valid.eq(transform.o.valid),
+            drops.eq(walk.o.valid & ~place.inside & transform.o.valid),
+            last.eq(dropped == (place.words - 1) >> lane_bits),
+            transform.o.ready.eq((aligner.sector_taken & ~(aligner.sector_last & keeps)) | drops),
+            walk.o.ready.eq(Mux(place.inside, aligner.piece.ready & (second | ~crosses), drops & last)),
+            ends.eq(walk.o.valid & walk.o.ready & place.last),
+        ]
+        with m.If(second):
+            m.d.comb += [piece.run.address.eq((place.address[reach_bits:] + 1) << reach_bits),
+                         piece.run.words.eq(rest), piece.origin.eq(room[:lane_bits])]
+        with m.If(aligner.piece.valid & aligner.piece.ready):
+            m.d.sync += second.eq(crosses & ~second)
+        with m.If(drops):
+            m.d.sync += dropped.eq(Mux(last, 0, dropped + 1))
