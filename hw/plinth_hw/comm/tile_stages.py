@@ -100,7 +100,7 @@ class TileStages(wiring.Component):
                  (writes, written.i, self.destination, block.destination))
         receivers = (reads.block, written.i, transform.block)
         m.d.comb += [
-            takes.eq(self.block.valid & self.block.ready), self.idle.eq(count == 0),
+            takes.eq(self.block.valid & self.block.ready), self.idle.eq((count == 0) & ~self.o.valid),
             self.block.ready.eq((count != BLOCKS) & reads.block.ready & written.i.ready & transform.block.ready),
             *(receiver.valid.eq(takes) for receiver in receivers),
             *(transform.block.payload[name].eq(getattr(self, name)) for name in ("down", "across", "down_first")),

@@ -85,6 +85,10 @@ class TileWalk(wiring.Component):
         Words of the INDEX pieces.
     done : Out(1)
         Everything has been given.
+    blocks : In(1)
+        Of dies that have transforms: from ``start`` until ``done``, rows are cut in pieces of a beat's words.
+    ends_row, ends_plane : Out(1)
+        Of those: with a piece, that it is its row's last; its plane's.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -95,6 +99,7 @@ class TileWalk(wiring.Component):
             "piece": Out(stream.Signature(tile_piece_layout(parameters))),
             "index": In(stream.Signature(tile_flit_layout(parameters))),
             "done": Out(1),
+            **({"blocks": In(1), "ends_row": Out(1), "ends_plane": Out(1)} if parameters.transforms else {}),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -125,8 +130,14 @@ class TileWalk(wiring.Component):
         left, room = Signal(WORD_BITS, name="left"), Signal(range(reach + 1), name="room")
         end = Signal(range(3 * reach))
         row_ends, fills, many = Signal(name="row_ends"), Signal(name="fills"), Signal(name="many")
+        m.d.comb += begin.eq(destination.o)
+        if self.parameters.transforms:
+            # As if each piece began a beat before the packet's reach.
+            with m.If(self.blocks):
+                m.d.comb += begin.eq(reach - self.parameters.beat_words)
+            m.d.comb += [self.ends_row.eq(row_ends), self.ends_plane.eq(row_ends & counts.row_last)]
         m.d.comb += [
-            begin.eq(destination.o), room.eq(reach - begin), many.eq(left[len(room):].any()),
+            room.eq(reach - begin), many.eq(left[len(room):].any()),
             end.eq(left[:len(room)] + begin),
             fills.eq(many | (end >= reach)), row_ends.eq(~many & (end <= reach)),
         ]

@@ -3,8 +3,10 @@
 ::
 
     task --> TileWalk --pieces--> TileRead --flits--+--> send (another die)
-                 ^                                  +--> ReceivePath (this die) <-- receive (other dies)
-                 +-------- numbers of rows ---------+        +--> tile_advance
+                 ^          |       ^  |            +--> ReceivePath (this die) <-- receive (other dies)
+                 |          |  places  flits        |        +--> tile_advance
+                 |          +---> TileBlocks -------+
+                 +-------- numbers of rows ---------+
 
 A piece is a run of words of one row that lies in one packet: it does not cross a multiple of ``packet_words`` in the
 destination. Where rows follow each other in the destination, a packet goes on from one to the next; where they do in
@@ -13,8 +15,9 @@ tasks, here or on other dies, store or add to the same words, their waits must o
 names in ``arrival`` advances on the destination's die when its tile is in memory there.
 
 A task for another die is done when its last flit has gone to the network interface, so that its source may be written
-again; one for this die when its tile is in memory. One task at a time; the next one's body is taken once all
-pieces of this one are under way. Source and destination must not overlap.
+again; one for this die when its tile is in memory. Dies with transforms have tasks whose pieces are blocks, which
+:class:`~plinth_hw.comm.tile_blocks.TileBlocks` makes packets of. One task at a time; the next one's body is taken once
+all pieces of this one are under way, and blocks are made. Source and destination must not overlap.
 
 Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles. Throughput: a flit
 a cycle, less one a piece that reaches over sectors where the source lies in a higher lane than the destination, and at
@@ -24,7 +27,7 @@ Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipelin
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
@@ -32,19 +35,26 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
-from plinth_hw.comm.tile_read import PieceUse, TileRead
+from plinth_hw.comm.tile_blocks import TileBlocks
+from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout
 from plinth_hw.comm.tile_walk import TileWalk
 from plinth_hw.control.control import ReceiveFault
 from plinth_hw.control.engine import EngineSignature, ends_signature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.isa.tasks import ErrorCode, TransferOperation
+from plinth_hw.isa.tasks import Engine, ErrorCode, TransferOperation
+from plinth_hw.lib.count import stepped
 from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
+
+#: Bits of the number of packets for this die that are not in memory, more than its receive path holds.
+OWN_BITS = 8
 
 
 def _target_layout(parameters: DieParameters) -> data.StructLayout:
-    """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there."""
-    return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits)})
+    """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there; whether its
+    pieces are ``blocks``."""
+    return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits),
+                              **({"blocks": unsigned(1)} if parameters.transforms else {})})
 
 
 class TransferEngine(wiring.Component):
@@ -58,7 +68,8 @@ class TransferEngine(wiring.Component):
     -------
     engine : Out(EngineSignature)
         ``done.error`` is BAD_OPERATION for an unknown operation, BAD_DIE for a die that is none of ``dies``, and
-        BAD_OPERAND if a size is zero, both sides are indexed, or the counter does not exist. ``payload_words``
+        BAD_OPERAND if a size is zero, both sides are indexed, or one of a task that transforms, or the counter or a
+        matrix does not exist. ``payload_words``
         counts words of the tile, ``stall_cycles`` the cycles of the task in which none left.
     read, add_read : Out(ReadPort)
     write : Out(WritePort)
@@ -100,7 +111,13 @@ class TransferEngine(wiring.Component):
         m.submodules.tile_read = tile_read = TileRead(self.parameters)
         m.submodules.receive_path = receiver = ReceivePath(self.parameters)
         m.submodules.walk = walk = TileWalk(self.parameters)
-        wiring.connect(m, walk.piece, tile_read.piece)
+        target = Signal(_target_layout(self.parameters))
+        if self.parameters.transforms:
+            m.submodules.blocks = blocks = TileBlocks(self.parameters)
+            leaving, idle = self._branch(m, walk, tile_read, blocks, target)
+        else:
+            blocks, leaving, idle = None, tile_read.o, tile_read.idle
+            wiring.connect(m, walk.piece, tile_read.piece)
         wiring.connect(m, tile_read.read, wiring.flipped(self.read))
         wiring.connect(m, receiver.read, wiring.flipped(self.add_read))
         wiring.connect(m, receiver.write, wiring.flipped(self.write))
@@ -109,42 +126,77 @@ class TransferEngine(wiring.Component):
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
-        target = Signal(_target_layout(self.parameters))
-        self._control(m, platform, walk, tile_read, receiver, target)
-        self._deliver(m, walk, tile_read, receiver, target)
+        self._control(m, platform, walk, tile_read, blocks, receiver, target, leaving, idle)
+        self._deliver(m, walk, receiver, target, leaving)
         return m
 
-    def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath,
-                 target: Any) -> None:
+    def _branch(self, m: Module, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks,
+                target: Any) -> tuple[Any, Value]:
+        """Blocks go round by their stages, all else straight on: the flits that leave, and whether none will."""
+        flit = stream.Signature(tile_flit_layout(self.parameters))
+        leaving = flit.create(path=("leaving",))
+        inside, made = Signal(name="inside"), Signal(name="made")
+        piece, given, read = walk.piece, tile_read.piece, tile_read.o
+        m.d.comb += [
+            inside.eq(target.blocks & (piece.payload.use == PieceUse.TILE)),
+            made.eq(target.blocks & (read.payload.tag.use == PieceUse.TILE)),
+            walk.blocks.eq(target.blocks), blocks.ends_row.eq(walk.ends_row), blocks.ends_plane.eq(walk.ends_plane),
+            blocks.walk.payload.eq(piece.payload), blocks.walk.valid.eq(piece.valid & inside),
+            # What tells of the end goes behind all blocks.
+            given.payload.eq(Mux(blocks.idle, piece.payload, blocks.piece.payload)),
+            given.valid.eq(Mux(blocks.idle, piece.valid & ~inside, blocks.piece.valid)),
+            blocks.piece.ready.eq(given.ready & ~blocks.idle),
+            piece.ready.eq(Mux(inside, blocks.walk.ready, given.ready & blocks.idle)),
+            blocks.flit.payload.eq(read.payload), blocks.flit.valid.eq(read.valid & made),
+            leaving.payload.eq(Mux(blocks.o.valid, blocks.o.payload, read.payload)),
+            leaving.valid.eq(blocks.o.valid | (read.valid & ~made)),
+            blocks.o.ready.eq(leaving.ready),
+            read.ready.eq(Mux(made, blocks.flit.ready, leaving.ready & ~blocks.o.valid)),
+        ]
+        return leaving, tile_read.idle & blocks.idle
+
+    def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks | None,
+                 receiver: ReceivePath, target: Any, leaving: Any, idle: Value) -> None:
         """Body, start, done; from start to done, the task's target."""
         engine, placement = self.engine, walk.placement
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
         done = Signal.like(engine.done.payload)
         running, number = Signal(name="running"), Signal(TASK_BITS, name="number")
         word, came = engine.body.payload, Signal(name="came")
+        # Lattices are read until all blocks are made.
+        free = ~staged if blocks is None else ~staged & blocks.idle
         m.d.comb += [
-            engine.body.ready.eq(~staged), engine.done.payload.eq(done),
+            engine.body.ready.eq(free), engine.done.payload.eq(done),
             came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), receiver.task.eq(number),
             walk.body_valid.eq(came), walk.body.eq(word),
         ]
         with m.If(came):
             m.d.sync += staged.eq(word.last)
+        known = self.parameters.operations(Engine.TRANSFER)
+        adds: Value = engine.operation == TransferOperation.ADD.value
+        unfit: Value = walk.empty | (placement.gather & placement.scatter)
+        begun = [stored.eq(0)]
+        if blocks is not None:
+            transforms = engine.operation[1]
+            adds |= engine.operation == TransferOperation.TRANSFORM_ADD.value
+            unfit |= transforms & (blocks.unfit | placement.gather | placement.scatter)
+            begun = [target.blocks.eq(transforms)]
+            m.d.comb += [blocks.body_valid.eq(came), blocks.body.eq(word), blocks.start.eq(walk.start)]
 
         remote = placement.remote & (placement.destination_die != self.die)
         with m.FSM():
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
                 with m.If(engine.start.valid & staged):
-                    m.d.sync += [number.eq(engine.start.payload), stored.eq(0), staged.eq(0),
+                    m.d.sync += [number.eq(engine.start.payload), *begun, staged.eq(0),
                                  done.error.eq(ErrorCode.NONE),
                                  target.remote.eq(remote),
                                  target.die.eq(placement.destination_die),
-                                 target.adds.eq(engine.operation == TransferOperation.ADD.value)]
+                                 target.adds.eq(adds)]
                     m.next = "REPORT"
-                    with m.If(engine.operation > TransferOperation.ADD.value):
+                    with m.If(engine.operation > known[-1].value):
                         m.d.sync += done.error.eq(ErrorCode.BAD_OPERATION)
-                    with m.Elif(walk.empty | (placement.gather & placement.scatter)
-                                | (placement.arrival_enable & (placement.arrival >= self.parameters.counters))):
+                    with m.Elif(unfit | (placement.arrival_enable & (placement.arrival >= self.parameters.counters))):
                         m.d.sync += done.error.eq(ErrorCode.BAD_OPERAND)
                     with m.Elif(placement.remote & (placement.destination_die >= self.dies)):
                         m.d.sync += done.error.eq(ErrorCode.BAD_DIE)
@@ -159,24 +211,32 @@ class TransferEngine(wiring.Component):
                     m.next = "DATA"
             with m.State("DATA"):
                 m.d.comb += running.eq(1)
-                with m.If(tile_read.idle & (target.remote | stored)):
+                with m.If(idle & (target.remote | stored)):
                     m.next = "REPORT"
             with m.State("REPORT"):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):
                     m.next = "START"
-        with m.If(receiver.stored):
-            m.d.sync += stored.eq(1)
+        if blocks is None:
+            with m.If(receiver.stored):
+                m.d.sync += stored.eq(1)
+        else:
+            # Packets for this die that are marked, and not in memory.
+            under_way, own = Signal(OWN_BITS, name="under_way"), receiver.own
+            sent = (own.valid & own.ready & own.payload.tail & own.payload.last
+                    & (own.payload.kind != PacketKind.ADVANCE))
+            m.d.sync += under_way.eq(stepped(under_way, sent, receiver.stored))
+            m.d.comb += stored.eq(under_way == 0)
 
-        flit = tile_read.o
+        flit = leaving
         leaves = flit.valid & (flit.payload.tag.use == PieceUse.TILE)
         stalled = Signal()
         m.d.comb += [
             moved.eq(leaves & flit.ready), stalled.eq(running & ~moved),
             engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(moved, flit.payload.words, 0)),
             engine.strobes.stall_output.eq(stalled & leaves),
-            engine.strobes.stall_memory.eq(stalled & ~leaves & tile_read.idle & walk.done),
-            engine.strobes.stall_input.eq(stalled & ~leaves & ~(tile_read.idle & walk.done)),
+            engine.strobes.stall_memory.eq(stalled & ~leaves & idle & walk.done),
+            engine.strobes.stall_input.eq(stalled & ~leaves & ~(idle & walk.done)),
         ]
         # A cycle in which words leave counts these, any other itself.
         total = chosen_sum(m, platform, "total", moved, done.payload_words, done.stall_cycles,
@@ -188,17 +248,17 @@ class TransferEngine(wiring.Component):
         with m.Elif(running):
             m.d.sync += done.stall_cycles.eq(total)
 
-    def _deliver(self, m: Module, walk: TileWalk, tile_read: TileRead, receiver: ReceivePath, target: Any) -> None:
+    def _deliver(self, m: Module, walk: TileWalk, receiver: ReceivePath, target: Any, leaving: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
-        flit, own, sent = tile_read.o.payload, receiver.own.payload, self.send.payload
+        flit, own, sent = leaving.payload, receiver.own.payload, self.send.payload
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
             is_index.eq(flit.tag.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
-            walk.index.valid.eq(tile_read.o.valid & is_index), walk.index.payload.eq(flit),
-            receiver.own.valid.eq(tile_read.o.valid & ~is_index & ~target.remote),
-            self.send.valid.eq(tile_read.o.valid & ~is_index & target.remote),
-            tile_read.o.ready.eq(Mux(is_index, walk.index.ready,
+            walk.index.valid.eq(leaving.valid & is_index), walk.index.payload.eq(flit),
+            receiver.own.valid.eq(leaving.valid & ~is_index & ~target.remote),
+            self.send.valid.eq(leaving.valid & ~is_index & target.remote),
+            leaving.ready.eq(Mux(is_index, walk.index.ready,
                                      Mux(target.remote, self.send.ready, receiver.own.ready))),
             *(own[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
             own.last.eq(flit.tag.last), own.kind.eq(kind),

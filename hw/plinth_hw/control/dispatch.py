@@ -21,7 +21,7 @@ from plinth_hw.control.fetch import DescriptorWord, header_word
 from plinth_hw.isa.limits import field_most, reset_value
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.registers import Register
-from plinth_hw.isa.tasks import HEADER_WORDS, OPERATIONS, WAITS, Engine, ErrorCode, TaskHeader
+from plinth_hw.isa.tasks import HEADER_WORDS, WAITS, Engine, ErrorCode, TaskHeader
 from plinth_hw.lib.choice import select
 
 #: Words that the header store keeps for a task: the header, then these two.
@@ -114,7 +114,7 @@ class Dispatch(wiring.Component):
             m.d.sync += engine_number.eq(first.as_value()[:4])
             for i, engine in enumerate(self.engines):
                 with m.If(here[i]):
-                    m.d.comb += [known.eq(1), operations.eq(len(OPERATIONS[engine]))]
+                    m.d.comb += [known.eq(1), operations.eq(len(self.parameters.operations(engine)))]
                     m.d.sync += self.position.eq(i)
         second = header_word(word, 1)
         remote = Signal()  # word 0 asked for a remote advance

@@ -37,10 +37,17 @@ def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[
 
 
 def _layout_table(layout: type[Struct]) -> Iterator[str]:
-    texts = comments(layout)
+    """Of a layout that has another one's fields first, those behind."""
+    texts, base = comments(layout), layout.__bases__[0]
+    first = getattr(base, "BITS", 0)
+    if first:
+        yield f"Behind the fields of `{base.__name__}`:"
+        yield ""
     yield "| word | bits | field | meaning |"
     yield "| ---: | ---: | --- | --- |"
     for start, bits, name in _fields(layout):
+        if start < first:
+            continue
         word, low = divmod(start, WORD_BITS)
         high = low + bits - 1
         words = str(word) if high < WORD_BITS else f"{word} to {(start + bits - 1) // WORD_BITS}"
@@ -86,7 +93,7 @@ def tables() -> str:
         ("Move of a vector body", tasks.VectorMove),
         ("Instruction of a vector body", tasks.VectorInstruction),
         ("Collective body", tasks.CollectiveBody), ("Transfer body", tasks.TransferBody),
-        ("Completion record", tasks.Record)]
+        ("Transform body", tasks.TransformBody), ("Completion record", tasks.Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
     enums: list[type[Code]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,

@@ -20,6 +20,8 @@ from plinth_hw.isa.tasks import Engine
 #: The identity registers, side by side.
 IDENTITY_REGISTERS = (Register.MACHINE, Register.FORMATS, Register.ARRAY, Register.PORTS, Register.ENGINES_PRESENT,
                       Register.BLOCK_RAM_WORDS, Register.PARAMETERS_DIGEST, Register.VERILOG_DIGEST)
+#: What there is not unless a die asks for it: in no digest of dies that do not.
+_ABSENT = {"transforms": ()}
 #: Parameters that no hardware follows from but what a register holds after reset, which the driver writes.
 _NO_HARDWARE = ("name", "memory_words_per_cycle", "link_rate")
 _NAMES = {str(FP32): "FP32", str(FP16): "FP16"}
@@ -33,7 +35,7 @@ def text_digest(text: str) -> int:
 def parameters_digest(parameters: DieParameters) -> int:
     """Value of PARAMETERS_DIGEST: of all that shapes hardware, a line for each parameter."""
     values = [(field.name, getattr(parameters, field.name)) for field in fields(parameters)
-              if field.name not in _NO_HARDWARE]
+              if field.name not in _NO_HARDWARE and getattr(parameters, field.name) != _ABSENT.get(field.name)]
     # Sets have another order from run to run.
     lines = [f"{name} = {sorted(engine.name for engine in value) if isinstance(value, frozenset) else value}"
              for name, value in values]

@@ -74,7 +74,8 @@ class Field:
 
 
 class Struct:
-    """A layout. Its instances, which :func:`unpack` makes, have the fields as attributes.
+    """A layout; one of another layout's class has its fields first. Its instances, which :func:`unpack` makes, have the
+    fields as attributes.
 
     Attributes
     ----------
@@ -87,8 +88,8 @@ class Struct:
     BITS: ClassVar[int]
 
     def __init_subclass__(cls) -> None:
-        cls.FIELDS, cls.BITS = {}, 0
-        for name, shape in cls.__annotations__.items():
+        cls.FIELDS, cls.BITS = dict(getattr(cls, "FIELDS", {})), getattr(cls, "BITS", 0)
+        for name, shape in vars(cls).get("__annotations__", {}).items():
             cls.FIELDS[name] = Field(cls.BITS, shape)
             cls.BITS += width(shape)
 

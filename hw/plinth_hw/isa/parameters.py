@@ -4,18 +4,22 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, Format
-from plinth_hw.isa.layout import WORD_BITS, Struct
+from plinth_hw.isa.layout import WORD_BITS, Code, Struct
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
+    OPERATIONS,
     CollectiveBody,
     Engine,
     MatrixBody,
     OptimiserBody,
     RowStationaryBody,
     TransferBody,
+    TransferOperation,
+    TransformBody,
     VectorBody,
 )
+from plinth_hw.isa.winograd import TRANSFORMS
 
 #: Engines that every die may have, and those of dies of fixed-point numbers.
 COMMON_ENGINES = frozenset(Engine) - {Engine.OPTIMISER}
@@ -115,6 +119,8 @@ class DieParameters:
     block_ram_words: int = 0
     #: The host may reach memory by registers, as it always may where some is on the chip.
     window: bool = False
+    #: Transforms of Winograd tiles, as F(m, r), that the transfer engine has; only of FP32.
+    transforms: tuple[tuple[int, int], ...] = ()
     #: Engines present; the optimiser only where numbers are fixed-point.
     engines: frozenset[Engine] = field(default=COMMON_ENGINES)
 
@@ -150,6 +156,7 @@ class DieParameters:
                              f"{self.beat_words}")
         self._check_memory()
         self._check_network()
+        self._check_transforms()
         if self.chunk_words % self.flit_words:
             raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
                              f"flit_words = {self.flit_words}")
@@ -206,6 +213,14 @@ class DieParameters:
                              "them out, or choose ports from 1 on")
         if self.link_phits:
             raise ValueError(f"link_phits must be 0 where ports = 0, not {self.link_phits}: there is no link")
+
+    def _check_transforms(self) -> None:
+        """Refuse transforms that there are not, or that no engine of the die has."""
+        known = ", ".join(f"F({outputs},{taps})" for outputs, taps in TRANSFORMS)
+        if len(set(self.transforms)) < len(self.transforms) or not set(self.transforms) <= set(TRANSFORMS):
+            raise ValueError(f"transforms must be some of {known}, each once, not {self.transforms!r}")
+        if self.transforms and (Engine.TRANSFER not in self.engines or self.memory_format != FP32):
+            raise ValueError("transforms are of dies with engine TRANSFER and numbers in FP32 in memory")
 
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
@@ -298,10 +313,17 @@ class DieParameters:
         """Outputs of one tile of the systolic matrix engine."""
         return self.rows * self.columns * self.interleave
 
+    def operations(self, engine: Engine) -> tuple[Code, ...]:
+        """What an engine of the die can be asked for, as far as that is not said by the rest of a task."""
+        found = tuple(OPERATIONS[engine])
+        absent = () if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)
+        return tuple(operation for operation in found if operation not in absent)
+
     def body(self, engine: Engine) -> type[Struct]:
         """Layout of the bodies of an engine's tasks."""
         return {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
-                Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody, Engine.TRANSFER: TransferBody,
+                Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody,
+                Engine.TRANSFER: TransformBody if self.transforms else TransferBody,
                 Engine.OPTIMISER: OptimiserBody}[engine]
 
     def body_words(self, engine: Engine) -> int:

@@ -66,6 +66,10 @@ class TransferOperation(Code, bits=4):
     COPY = 0
     #: They are added to what lies there.
     ADD = 1
+    #: Blocks of the source are transformed on their way, and stored; of dies that have transforms.
+    TRANSFORM = 2
+    #: The same, and added.
+    TRANSFORM_ADD = 3
 
 
 class OptimiserOperation(Code, bits=4):
@@ -631,6 +635,47 @@ class TransferBody(Struct):
     index: Pointer
 
 
+class TransformBody(TransferBody):
+    """``planes`` x ``rows`` tiles, down x across, of ``columns`` channels, transformed (:mod:`plinth_hw.isa.winograd`):
+    X = M d M'^T of the places d of a window at the source, stored in or added to places at the destination. Strides of
+    rows and planes lead from a tile to the next across and down, on both sides; nothing is indexed. A place of
+    the source that lies outside the map is +0 and not read, one of the destination is not written."""
+
+    #: From ``source`` to the first place of the first window, modulo 2^32, which may lie outside the map.
+    source_origin: unsigned(32)
+    #: Words from a place of the source to the one below, and to the right.
+    source_down: unsigned(32)
+    source_across: unsigned(32)
+    #: The same of the destination.
+    destination_origin: unsigned(32)
+    destination_down: unsigned(32)
+    destination_across: unsigned(32)
+    # word 17
+    #: Row and column of the source's map at which the first window begins.
+    source_row: signed(16)
+    source_column: signed(16)
+    #: Rows and columns of that map.
+    source_rows: unsigned(16)
+    source_columns: unsigned(16)
+    #: The same of the destination's.
+    destination_row: signed(16)
+    destination_column: signed(16)
+    destination_rows: unsigned(16)
+    destination_columns: unsigned(16)
+    # word 21
+    #: Rows and columns from a tile to the next, in the maps.
+    source_row_step: unsigned(4)
+    source_column_step: unsigned(4)
+    destination_row_step: unsigned(4)
+    destination_column_step: unsigned(4)
+    #: Numbers of M and M', of :data:`~plinth_hw.isa.winograd.MATRICES`.
+    down: unsigned(4)
+    across: unsigned(4)
+    #: M goes first, else M'.
+    down_first: unsigned(1)
+    reserved2: unsigned(7)
+
+
 #: Operations of each engine.
 OPERATIONS = {
     Engine.MATRIX: MatrixOperation,
@@ -646,7 +691,8 @@ BODIES: dict[Code, type[Struct]] = {
     MatrixOperation.ROW_STATIONARY: RowStationaryBody,
     **dict.fromkeys(VectorOperation, VectorBody),
     **dict.fromkeys(CollectiveOperation, CollectiveBody),
-    **dict.fromkeys(TransferOperation, TransferBody),
+    **dict.fromkeys((TransferOperation.COPY, TransferOperation.ADD), TransferBody),
+    **dict.fromkeys((TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD), TransformBody),
     **dict.fromkeys(OptimiserOperation, OptimiserBody),
 }
 
@@ -719,6 +765,6 @@ class ErrorCode(Code, bits=8):
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
-                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (OptimiserBody, 14),
-                        (Record, RECORD_WORDS)):
+                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (TransformBody, 22),
+                        (OptimiserBody, 14), (Record, RECORD_WORDS)):
     assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

@@ -114,6 +114,20 @@ def transposed(matrix: Matrix) -> Matrix:
     return tuple(zip(*matrix, strict=True))
 
 
+#: Transforms that dies can have, as F(m, r).
+TRANSFORMS: tuple[Pair, ...] = ((2, 3), (4, 3), (2, 5))
+#: Matrices that tasks name by their numbers: 1, and B^T, A, B, A^T of each transform.
+MATRICES: tuple[Matrix, ...] = (transform(1, 1).a, *(
+    matrix for one in (transform(*sizes) for sizes in TRANSFORMS)
+    for matrix in (one.b, transposed(one.a), transposed(one.b), one.a)))
+
+
+def matrix_numbers(transforms: Sequence[Pair]) -> tuple[int, ...]:
+    """Of :data:`MATRICES`, those that some transforms have: numbers, rising."""
+    return (0, *(1 + 4 * TRANSFORMS.index(one) + place for one in sorted(transforms, key=TRANSFORMS.index)
+                 for place in range(4)))
+
+
 def terms(row: Sequence[Fraction]) -> list[tuple[int, int]]:
     """Columns and signed powers of two whose products are added up: of a coefficient one for each of its ones, the
     largest first.

@@ -30,7 +30,6 @@ from plinth_hw.isa.tasks import (
     Pointer,
     Record,
     TaskHeader,
-    TransferOperation,
 )
 from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
 from plinth_sim.golden.blocks import window
@@ -266,6 +265,8 @@ class GoldenDevice:
         while address + size <= len(self.memory):
             try:
                 task = FetchedTask(address, *_decode(self.memory[address:address + size].tobytes()))
+                if task.operation not in self.parameters.operations(task.engine):
+                    raise DescriptorError(ErrorCode.BAD_OPERATION)
                 if task.engine not in self.parameters.engines:
                     raise DescriptorError(ErrorCode.BAD_ENGINE)
                 used = [task.header.advance] if task.header.advance_enable else []
@@ -355,7 +356,7 @@ class GoldenDevice:
             raise DescriptorError(ErrorCode.BAD_DIE)
         destination = body.destination_die if body.remote else self.number
         try:
-            rows = transfer.read(self.memory, body, self.bases, adds=task.operation is TransferOperation.ADD)
+            rows = transfer.rows(task.operation, self.memory, body, self.bases, self.parameters.transforms)
             if destination == self.number:
                 transfer.check(self.memory, rows)
         except vector.BadOperandError as error:

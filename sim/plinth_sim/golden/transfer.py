@@ -9,8 +9,16 @@ their plane and row strides:
 r" = index[r] with ``gather``, r' = index[r] with ``scatter``, otherwise r; ``source`` and ``index`` are the memory of
 the die that runs the task, ``target`` that of the destination's die. The sum is that of
 :func:`~plinth_sim.golden.arithmetic.add_words`; where rows of the destination overlap, later ones store over, or add
-to, what earlier ones left. Address arithmetic is modulo 2^32. If source and destination overlap, what the destination
-holds afterwards is unspecified (here: every read sees the memory as it was before the task).
+to, what earlier ones left. TRANSFORM stores, and TRANSFORM_ADD adds, what matrices M and M' make of windows: for tile
+(p, r), place (t, t'), column c, all ascending, with W the first word of a window and Z that of its tile:
+
+    X[t, t', c] = (M d M'^T)[t, t'],  d[i, j] = source[W + i * down + j * across + c], or +0 outside the source's map
+    target[Z + t * down' + t' * across' + c] = X[t, t', c]  (or the sum), inside the destination's map
+
+with sums and order of :mod:`plinth_sim.golden.winograd`.
+
+Address arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is
+unspecified (here: every read sees the memory as it was before the task).
 """
 
 from collections.abc import Sequence
@@ -21,7 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import FP32, Format
-from plinth_sim.golden import arithmetic
+from plinth_hw.isa.tasks import TransferOperation
+from plinth_hw.isa.winograd import MATRICES, matrix_numbers
+from plinth_sim.golden import arithmetic, winograd
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
@@ -52,8 +62,7 @@ def read(source: Words, body: Any, bases: Sequence[int], *, adds: bool) -> Rows:
         If a row of the source, or the index, lies outside the memory.
     """
     if not (body.columns and body.rows and body.planes):
-        raise BadOperandError(f"A transfer needs columns, rows and planes, not {body.columns} x "
-                              f"{body.rows} x {body.planes}")
+        raise BadOperandError("A transfer needs columns, rows and planes")
     if body.gather and body.scatter:
         raise BadOperandError("A transfer has one indexed side at most")
     first = bases[body.index.base] + body.index.offset & ADDRESS_MASK
@@ -73,6 +82,51 @@ def read(source: Words, body: Any, bases: Sequence[int], *, adds: bool) -> Rows:
             raise IndexError(f"words {start}+{body.columns} lie outside a memory of {len(source)} words")
     targets = starts(body.destination, body.destination_row_stride, body.destination_plane_stride, body.scatter)
     return Rows(tuple(targets), np.stack([source[start:start + body.columns] for start in sources]), adds)
+
+
+def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int],
+         transforms: Sequence[tuple[int, int]] = ()) -> Rows:
+    """The source's side of any transfer, on a die with some transforms.
+
+    Raises
+    ------
+    BadOperandError, IndexError
+        As :func:`read`; for places of the source within its map; if a task that transforms indexes a side, or names a
+        matrix that the die has not.
+    """
+    adds = operation in (TransferOperation.ADD, TransferOperation.TRANSFORM_ADD)
+    if operation in (TransferOperation.COPY, TransferOperation.ADD):
+        return read(source, body, bases, adds=adds)
+    known = matrix_numbers(transforms)
+    if body.gather or body.scatter or body.down not in known or body.across not in known:
+        raise BadOperandError("A transform indexes nothing and has matrices of the die")
+    if not (body.columns and body.rows and body.planes):
+        raise BadOperandError("A transfer needs columns, rows and planes")
+    down, across = MATRICES[body.down], MATRICES[body.across]
+
+    def places(side: str, counts: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """First word of each place, ``[planes, rows, down, across]``, and whether it lies in the map."""
+        pointer = getattr(body, side)
+        plane, row, i, j = np.ogrid[:body.planes, :body.rows, :counts[0], :counts[1]]
+        start = bases[pointer.base] + pointer.offset + getattr(body, f"{side}_origin")
+        at = (start + plane * getattr(body, f"{side}_plane_stride") + row * getattr(body, f"{side}_row_stride")
+              + i * getattr(body, f"{side}_down") + j * getattr(body, f"{side}_across")) & ADDRESS_MASK
+        y = getattr(body, f"{side}_row") + plane * getattr(body, f"{side}_row_step") + i
+        x = getattr(body, f"{side}_column") + row * getattr(body, f"{side}_column_step") + j
+        return at, (y >= 0) & (y < getattr(body, f"{side}_rows")) & (x >= 0) & (x < getattr(body, f"{side}_columns"))
+
+    at, inside = places("source", (len(down[0]), len(across[0])))
+    inside = np.broadcast_to(inside, at.shape)
+    if (at[inside] + body.columns > len(source)).any():
+        raise IndexError(f"a place lies outside a memory of {len(source)} words")
+    windows = np.zeros((*at.shape, body.columns), dtype=np.float32)
+    windows[inside] = source[at[inside][:, None] + np.arange(body.columns)].view(np.float32)
+    ways = [(down, 2), (across, 3)]
+    for matrix, axis in ways if body.down_first else ways[::-1]:
+        windows = winograd.weighted(matrix, windows, axis)
+    targets, wanted = places("destination", (len(down), len(across)))
+    wanted = np.broadcast_to(wanted, targets.shape)
+    return Rows(tuple(targets[wanted].tolist()), np.ascontiguousarray(windows[wanted]).view(source.dtype), adds)
 
 
 def check(target: Words, rows: Rows) -> None:
@@ -102,17 +156,18 @@ def write(target: Words, rows: Rows, fmt: Format = FP32) -> int:
     return ends
 
 
-def move(source: Words, target: Words, body: Any, bases: Sequence[int], *, adds: bool,
-         fmt: Format = FP32) -> None:
-    """Run COPY, or ADD with ``adds``, from a memory to a memory.
+def move(operation: TransferOperation, source: Words, target: Words, body: Any, bases: Sequence[int],
+         fmt: Format = FP32, transforms: Sequence[tuple[int, int]] = ()) -> int:
+    """Run a task from a memory to a memory; returns how many words it moved.
 
     Raises
     ------
     BadOperandError, IndexError
-        As :func:`read`.
+        As :func:`rows`.
     ReceiveError
         As :func:`check`. Nothing is written after an error.
     """
-    rows = read(source, body, bases, adds=adds)
-    check(target, rows)
-    write(target, rows, fmt)
+    found = rows(operation, source, body, bases, transforms)
+    check(target, found)
+    write(target, found, fmt)
+    return found.words.size

@@ -16,7 +16,8 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.formats import FP32, Q3_12
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import ErrorCode, TransferBody, TransferOperation
+from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation
+from plinth_hw.isa.winograd import OUTPUTS, TRANSFORMS, form
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)
@@ -29,7 +30,7 @@ WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16
 BASES[3], BASES[15] = 100, HALF - 28
-COPY, ADD = (operation.value for operation in TransferOperation)
+COPY, ADD, TRANSFORM, TRANSFORM_ADD = (operation.value for operation in TransferOperation)
 #: Numbers of the two dies.
 DIES = (3, 4)
 
@@ -76,12 +77,12 @@ def tile(source, destination, shape, source_strides=(0, 0), destination_strides=
             "destination_plane_stride": destination_strides[0], "index": {"offset": 0, "base": 0}, **fields}
 
 
-def golden(memories, die, operation, fields, fmt=FP32):
-    """Run a task in the memories of both dies."""
+def golden(memories, die, operation, fields, fmt=FP32, transforms=()):
+    """Run a task in the memories of both dies; returns how many words moved."""
     body = SimpleNamespace(**{"gather": 0, "scatter": 0, **fields, **{
         name: SimpleNamespace(**fields[name]) for name in ("source", "destination", "index")}})
     other = DIES.index(fields["destination_die"]) if fields.get("remote") else die
-    transfer.move(memories[die], memories[other], body, BASES, adds=operation == ADD, fmt=fmt)
+    return transfer.move(TransferOperation(operation), memories[die], memories[other], body, BASES, fmt, transforms)
 
 
 def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_delay=6, floats=True, limit=12_000,
@@ -100,9 +101,8 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
         if index is not None:
             memory.words[:len(index)] = index
     expected = [memory.words.copy() for memory in memories]
-    for die, mine in enumerate(tasks):
-        for operation, fields in mine:
-            golden(expected, die, operation, fields, parameters.memory_format)
+    moved = [[golden(expected, die, operation, fields, parameters.memory_format, parameters.transforms)
+              for operation, fields in mine] for die, mine in enumerate(tasks)]
     dut = Pair(parameters)
     results = [[], []]
     strobes = [[], []]
@@ -138,9 +138,10 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
         # What has been sent to the other die lands there.
         await ctx.tick().repeat(20 * latency + 20 * response_delay + 300)
 
+    layout = parameters.body(Engine.TRANSFER)
     benches = [bench for die, mine in enumerate(tasks) for bench in run_tasks(
-        getattr(dut, f"engine_{die}"), TransferBody,
-        [(operation, body_words(TransferBody, fields)) for operation, fields in mine], BASES, results[die],
+        getattr(dut, f"engine_{die}"), layout,
+        [(operation, body_words(layout, fields)) for operation, fields in mine], BASES, results[die],
         lambda: randomly(5, 0.3))]
     background = [watch(0), watch(1)]
     for die, memory in enumerate(memories):
@@ -153,8 +154,7 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
         assert (memories[die].words == expected[die]).all(), f"die {die}"
         counted = np.array(strobes[die]).sum(axis=0)
         assert [result.error for result in results[die]] == [ErrorCode.NONE] * len(mine)
-        assert [result.payload_words for result in results[die]] == [
-            fields["planes"] * fields["rows"] * fields["columns"] for _, fields in mine]
+        assert [result.payload_words for result in results[die]] == moved[die]
         assert counted[4] == sum(result.payload_words for result in results[die])
         assert counted[1:4].sum() == sum(result.stall_cycles for result in results[die])
     return strobes, memories
@@ -339,3 +339,71 @@ def test_golden_bounds(fields, match):
 def test_bad_parameters():
     with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
         TransferEngine(preset("ndp-tiny", flit_words=8))
+
+
+#: With transforms, two words a flit and one; and with longer lines.
+TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),))
+NARROW_TILES = preset("ndp-tiny", chunk_words=16, flit_words=1, transforms=((2, 3),))
+LARGE_TILES = preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5)))
+
+
+def lattice_fields(side, pair, shape, channels):
+    """Of a map."""
+    down, across = pair
+    origin = (down.first * shape[1] + across.first) * channels
+    return {f"{side}_origin": origin & 0xFFFFFFFF, f"{side}_down": shape[1] * channels, f"{side}_across": channels,
+            f"{side}_row": down.first, f"{side}_column": across.first, f"{side}_rows": shape[0],
+            f"{side}_columns": shape[1], f"{side}_row_step": down.step, f"{side}_column_step": across.step}
+
+
+def buffer_fields(side, size, pitch):
+    """Of tiles, ``[T, T', tiles, channels]``."""
+    return {f"{side}_origin": 0, f"{side}_down": size * pitch, f"{side}_across": pitch, f"{side}_row": 0,
+            f"{side}_column": 0, f"{side}_rows": 1000, f"{side}_columns": 1000, f"{side}_row_step": 0,
+            f"{side}_column_step": 0}
+
+
+def transform_task(rng, parameters, die, area):
+    """A scatter or a gather, forward or backward, of some transform of the die, to this die or the other one."""
+    outputs, taps = parameters.transforms[int(rng.integers(len(parameters.transforms)))]
+    kernel = (taps, taps) if taps == 5 or rng.random() < 0.6 else (taps, 1) if rng.random() < 0.5 else (1, taps)
+    if kernel not in OUTPUTS or outputs not in OUTPUTS[kernel]:
+        kernel = (taps, taps)
+    shape, channels = (int(rng.integers(taps, 7)), int(rng.integers(taps, 7))), int(rng.integers(1, 11))
+    found = form(kernel, outputs)
+    inputs, made = found.lattices(shape, tuple(int(rng.integers(size)) for size in kernel))
+    forward, spreads = bool(rng.integers(2)), bool(rng.integers(2))
+    first = 1 + 4 * TRANSFORMS.index((outputs, taps))
+    pair, side = (inputs, shape) if forward == spreads else (made, tuple(
+        side + 2 * -lattice.first - size + 1 for side, lattice, size in zip(shape, inputs, kernel, strict=True)))
+    matrix = first + (0 if forward == spreads else 1) + (0 if spreads else 2)
+    numbers = [matrix if size > 1 else 0 for size in kernel]
+    counts, size = [lattice.count for lattice in inputs], inputs[1].size
+    pitch = counts[0] * counts[1] * channels
+    steps = {"map": tuple(lattice.step * stride * channels for lattice, stride in zip(pair, (side[1], 1), strict=True)),
+             "tiles": (counts[1] * channels, channels)}
+    names = ("map", "tiles") if spreads else ("tiles", "map")
+    map_side, buffer_side = ("source", "destination") if spreads else ("destination", "source")
+    fields = lattice_fields(map_side, pair, side, channels) | buffer_fields(buffer_side, size, pitch)
+    remote = int(rng.integers(2))
+    operation = int(rng.choice([TRANSFORM, TRANSFORM_ADD]))
+    return operation, tile(int(rng.integers(200, 400)), area, (counts[0], counts[1], channels), steps[names[0]],
+                           steps[names[1]], remote=remote, destination_die=DIES[1 - die] if remote else 0,
+                           down=numbers[0], across=numbers[1], down_first=int(not spreads),
+                           arrival_enable=int(rng.integers(2)), arrival=int(rng.integers(parameters.counters)),
+                           **fields)
+
+
+@pytest.mark.parametrize(("parameters", "seed", "count"), [
+    (TILES, None, 4), pytest.param(NARROW_TILES, 1, 3, marks=pytest.mark.slow),
+    pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.slow)])
+def test_transforms(parameters, seed, count) -> None:
+    """Of both dies, between other tasks, here and to the other one, with arrivals."""
+    rng = np.random.default_rng(20 if seed is None else seed)
+    tasks = []
+    for die in range(2):
+        quarter = HALF + die * HALF // 2
+        mine = [transform_task(rng, parameters, die, quarter + int(rng.integers(20))) for _ in range(count)]
+        others = random_tasks(rng, parameters, die, 2)
+        tasks.append([mine[0], others[0], *mine[1:], others[1]])
+    run(parameters, tasks, seed=seed, limit=60_000, index=list(range(40)))

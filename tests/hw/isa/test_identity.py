@@ -22,7 +22,8 @@ CHANGES: dict[str, Any] = {
     "memory_words_per_cycle": Fraction(3), "operand_buffer_words": 2048, "output_buffer_words": 2048,
     "vector_buffer_words": 4096, "chunk_words": 32, "reduce_blocks": 1, "flit_words": 4, "link_rate": Fraction(1, 2),
     "link_phits": 1, "link_buffer_packets": 8, "ports": 3, "counters": 32, "die_bits": 7, "address_bits": 30,
-    "axi_ports": 2, "block_ram_words": 4096, "window": True, "engines": frozenset({Engine.MATRIX})}
+    "axi_ports": 2, "block_ram_words": 4096, "window": True, "transforms": ((2, 3),),
+    "engines": frozenset({Engine.MATRIX})}
 
 
 def test_digests_are_of_all_that_shapes_hardware() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from plinth_hw.isa.formats import Q3_12
+from plinth_hw.isa.tasks import TransferOperation
 from plinth_sim.golden import transfer
 from plinth_sim.golden.vector import BadOperandError
 
@@ -48,7 +49,7 @@ def test_words_go_where_the_formula_says(adds: bool, indexed: str) -> None:
                     word = (wanted[to:to + 1].view(np.float32) + word.view(np.float32)).view(np.uint32)[0]
                 wanted[to] = word
     before = source.copy()
-    transfer.move(source, target, task, BASES, adds=adds)
+    transfer.move(TransferOperation.ADD if adds else TransferOperation.COPY, source, target, task, BASES)
     assert target.tolist() == wanted.tolist() and source.tolist() == before.tolist()
 
 
@@ -63,8 +64,9 @@ def test_sums_beyond_a_fixed_format_are_told() -> None:
 def test_addresses_go_round() -> None:
     source, target = memory(), np.zeros(WORDS, dtype=np.uint32)
     down = (1 << 32) - 7
-    transfer.move(source, target, body(source=pointer(100), planes=1, source_row_stride=down,
-                                       destination_row_stride=down, destination=pointer(200)), BASES, adds=False)
+    transfer.move(TransferOperation.COPY, source, target, body(
+        source=pointer(100), planes=1, source_row_stride=down, destination_row_stride=down, destination=pointer(200)),
+        BASES)
     for row in range(4):
         assert target[200 - 7 * row:203 - 7 * row].tolist() == source[100 - 7 * row:103 - 7 * row].tolist()
 
@@ -80,14 +82,15 @@ def test_bad_tiles_are_refused_and_move_nothing(fields: dict[str, Any], error: t
     source, target = memory(), memory()
     before = target.copy()
     with pytest.raises(error):
-        transfer.move(source, target, body(**fields), BASES, adds=False)
+        transfer.move(TransferOperation.COPY, source, target, body(**fields), BASES)
     assert target.tolist() == before.tolist()
 
 
 def test_the_last_words_of_a_memory_can_be_moved() -> None:
     source, target = memory(), np.zeros(WORDS, dtype=np.uint32)
-    transfer.move(source, target, body(source=pointer(WORDS - 74), destination=pointer(WORDS - 108)), BASES, adds=False)
+    transfer.move(TransferOperation.COPY, source, target,
+                  body(source=pointer(WORDS - 74), destination=pointer(WORDS - 108)), BASES)
     assert target[-3:].tolist() == source[-3:].tolist()
     source[396:] = [0, 1, 2, 3]
-    transfer.move(source, target, body(gather=1, index=pointer(396)), BASES, adds=False)
+    transfer.move(TransferOperation.COPY, source, target, body(gather=1, index=pointer(396)), BASES)
     assert target[11:14].tolist() == source[40:43].tolist()
