@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from tests.support.transforms import random_transform
 
 from plinth.buffers import Buffer
 from plinth.driver.program import Program
@@ -76,6 +77,16 @@ class RandomTiles:
         source, target = (int(number) for number in self.rng.permutation(3)[:2])
         self.tile(name, source_die, self.pool[source_die][source], die, self.pool[die][target],
                   TransferOperation(int(self.rng.integers(2))))
+
+    def transform(self, name: str) -> None:
+        """Places of a map or of tiles from any die to any die, transformed."""
+        source_die, die = (int(number) for number in self.rng.integers(0, self.dies, 2))
+        source, target = (self.pool[where][int(number)] for where, number in zip(
+            (source_die, die), self.rng.permutation(3)[:2], strict=True))
+        # Four tiles of 16 elements have as many words as a buffer.
+        body = {"source": source.pointer, "destination": target.pointer,
+                **random_transform(self.rng, self.parameters.transforms, 4, SIZE * SIZE // 64)}
+        self.tile(name, source_die, source, die, target, TransferOperation(2 + int(self.rng.integers(2))), body)
 
     def tile(self, name: str, source_die: int, source: Buffer, die: int, target: Buffer,
              operation: TransferOperation, body: dict[str, Any] | None = None) -> None:

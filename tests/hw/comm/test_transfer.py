@@ -11,13 +11,13 @@ from tests.support.amaranth_sim import randomly, receive, simulate
 from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
+from tests.support.transforms import random_transform
 
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.formats import FP32, Q3_12
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation
-from plinth_hw.isa.winograd import OUTPUTS, TRANSFORMS, form
+from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation, TransformBody
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)
@@ -26,6 +26,12 @@ WIDE = preset("ndp-demo", chunk_words=32)
 WIDER = preset("ndp-demo", chunk_words=16, flit_words=4)
 #: Words of 16 bits.
 FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12)
+#: With transforms, two words a flit and one; and with longer lines.
+TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),))
+NARROW_TILES = preset("ndp-tiny", chunk_words=16, flit_words=1, transforms=((2, 3),))
+LARGE_TILES = preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5)))
+#: Fields of a body that transforms where it says nothing of them.
+NO_PLACES = {name: 0 for name in TransformBody.FIELDS if name not in TransferBody.FIELDS}
 WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16
@@ -284,15 +290,28 @@ def test_narrow_rows(columns, strides, beats_read, packets, cycles, remote):
     ({"remote": 1, "destination_die": 8}, COPY, ErrorCode.BAD_DIE), ({}, ADD + 1, ErrorCode.BAD_OPERATION)])
 def test_refused(changes, operation, error):
     """The memory is left alone, and the next task runs."""
-    memory = MemoryModel(TINY, WORDS)
+    refuse(TINY, changes, operation, error)
+
+
+@pytest.mark.parametrize(("changes", "operation", "error"), [
+    ({"gather": 1}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"scatter": 1}, TRANSFORM_ADD, ErrorCode.BAD_OPERAND),
+    ({"down": 5}, TRANSFORM, ErrorCode.BAD_OPERAND), ({"across": 15}, TRANSFORM, ErrorCode.BAD_OPERAND),
+    ({"rows": 0}, TRANSFORM, ErrorCode.BAD_OPERAND), ({}, TRANSFORM_ADD + 1, ErrorCode.BAD_OPERATION),
+    ({"remote": 1, "destination_die": 8}, TRANSFORM, ErrorCode.BAD_DIE)])
+def test_refused_of_transforms(changes, operation, error):
+    refuse(TILES, NO_PLACES | changes, operation, error)
+
+
+def refuse(parameters, changes, operation, error):
+    memory, layout = MemoryModel(parameters, WORDS), parameters.body(Engine.TRANSFER)
     memory.words[:] = np.arange(WORDS)
     good = tile(101, HALF + 2, (1, 1, 5))
     expected = memory.words.copy()
     golden([expected, expected], 0, COPY, good)
-    dut = Pair(TINY)
+    dut = Pair(parameters)
     results = []
-    tasks = [(operation, body_words(TransferBody, {**good, **changes})), (COPY, body_words(TransferBody, good))]
-    simulate(dut, *run_tasks(dut.engine_0, TransferBody, tasks, BASES, results), limit_cycles=2000,
+    tasks = [(operation, body_words(layout, {**good, **changes})), (COPY, body_words(layout, good))]
+    simulate(dut, *run_tasks(dut.engine_0, layout, tasks, BASES, results), limit_cycles=2000,
              background=memory.benches([dut.read_0], [dut.write_0]))
     assert [result.error for result in results] == [error, ErrorCode.NONE]
     assert (memory.words == expected).all()
@@ -341,69 +360,24 @@ def test_bad_parameters():
         TransferEngine(preset("ndp-tiny", flit_words=8))
 
 
-#: With transforms, two words a flit and one; and with longer lines.
-TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),))
-NARROW_TILES = preset("ndp-tiny", chunk_words=16, flit_words=1, transforms=((2, 3),))
-LARGE_TILES = preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5)))
-
-
-def lattice_fields(side, pair, shape, channels):
-    """Of a map."""
-    down, across = pair
-    origin = (down.first * shape[1] + across.first) * channels
-    return {f"{side}_origin": origin & 0xFFFFFFFF, f"{side}_down": shape[1] * channels, f"{side}_across": channels,
-            f"{side}_row": down.first, f"{side}_column": across.first, f"{side}_rows": shape[0],
-            f"{side}_columns": shape[1], f"{side}_row_step": down.step, f"{side}_column_step": across.step}
-
-
-def buffer_fields(side, size, pitch):
-    """Of tiles, ``[T, T', tiles, channels]``."""
-    return {f"{side}_origin": 0, f"{side}_down": size * pitch, f"{side}_across": pitch, f"{side}_row": 0,
-            f"{side}_column": 0, f"{side}_rows": 1000, f"{side}_columns": 1000, f"{side}_row_step": 0,
-            f"{side}_column_step": 0}
-
-
-def transform_task(rng, parameters, die, area):
-    """A scatter or a gather, forward or backward, of some transform of the die, to this die or the other one."""
-    outputs, taps = parameters.transforms[int(rng.integers(len(parameters.transforms)))]
-    kernel = (taps, taps) if taps == 5 or rng.random() < 0.6 else (taps, 1) if rng.random() < 0.5 else (1, taps)
-    if kernel not in OUTPUTS or outputs not in OUTPUTS[kernel]:
-        kernel = (taps, taps)
-    shape, channels = (int(rng.integers(taps, 7)), int(rng.integers(taps, 7))), int(rng.integers(1, 11))
-    found = form(kernel, outputs)
-    inputs, made = found.lattices(shape, tuple(int(rng.integers(size)) for size in kernel))
-    forward, spreads = bool(rng.integers(2)), bool(rng.integers(2))
-    first = 1 + 4 * TRANSFORMS.index((outputs, taps))
-    pair, side = (inputs, shape) if forward == spreads else (made, tuple(
-        side + 2 * -lattice.first - size + 1 for side, lattice, size in zip(shape, inputs, kernel, strict=True)))
-    matrix = first + (0 if forward == spreads else 1) + (0 if spreads else 2)
-    numbers = [matrix if size > 1 else 0 for size in kernel]
-    counts, size = [lattice.count for lattice in inputs], inputs[1].size
-    pitch = counts[0] * counts[1] * channels
-    steps = {"map": tuple(lattice.step * stride * channels for lattice, stride in zip(pair, (side[1], 1), strict=True)),
-             "tiles": (counts[1] * channels, channels)}
-    names = ("map", "tiles") if spreads else ("tiles", "map")
-    map_side, buffer_side = ("source", "destination") if spreads else ("destination", "source")
-    fields = lattice_fields(map_side, pair, side, channels) | buffer_fields(buffer_side, size, pitch)
-    remote = int(rng.integers(2))
-    operation = int(rng.choice([TRANSFORM, TRANSFORM_ADD]))
-    return operation, tile(int(rng.integers(200, 400)), area, (counts[0], counts[1], channels), steps[names[0]],
-                           steps[names[1]], remote=remote, destination_die=DIES[1 - die] if remote else 0,
-                           down=numbers[0], across=numbers[1], down_first=int(not spreads),
-                           arrival_enable=int(rng.integers(2)), arrival=int(rng.integers(parameters.counters)),
-                           **fields)
-
-
-@pytest.mark.parametrize(("parameters", "seed", "count"), [
-    (TILES, None, 4), pytest.param(NARROW_TILES, 1, 3, marks=pytest.mark.slow),
-    pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.slow)])
-def test_transforms(parameters, seed, count) -> None:
-    """Of both dies, between other tasks, here and to the other one, with arrivals."""
+@pytest.mark.parametrize(("parameters", "seed", "count", "channels"), [
+    (TILES, None, 4, 7), pytest.param(NARROW_TILES, 1, 3, 7, marks=pytest.mark.slow),
+    pytest.param(LARGE_TILES, 2, 4, 2, marks=pytest.mark.slow)])
+def test_transforms(parameters, seed, count, channels) -> None:
+    """Of both dies, between other tasks, here and to the other one, with arrivals. So many channels of the tiles have
+    room in the part of memory that a die writes."""
     rng = np.random.default_rng(20 if seed is None else seed)
     tasks = []
     for die in range(2):
-        quarter = HALF + die * HALF // 2
-        mine = [transform_task(rng, parameters, die, quarter + int(rng.integers(20))) for _ in range(count)]
+        mine = []
+        for _ in range(count):
+            remote = int(rng.integers(2))
+            mine.append((int(rng.choice([TRANSFORM, TRANSFORM_ADD])), {
+                "source": {"offset": int(rng.integers(100, 300)), "base": 3}, "remote": remote,
+                "destination": {"offset": 28 + die * HALF // 2 + int(rng.integers(20)), "base": 15},
+                "index": {"offset": 0, "base": 0}, "destination_die": DIES[1 - die] if remote else 0,
+                "arrival_enable": int(rng.integers(2)), "arrival": int(rng.integers(parameters.counters)),
+                **NO_PLACES, **random_transform(rng, parameters.transforms, 6, channels)}))
         others = random_tasks(rng, parameters, die, 2)
         tasks.append([mine[0], others[0], *mine[1:], others[1]])
     run(parameters, tasks, seed=seed, limit=60_000, index=list(range(40)))

@@ -1,5 +1,6 @@
 """Tiles between co-simulated dies of rings, tori and full arrays, against the golden model."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,16 @@ def test_random_tiles(name: str, seed: int, options: dict[str, Any]) -> None:
     for number in range(40):
         tiles.transfer(f"t{number}")
     compare(tiles, array, seed, **options)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_transforms(seed: int) -> None:
+    """Windows to tiles and tiles to maps between all dies, among other tiles."""
+    array = ARRAYS["ring-4"]
+    tiles = RandomTiles(replace(parameters(array), transforms=((2, 3),)), array.dies, seed)
+    for number in range(30):
+        (tiles.transform if number % 3 else tiles.transfer)(f"t{number}")
+    compare(tiles, array, seed)
 
 
 def test_links_of_different_latency() -> None:
