@@ -83,9 +83,8 @@ class RandomTiles:
         source_die, die = (int(number) for number in self.rng.integers(0, self.dies, 2))
         source, target = (self.pool[where][int(number)] for where, number in zip(
             (source_die, die), self.rng.permutation(3)[:2], strict=True))
-        # Four tiles of 16 elements have as many words as a buffer.
         body = {"source": source.pointer, "destination": target.pointer,
-                **random_transform(self.rng, self.parameters.transforms, 4, SIZE * SIZE // 64)}
+                **random_transform(self.rng, self.parameters.transforms, 6, 6, SIZE * SIZE)}
         self.tile(name, source_die, source, die, target, TransferOperation(2 + int(self.rng.integers(2))), body)
 
     def tile(self, name: str, source_die: int, source: Buffer, die: int, target: Buffer,

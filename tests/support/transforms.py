@@ -27,9 +27,16 @@ def of_tiles(side: str, sizes: Pair, counts: Pair, channels: int) -> dict[str, i
 
 
 def random_transform(rng: np.random.Generator, transforms: tuple[Pair, ...], side: int,
-                     channels: int) -> dict[str, Any]:
+                     channels: int, words: int) -> dict[str, Any]:
     """A scatter or a gather of a layer's inputs, outputs or their errors, without addresses: inputs of at most ``side``
-    x ``side`` places of ``channels`` channels."""
+    x ``side`` places of ``channels`` channels, ``words`` of tiles."""
+    while True:
+        found = _drawn(rng, transforms, side, channels)
+        if found.pop("words") <= words:
+            return found
+
+
+def _drawn(rng: np.random.Generator, transforms: tuple[Pair, ...], side: int, channels: int) -> dict[str, Any]:
     outputs, taps = transforms[int(rng.integers(len(transforms)))]
     kernels = [kernel for kernel in OUTPUTS if max(kernel) == taps and outputs in OUTPUTS[kernel]]
     kernel = kernels[int(rng.integers(len(kernels)))]
@@ -41,6 +48,6 @@ def random_transform(rng: np.random.Generator, transforms: tuple[Pair, ...], sid
     number = 1 + 4 * TRANSFORMS.index((outputs, taps)) + (not of_inputs) + 2 * (not scatters)
     counts, sizes = (inputs[0].count, inputs[1].count), (inputs[0].size, inputs[1].size)
     map_side, tile_side = ("source", "destination") if scatters else ("destination", "source")
-    return {"planes": counts[0], "rows": counts[1], "columns": count, "down": number if kernel[0] > 1 else 0,
+    return {"words": sizes[0] * sizes[1] * counts[0] * counts[1] * count, "planes": counts[0], "rows": counts[1], "columns": count, "down": number if kernel[0] > 1 else 0,
             "across": number if kernel[1] > 1 else 0, "down_first": int(not scatters),
             **of_map(map_side, pair, sides, count), **of_tiles(tile_side, sizes, counts, count)}

@@ -36,8 +36,8 @@ from plinth_hw.lib.fifo import FIFO, Storage
 
 #: Blocks on their way.
 BLOCKS = 8
-#: What goes with a packet: nothing.
-_TAG = unsigned(0)
+#: What goes with a packet: nothing, in a bit, for Verilog has no field without one.
+_TAG = unsigned(1)
 
 
 class TileStages(wiring.Component):
@@ -153,7 +153,9 @@ class TileStages(wiring.Component):
         m.d.comb += [
             room.eq(reach - place.address[:reach_bits]), crosses.eq(place.words > room),
             rest.eq(place.words - room), keeps.eq(crosses & ~second & (room[:lane_bits] != 0)),
-            piece.run.address.eq(place.address), piece.run.words.eq(Mux(crosses, room, place.words)), piece.tail.eq(1),
+            piece.run.address.eq(Mux(second, (place.address[reach_bits:] + 1) << reach_bits, place.address)),
+            piece.run.words.eq(Mux(second, rest, Mux(crosses, room, place.words))),
+            piece.origin.eq(Mux(second, room[:lane_bits], 0)), piece.tail.eq(1),
             aligner.piece.valid.eq(walk.o.valid & place.inside),
             aligner.sector.eq(transform.o.payload), aligner.sector_valid.eq(transform.o.valid),
             drops.eq(walk.o.valid & ~place.inside & transform.o.valid),
@@ -162,9 +164,6 @@ class TileStages(wiring.Component):
             walk.o.ready.eq(Mux(place.inside, aligner.piece.ready & (second | ~crosses), drops & last)),
             ends.eq(walk.o.valid & walk.o.ready & place.last),
         ]
-        with m.If(second):
-            m.d.comb += [piece.run.address.eq((place.address[reach_bits:] + 1) << reach_bits),
-                         piece.run.words.eq(rest), piece.origin.eq(room[:lane_bits])]
         with m.If(aligner.piece.valid & aligner.piece.ready):
             m.d.sync += second.eq(crosses & ~second)
         with m.If(drops):

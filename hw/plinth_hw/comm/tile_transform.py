@@ -83,7 +83,7 @@ class TileTransform(wiring.Component):
         number = unsigned(index_bits(len(matrices)))
         m.submodules.before = before = BlockTurn(self.words, places, sectors, number)
         m.submodules.between = between = BlockTurn(self.words, places, sectors, number)
-        m.submodules.behind = behind = BlockTurn(self.words, places, sectors, unsigned(0))
+        m.submodules.behind = behind = BlockTurn(self.words, places, sectors, number)
         m.submodules.first = first = LineSums(self.words, matrices)
         m.submodules.second = second = LineSums(self.words, matrices)
         wiring.connect(m, wiring.flipped(self.i), before.i)
