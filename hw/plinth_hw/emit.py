@@ -115,8 +115,8 @@ def _convert(component: Elaboratable, name: str, platform: object) -> str:
     with _seldom_collected():
         text = amaranth_verilog.convert(component, name=name, platform=platform, emit_src=False)
     if never := _NEVER_RUN.search(text):
-        raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; assign "
-                         "all of that signal without an If")
+        raise ValueError(f"module {name!r} assigns a constant to {never[1]} in a process that no simulator runs; "
+                         "assign all of that signal without an If")
     return _BANNER.sub("", text)
 
 

@@ -39,6 +39,7 @@ from plinth_hw.arith.fixed import FixedAdder, FixedMultiplier, FixedRounder, Fix
 from plinth_hw.arith.multiplier import FloatMultiplier
 from plinth_hw.arith.reference import ReferenceAdder, ReferenceMultiplier
 from plinth_hw.comm.link import LinkLayer, phit_bits
+from plinth_hw.comm.tile_blocks import TileBlocks
 from plinth_hw.host.bridge import Bridge
 from plinth_hw.isa.formats import FP16, FP32, Q3_12
 from plinth_hw.isa.frames import BridgeParameters
@@ -268,6 +269,10 @@ def parts(page: Path, name: str, title: str, make: Callable[[], wiring.Component
 PARTS: dict[str, tuple[str, str, Callable[[], wiring.Component]]] = {
     "host": ("host.md", "host bridge", lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
     "optimiser": ("optimiser.md", "engine of `fpga-ulx3s`", lambda: OptimiserEngine(preset("fpga-ulx3s"))),
+    "transforms-small": ("winograd.md", "stages of F(2,3)",
+                         lambda: TileBlocks(preset("ndp-demo", transforms=((2, 3),)))),
+    "transforms-all": ("winograd.md", "stages of F(2,3), F(4,3), F(2,5)",
+                       lambda: TileBlocks(preset("ndp-demo", transforms=((2, 3), (4, 3), (2, 5))))),
 }
 
 

@@ -48,6 +48,7 @@ def _drawn(rng: np.random.Generator, transforms: tuple[Pair, ...], side: int, ch
     number = 1 + 4 * TRANSFORMS.index((outputs, taps)) + (not of_inputs) + 2 * (not scatters)
     counts, sizes = (inputs[0].count, inputs[1].count), (inputs[0].size, inputs[1].size)
     map_side, tile_side = ("source", "destination") if scatters else ("destination", "source")
-    return {"words": sizes[0] * sizes[1] * counts[0] * counts[1] * count, "planes": counts[0], "rows": counts[1], "columns": count, "down": number if kernel[0] > 1 else 0,
+    return {"words": sizes[0] * sizes[1] * counts[0] * counts[1] * count,
+            "planes": counts[0], "rows": counts[1], "columns": count, "down": number if kernel[0] > 1 else 0,
             "across": number if kernel[1] > 1 else 0, "down_first": int(not scatters),
             **of_map(map_side, pair, sides, count), **of_tiles(tile_side, sizes, counts, count)}

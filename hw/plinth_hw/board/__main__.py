@@ -29,7 +29,7 @@ def _design(where: str) -> Callable[..., Any]:
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.argument("board", metavar="BOARD", type=click.Choice(list(flow.BOARDS)))
 @click.argument("name", metavar="PRESET", type=click.Choice(list(PRESETS)), required=False)
-@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=75.0, show_default=True,
+@click.option("--clock", metavar="MHZ", type=click.FloatRange(min=0, min_open=True), default=80.0, show_default=True,
               help="clock of the die; a little less where the PLL cannot make it")
 @click.option("--baud", type=click.IntRange(min=1), default=3_000_000, show_default=True,
               help="bits a second of the serial line")

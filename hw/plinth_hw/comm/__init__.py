@@ -27,8 +27,10 @@ Tiles:
   :mod:`~plinth_hw.comm.align` makes of what is read.
 - :mod:`~plinth_hw.comm.receive_path`: from flits, of this die or another, to memory, stored or added.
 
-Winograd tiles, in no die yet:
+Winograd tiles, of dies that have transforms:
 
+- :mod:`~plinth_hw.comm.tile_blocks`: tasks; :mod:`~plinth_hw.comm.tile_stages`: from what is read to packets, by
+  :mod:`~plinth_hw.comm.place_walk`, which knows where they lie.
 - :mod:`~plinth_hw.comm.tile_transform`: a matrix each way, of blocks of flits; :mod:`~plinth_hw.comm.block_turn`:
   orders of a block; :mod:`~plinth_hw.comm.line_sums`: a matrix times lines.
 """
