@@ -32,6 +32,10 @@ from fractions import Fraction
 from functools import cache
 from itertools import islice
 from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 Pair = tuple[int, int]
@@ -251,3 +255,34 @@ def form(kernel: Pair, outputs: int) -> Form:
                          "use that, or direct convolution")
     down, across = (transform(outputs if taps > 1 else 1, taps) for taps in kernel)
     return Form((down, across))
+
+
+def places(body: Any, side: str, start: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """First words of all places of a task that transforms, and which of them lie in the map.
+
+    Parameters
+    ----------
+    body : object
+        With the fields of :class:`~plinth_hw.isa.tasks.TransformBody` as attributes, and matrices that exist.
+    side : str
+        ``source`` or ``destination``.
+    start : int
+        Address of the side's pointer.
+
+    Returns
+    -------
+    words, inside : ``[planes, rows, down, across]``
+        Words modulo 2^32.
+    """
+    matrices = MATRICES[body.down], MATRICES[body.across]
+    counts = [len(matrix[0]) if side == "source" else len(matrix) for matrix in matrices]
+    field = {name: getattr(body, f"{side}_{name}") for name in (
+        "origin", "plane_stride", "row_stride", "down", "across", "row", "row_step", "rows", "column", "column_step",
+        "columns")}
+    plane, row, i, j = np.ogrid[:body.planes, :body.rows, :counts[0], :counts[1]]
+    words = (start + field["origin"] + plane * field["plane_stride"] + row * field["row_stride"] + i * field["down"]
+             + j * field["across"]) & 0xFFFF_FFFF
+    y, x = (first + tile * step + place for first, tile, step, place in (
+        (field["row"], plane, field["row_step"], i), (field["column"], row, field["column_step"], j)))
+    inside = (y >= 0) & (y < field["rows"]) & (x >= 0) & (x < field["columns"])
+    return words, np.broadcast_to(inside, words.shape)

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
-from plinth_hw.isa.winograd import MATRICES, matrix_numbers
+from plinth_hw.isa.winograd import MATRICES, matrix_numbers, places
 from plinth_sim.golden import arithmetic, winograd
 from plinth_sim.golden.vector import BadOperandError
 
@@ -102,30 +102,15 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
         raise BadOperandError("A transform indexes nothing and has matrices of the die")
     if not (body.columns and body.rows and body.planes):
         raise BadOperandError("A transfer needs columns, rows and planes")
-    down, across = MATRICES[body.down], MATRICES[body.across]
-
-    def places(side: str, counts: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """First word of each place, ``[planes, rows, down, across]``, and whether it lies in the map."""
-        pointer = getattr(body, side)
-        plane, row, i, j = np.ogrid[:body.planes, :body.rows, :counts[0], :counts[1]]
-        start = bases[pointer.base] + pointer.offset + getattr(body, f"{side}_origin")
-        at = (start + plane * getattr(body, f"{side}_plane_stride") + row * getattr(body, f"{side}_row_stride")
-              + i * getattr(body, f"{side}_down") + j * getattr(body, f"{side}_across")) & ADDRESS_MASK
-        y = getattr(body, f"{side}_row") + plane * getattr(body, f"{side}_row_step") + i
-        x = getattr(body, f"{side}_column") + row * getattr(body, f"{side}_column_step") + j
-        return at, (y >= 0) & (y < getattr(body, f"{side}_rows")) & (x >= 0) & (x < getattr(body, f"{side}_columns"))
-
-    at, inside = places("source", (len(down[0]), len(across[0])))
-    inside = np.broadcast_to(inside, at.shape)
+    at, inside = places(body, "source", bases[body.source.base] + body.source.offset)
     if (at[inside] + body.columns > len(source)).any():
         raise IndexError(f"a place lies outside a memory of {len(source)} words")
     windows = np.zeros((*at.shape, body.columns), dtype=np.float32)
     windows[inside] = source[at[inside][:, None] + np.arange(body.columns)].view(np.float32)
-    ways = [(down, 2), (across, 3)]
-    for matrix, axis in ways if body.down_first else ways[::-1]:
-        windows = winograd.weighted(matrix, windows, axis)
-    targets, wanted = places("destination", (len(down), len(across)))
-    wanted = np.broadcast_to(wanted, targets.shape)
+    ways = [(body.down, 2), (body.across, 3)]
+    for number, axis in ways if body.down_first else ways[::-1]:
+        windows = winograd.weighted(MATRICES[number], windows, axis)
+    targets, wanted = places(body, "destination", bases[body.destination.base] + body.destination.offset)
     return Rows(tuple(targets[wanted].tolist()), np.ascontiguousarray(windows[wanted]).view(source.dtype), adds)
 
 

@@ -2,13 +2,15 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from plinth.driver.device import Device
 from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, Status, WaitCounter
-from plinth_hw.isa.tasks import HEADER_WORDS, Engine, ErrorCode, TransferBody
+from plinth_hw.isa.tasks import BODIES, HEADER_WORDS, Engine, ErrorCode, TaskHeader, TransferOperation, TransformBody
+from plinth_hw.isa.winograd import MATRICES, places
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,17 @@ class Diagnosis:
         for task in graph.tasks:
             if task.engine is not Engine.TRANSFER:
                 continue
-            body = layout.unpack(TransferBody, task.words[HEADER_WORDS:])
-            end = (bases[body.destination.base] + body.destination.offset + body.columns
-                   + (body.planes - 1) * body.destination_plane_stride
-                   + (body.rows - 1) * body.destination_row_stride)
+            operation = TransferOperation(layout.unpack(TaskHeader, task.words).operation)
+            body: Any = layout.unpack(BODIES[operation], task.words[HEADER_WORDS:])
+            start = bases[body.destination.base] + body.destination.offset
+            if isinstance(body, TransformBody):
+                if max(body.down, body.across) >= len(MATRICES):
+                    continue
+                words, inside = places(body, "destination", start)
+                end = int(words[inside].max(initial=0)) + body.columns
+            else:
+                end = (start + body.columns + (body.planes - 1) * body.destination_plane_stride
+                       + (body.rows - 1) * body.destination_row_stride)
             if (body.remote and body.destination_die == number != source
                     and (body.scatter or end > self.memory_words)):
                 names.append(repr(task.name))

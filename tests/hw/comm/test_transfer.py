@@ -362,7 +362,7 @@ def test_bad_parameters():
 
 @pytest.mark.parametrize(("parameters", "seed", "count"), [
     (TILES, None, 4), pytest.param(NARROW_TILES, 1, 3, marks=pytest.mark.slow),
-    pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.slow)])
+    pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.long)])
 def test_transforms(parameters, seed, count) -> None:
     """Of both dies, between other tasks, here and to the other one, with arrivals."""
     rng = np.random.default_rng(20 if seed is None else seed)

@@ -63,7 +63,7 @@ def test_random_tiles(name: str, seed: int, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_random_transforms(seed: int) -> None:
     """Windows to tiles and tiles to maps between all dies, among other tiles."""
-    array = ARRAYS["ring-4"]
+    array = ARRAYS["full-4"]
     tiles = RandomTiles(replace(parameters(array), transforms=((2, 3),)), array.dies, seed)
     for number in range(30):
         (tiles.transform if number % 3 else tiles.transfer)(f"t{number}")
@@ -78,9 +78,10 @@ def test_links_of_different_latency() -> None:
     compare(tiles, array, 5, links=[(*link, 1 + 17 * place % 60) for place, link in enumerate(array.directed())])
 
 
-def crossing(array: Array, words: int, operation: TransferOperation, **changes: Any) -> RandomTiles:
+def crossing(array: Array, words: int, operation: TransferOperation, transforms: tuple[tuple[int, int], ...] = (),
+             **changes: Any) -> RandomTiles:
     """Every die sends a long tile to every other at once, each to a place of its own."""
-    tiles = RandomTiles(parameters(array), array.dies, 0)
+    tiles = RandomTiles(replace(parameters(array), transforms=transforms), array.dies, 0)
     sources = [builder.allocate("long", 1, words) for builder in tiles.builders]
     places = [[builder.allocate(f"from{other}", 1, words) for other in range(array.dies)]
               for builder in tiles.builders]
@@ -122,8 +123,26 @@ def test_long_tiles_cross_the_array_at_once(name: str, operation: TransferOperat
 ])
 def test_bad_transfers_are_named(make: Any, changes: dict[str, Any], message: str) -> None:
     """By the die that runs them, or by the die whose memory they miss; the others stop too."""
+    stops(make, crossing(ARRAYS["full-4"], 50, TransferOperation.COPY, **changes), message)
+
+
+@pytest.mark.parametrize("make", [CosimArray, GoldenArray])
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"down": 5}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND"),
+    ({"source_origin": MEMORY_WORDS}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
+    ({"destination_across": MEMORY_WORDS},
+     r"die (\d) stopped with BAD_PACKET: a tile from another die goes beyond its memory; see 'to\1' of die "),
+])
+def test_bad_transforms_are_named(make: Any, changes: dict[str, Any], message: str) -> None:
+    """Two places across become four."""
+    fields = {"columns": 8, "across": 2, "source_rows": 1, "source_columns": 2, "source_across": 8,
+              "destination_rows": 1, "destination_columns": 4, "destination_across": 8}
+    stops(make, crossing(ARRAYS["full-4"], 50, TransferOperation.TRANSFORM, ((2, 3),), **(fields | changes)), message)
+
+
+def stops(make: Any, tiles: RandomTiles, message: str) -> None:
+    """All dies stop, and the error says why."""
     array = ARRAYS["full-4"]
-    tiles = crossing(array, 50, TransferOperation.COPY, **changes)
     program = tiles.finish(MEMORY_WORDS)
     devices = make(tiles.parameters, 4, MEMORY_WORDS, **({"links": array.directed()} if make is CosimArray else {}))
     driver = Driver(devices, program, memory_words=MEMORY_WORDS, watchdog_cycles=20_000, links=array.directed())
