@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from tests.support.refusal import refused
 
 from plinth_hw import emit
 from plinth_hw.die import Die
@@ -39,6 +43,8 @@ def test_verilog_is_byte_identical() -> None:
     pytest.param(preset("ndp-tiny", engines=frozenset({MATRIX, VECTOR}), ports=0), id="no network", marks=SLOW),
     pytest.param(preset("ndp-tiny", engines=frozenset({COLLECTIVE})), id="collective engine", marks=SLOW),
     pytest.param(preset("fpga-tiny", engines=frozenset({OPTIMISER})), id="optimiser", marks=SLOW),
+    pytest.param(preset("ndp-tiny", engines=frozenset({TRANSFER}), transforms=((2, 3), (4, 3), (2, 5))),
+                 id="transforms", marks=SLOW),
     pytest.param(preset("ndp-tiny", rows=3, columns=5, beat_words=8, interleave=16, axi_ports=2, ports=4,
                         reduce_blocks=4, counters=16, die_bits=4, operand_buffer_words=512, output_buffer_words=240),
                  id="other sizes", marks=SLOW),
@@ -51,6 +57,25 @@ def test_parts_and_sizes(parameters: DieParameters, tmp_path: Path) -> None:
     path = tmp_path / "part_of_a_die.v"
     path.write_text(emit.verilog(Die(parameters), "part_of_a_die"), encoding="utf-8")
     verilator.lint([path], "part_of_a_die", [WAIVERS])
+
+
+class HalfConstant(wiring.Component):
+    """A signal with a constant bit and one that an If assigns."""
+
+    i: In(1)
+    o: Out(2)
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += [self.o[0].eq(1), self.o[1].eq(0)]
+        with m.If(self.i):
+            m.d.comb += self.o[1].eq(1)
+        return m
+
+
+def test_processes_that_never_run_are_refused() -> None:
+    with refused(ValueError, r"module 'half' assigns a constant to o\[0\] in a process that no simulator runs"):
+        emit.verilog(HalfConstant(), "half")
 
 
 @SLOW
