@@ -8,13 +8,15 @@ from tests.prove.harness import Harness, one_hot
 from tests.prove.proof import Proof, Twin
 
 from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
 from plinth_hw.lib.count import following
 
 
 def link_output(harness: Harness, code: ModuleType) -> None:
     """A link of a die with two, that drops nothing, beside a buffer downstream that frees what it has got; of one
     class, whichever."""
-    m, parameters = harness.m, preset("ndp-tiny", address_bits=14, chunk_words=4)
+    m = harness.m
+    parameters = preset("ndp-tiny", address_bits=14, chunk_words=4, engines=frozenset({Engine.COLLECTIVE}))
     output = code.LinkOutput(parameters, 0)
     state = harness.block(output)
     classes, sources = range(parameters.classes), range(len(output.sources))

@@ -19,7 +19,7 @@ from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import UNCHECKED
 
 #: Blocks that are known before they come.
-BLOCKS = 8
+BLOCKS = 16
 
 
 class Order(enum.Enum, shape=unsigned(2)):

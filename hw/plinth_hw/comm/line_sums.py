@@ -69,9 +69,10 @@ class LineSums(wiring.Component):
         self.words = words
         self.matrices = tuple(matrices)
         self.rows = [[terms(row) for row in matrix] for matrix in matrices]
-        #: Numbers of a line, and its sums, at most; pairs of terms.
+        #: Numbers of a line, and its sums, at most; the largest factor of a term; pairs of terms.
         self.places = max(len(matrix[0]) for matrix in matrices)
         self.sums = max(len(matrix) for matrix in matrices)
+        self.largest = max(abs(factor) for matrix in self.rows for row in matrix for _, factor in row)
         self.pairs = max(-(-len(row) // 2) for matrix in self.rows for row in matrix)
         super().__init__({
             "i": In(stream.Signature(line_layout(words, len(matrices)))),
@@ -122,8 +123,8 @@ class LineSums(wiring.Component):
         found = []
         for term in range(2 * self.pairs):
             chosen = Signal(self.words, name=f"chosen_{term}", reset_less=True)
-            power, negative, there = (Signal(bits, name=f"{name}_{term}") for name, bits in (
-                ("power", 2), ("negative", 1), ("there", 1)))
+            power = Signal(index_bits(self.largest.bit_length()), name=f"power_{term}")
+            negative, there = Signal(name=f"negative_{term}"), Signal(name=f"there_{term}")
             m.d.sync += there.eq(0)
             with m.Switch(row):
                 for index, rows in enumerate(self.rows):

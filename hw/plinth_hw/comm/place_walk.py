@@ -16,26 +16,24 @@ from amaranth.hdl import Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
+from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.count import index_bits
+from plinth_hw.isa.tasks import TransformBody
 
 #: Bits of places in a map.
-MAP_BITS = 16
+MAP_BITS = field_bits(TransformBody, "source_rows")
 
 
-def lattice_layout(parameters: DieParameters, places: int) -> data.StructLayout:
+def lattice_layout(parameters: DieParameters) -> data.StructLayout:
     """Where windows or tiles lie, as :class:`~plinth_hw.isa.winograd.Lattice` says of either side.
 
-    ``down``, ``across``: words from a place to the one below, to the right; ``last_down``, ``last_across``: places of a
-    block, one less; ``first_row``, ``first_column``: where the first window begins; ``row_step``, ``column_step``: from
-    a window to the next; ``rows``, ``columns``: of the map.
+    ``down``, ``across``: words from a place to the one below, to the right; ``first_row``, ``first_column``: where the
+    first window begins; ``row_step``, ``column_step``: from a window to the next; ``rows``, ``columns``: of the map.
     """
-    words, place = unsigned(parameters.address_bits), unsigned(index_bits(places))
-    step = unsigned(index_bits(places + 1))
+    words, step = unsigned(parameters.address_bits), unsigned(field_bits(TransformBody, "source_row_step"))
     return data.StructLayout({
-        "down": words, "across": words, "last_down": place, "last_across": place,
-        "first_row": signed(MAP_BITS), "first_column": signed(MAP_BITS), "row_step": step, "column_step": step,
-        "rows": unsigned(MAP_BITS), "columns": unsigned(MAP_BITS)})
+        "down": words, "across": words, "first_row": signed(MAP_BITS), "first_column": signed(MAP_BITS),
+        "row_step": step, "column_step": step, "rows": unsigned(MAP_BITS), "columns": unsigned(MAP_BITS)})
 
 
 def block_layout(parameters: DieParameters) -> data.StructLayout:
@@ -67,14 +65,16 @@ class PlaceWalk(wiring.Component):
     start : In(1)
         Pulse, before the first block: the walk begins with the first window.
     lattice : In, :func:`lattice_layout`
-        Stable from ``start`` on.
+    last_down, last_across : In
+        Places of a block, one less; stable from ``start`` on, as the lattice.
     block : In stream of :func:`block_layout`
     o : Out stream of :func:`place_layout`
     """
 
     def __init__(self, parameters: DieParameters, places: int):
         super().__init__({
-            "start": In(1), "lattice": In(lattice_layout(parameters, places)),
+            "start": In(1), "lattice": In(lattice_layout(parameters)),
+            "last_down": In(range(places)), "last_across": In(range(places)),
             "block": In(stream.Signature(block_layout(parameters))),
             "o": Out(stream.Signature(place_layout(parameters))),
         })
@@ -83,14 +83,15 @@ class PlaceWalk(wiring.Component):
         m = Module()
         lattice, block, place = self.lattice, self.block.payload, self.o.payload
         line = Signal.like(block.address, name="line")
-        # Of the window, and of the place; what is negative is as large as a map is not.
-        row, column = (Signal(signed(MAP_BITS + 1), name=name) for name in ("row", "column"))
+        # Of the window, and of the place; what is negative is as large as a map is not. Beyond all maps windows go no
+        # farther.
+        row, column = (Signal(signed(MAP_BITS + 2), name=name) for name in ("row", "column"))
         y, x, left = Signal.like(row, name="y"), Signal.like(column, name="x"), Signal.like(column, name="left")
-        down, across = Signal.like(lattice.last_down, name="down"), Signal.like(lattice.last_across, name="across")
+        down, across = Signal.like(self.last_down, name="down"), Signal.like(self.last_across, name="across")
         line_ends, takes, steps = Signal(name="line_ends"), Signal(name="takes"), Signal(name="steps")
         following = Signal.like(line, name="following")
         m.d.comb += [
-            line_ends.eq(across == lattice.last_across), place.last.eq(line_ends & (down == lattice.last_down)),
+            line_ends.eq(across == self.last_across), place.last.eq(line_ends & (down == self.last_down)),
             steps.eq(self.o.valid & self.o.ready), self.block.ready.eq(~self.o.valid | (steps & place.last)),
             takes.eq(self.block.valid & self.block.ready),
             following.eq(Mux(line_ends, line + lattice.down, place.address + lattice.across)),
@@ -102,9 +103,10 @@ class PlaceWalk(wiring.Component):
                 line.eq(block.address), down.eq(0), across.eq(0), y.eq(row), x.eq(column), left.eq(column),
             ]
             with m.If(block.ends_tile):
-                m.d.sync += column.eq(Mux(block.ends_row, lattice.first_column, column + lattice.column_step))
+                m.d.sync += column.eq(Mux(block.ends_row, lattice.first_column, column + Mux(
+                    column >= 1 << MAP_BITS, 0, lattice.column_step)))
             with m.If(block.ends_row):
-                m.d.sync += row.eq(row + lattice.row_step)
+                m.d.sync += row.eq(row + Mux(row >= 1 << MAP_BITS, 0, lattice.row_step))
         with m.Elif(steps):
             m.d.sync += [self.o.valid.eq(~place.last), place.address.eq(following), across.eq(across + 1), x.eq(x + 1)]
             with m.If(line_ends):

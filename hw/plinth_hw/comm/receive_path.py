@@ -55,8 +55,8 @@ NUMBER_BITS = 7
 
 
 def arrival_layout(parameters: DieParameters) -> data.StructLayout:
-    """A flit of a packet of this die. ``words``: how many lanes; ``address``, ``kind``, ``last`` (the packet ends
-    its task's tile) of the packet; ``tail``: it is the packet's last flit."""
+    """A flit of a packet of this die. ``words``: how many lanes; ``address``, ``kind``, ``last`` (``stored`` is to
+    tell of the packet) of the packet; ``tail``: it is the packet's last flit."""
     return data.StructLayout({
         "data": payload_layout(parameters),
         "words": unsigned(parameters.flit_words.bit_length()), "address": unsigned(parameters.address_bits),
@@ -87,7 +87,8 @@ class ReceivePath(wiring.Component):
     read : Out(ReadPort), write : Out(WritePort)
     advance : Out stream of counter number
     stored : Out(1)
-        Pulse: the last packet of this die's own task is in memory.
+        Pulse: a packet of this die's own that is marked ``last`` is in memory: the last one of a task, or each of one
+        that transforms.
     ends : Out
         Of fixed point: how many sums were beyond the format, the cycle before.
     """

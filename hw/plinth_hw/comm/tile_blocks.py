@@ -22,7 +22,6 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import TransferBody, TransformBody
 from plinth_hw.isa.winograd import MATRICES, matrix_numbers
-from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
 
 #: Words of a body that other tasks have as well.
@@ -75,8 +74,7 @@ class TileBlocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         numbers = matrix_numbers(self.parameters.transforms)
-        matrices = [MATRICES[number] for number in numbers]
-        m.submodules.stages = stages = TileStages(self.parameters, matrices)
+        m.submodules.stages = stages = TileStages(self.parameters, [MATRICES[number] for number in numbers])
         wiring.connect(m, stages.piece, wiring.flipped(self.piece))
         wiring.connect(m, wiring.flipped(self.flit), stages.flit)
         # Words of the body as they lie.
@@ -99,15 +97,13 @@ class TileBlocks(wiring.Component):
             self.unfit.eq(~(known["down"] & known["across"])), stages.start.eq(self.start),
             stages.down_first.eq(body.down_first), self.idle.eq(stages.idle),
         ]
-        columns, rows = [len(matrix[0]) - 1 for matrix in matrices], [len(matrix) - 1 for matrix in matrices]
-        for side, many in (("source", columns), ("destination", rows)):
+        for side in ("source", "destination"):
             lattice = getattr(stages, side)
             m.d.comb += [
                 lattice.down.eq(body[f"{side}_down"]), lattice.across.eq(body[f"{side}_across"]),
                 lattice.first_row.eq(body[f"{side}_row"]), lattice.first_column.eq(body[f"{side}_column"]),
                 lattice.row_step.eq(body[f"{side}_row_step"]), lattice.column_step.eq(body[f"{side}_column_step"]),
                 lattice.rows.eq(body[f"{side}_rows"]), lattice.columns.eq(body[f"{side}_columns"]),
-                lattice.last_down.eq(select(many, stages.down)), lattice.last_across.eq(select(many, stages.across)),
             ]
         walked, block, flit = self.walk.payload, stages.block.payload, self.o.payload
         m.d.comb += [

@@ -12,9 +12,10 @@ map; what the transform makes of it goes, place by place, to where the destinati
 there, and what lies outside the destination's map is dropped. A place is a packet, or two where it crosses a multiple
 of ``packet_words``.
 
-Throughput: a flit a cycle in, or out, whichever are more, less one a place that lies across flits. Latency: that of
-:class:`~plinth_hw.comm.tile_transform.TileTransform` and 5 cycles. Source: MPT section VI.A; DESIGN "One transfer
-pipeline".
+Throughput: a flit a cycle in, or out, whichever are more, less one a place that lies across flits, as long as the
+blocks that are on their way (:data:`~plinth_hw.comm.block_turn.BLOCKS`) last for the latency. Latency: that of
+:class:`~plinth_hw.comm.tile_transform.TileTransform`, of reading, and 5 cycles. Source: MPT section VI.A; DESIGN "One
+transfer pipeline".
 """
 
 from collections.abc import Sequence
@@ -25,17 +26,17 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.comm.align import Aligner, aligned_flit_layout
+from plinth_hw.comm.block_turn import BLOCKS
 from plinth_hw.comm.place_walk import PlaceWalk, block_layout, lattice_layout
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PIECES, PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.comm.tile_transform import TileTransform, tile_block_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO, Storage
 
-#: Blocks on their way.
-BLOCKS = 8
 #: What goes with a packet: nothing, in a bit, for Verilog has no field without one.
 _TAG = unsigned(1)
 
@@ -56,8 +57,8 @@ class TileStages(wiring.Component):
     source, destination : In, :func:`~plinth_hw.comm.place_walk.lattice_layout`
         Stable from ``start`` until ``idle``.
     down, across, down_first : In
-        As of a transform's block; stable likewise. ``source`` and ``destination`` have as many places as the matrices
-        have columns and rows.
+        As of a transform's block; stable likewise. A block has as many places as the matrices have columns at the
+        source, and as they have rows at the destination.
     block : In stream of ``source`` and ``destination`` (addresses), ``words``, ``ends_tile``, ``ends_row``
         As of :func:`~plinth_hw.comm.place_walk.block_layout`.
     piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
@@ -74,7 +75,7 @@ class TileStages(wiring.Component):
         self.matrices = tuple(matrices)
         self.places = max(max(len(matrix), len(matrix[0])) for matrix in matrices)
         number = tile_block_layout(parameters, len(matrices))["down"].shape
-        lattice, address = lattice_layout(parameters, self.places), unsigned(parameters.address_bits)
+        lattice, address = lattice_layout(parameters), unsigned(parameters.address_bits)
         super().__init__({
             "start": In(1), "source": In(lattice), "destination": In(lattice),
             "down": In(number), "across": In(number), "down_first": In(1),
@@ -96,8 +97,9 @@ class TileStages(wiring.Component):
         wiring.connect(m, written.o, writes.block)
         block, count = self.block.payload, Signal(range(BLOCKS + 1), name="count")
         takes, ends = Signal(name="takes"), Signal(name="ends")
-        sides = ((reads, reads.block, self.source, block.source),
-                 (writes, written.i, self.destination, block.destination))
+        columns, rows = [len(matrix[0]) - 1 for matrix in self.matrices], [len(matrix) - 1 for matrix in self.matrices]
+        sides = ((reads, reads.block, self.source, block.source, columns),
+                 (writes, written.i, self.destination, block.destination, rows))
         receivers = (reads.block, written.i, transform.block)
         m.d.comb += [
             takes.eq(self.block.valid & self.block.ready), self.idle.eq((count == 0) & ~self.o.valid),
@@ -106,8 +108,9 @@ class TileStages(wiring.Component):
             *(transform.block.payload[name].eq(getattr(self, name)) for name in ("down", "across", "down_first")),
             transform.block.payload.sectors.eq((block.words - 1) >> lane_bits),
         ]
-        for walk, given, lattice, address in sides:
+        for walk, given, lattice, address, last in sides:
             m.d.comb += [walk.start.eq(self.start), walk.lattice.eq(lattice), given.payload.address.eq(address),
+                         walk.last_down.eq(select(last, self.down)), walk.last_across.eq(select(last, self.across)),
                          *(given.payload[name].eq(block[name]) for name in ("words", "ends_tile", "ends_row"))]
         m.d.sync += count.eq(stepped(count, takes, ends))
         self._read(m, reads, transform)

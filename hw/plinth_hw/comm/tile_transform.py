@@ -13,8 +13,9 @@ for bit as :mod:`plinth_sim.golden.winograd` says. Which matrices there are is a
 halves of transforms.
 
 Throughput: a flit a cycle in, or out, whichever are more, of each direction. Latency: last flit of a block in to its
-first one out 10 cycles, a block in between, two lines, and those of two :class:`~plinth_hw.comm.line_sums.LineSums`.
-Source: MPT section VI.A, Figure 13.
+first one out the flits of the block in between and of the one out, those of two
+:class:`~plinth_hw.comm.line_sums.LineSums`, and some 10 cycles: 170 for a window of F(2,3) of two sectors. Source: MPT
+section VI.A, Figure 13.
 """
 
 from collections.abc import Sequence

@@ -30,15 +30,14 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
-from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.parameters import INDEX_WORDS, DieParameters
 from plinth_hw.isa.tasks import TransferBody, field_word
 from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.shapes import shape_of
 
-#: Row numbers that are read in one piece, and pieces of them that may be under way.
-INDEX_WORDS = 16
+#: Pieces of row numbers that may be under way.
 INDEX_PIECES = 2
 #: Words of a body.
 FIELDS = TransferBody.BITS // WORD_BITS

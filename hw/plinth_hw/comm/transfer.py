@@ -19,7 +19,8 @@ again; one for this die when its tile is in memory. Dies with transforms have ta
 :class:`~plinth_hw.comm.tile_blocks.TileBlocks` makes packets of. One task at a time; the next one's body is taken once
 all pieces of this one are under way, and blocks are made. Source and destination must not overlap.
 
-Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles. Throughput: a flit
+Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles; of blocks, that of
+their stages more. Throughput: a flit
 a cycle, less one a piece that reaches over sectors where the source lies in a higher lane than the destination, and at
 least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".

@@ -36,6 +36,8 @@ MOST_PHITS = 16
 INJECT_PACKETS, INJECT_FLITS = 4, 128
 #: Cycles for which a reset of a die lasts at least: in Verilog it passes a register at each level of modules.
 RESET_CYCLES = 8
+#: Row numbers that a transfer reads at once, in a packet's buffer.
+INDEX_WORDS = 16
 #: Longest request of the internal memory ports, in beats.
 MAX_BEATS = 64
 #: Machines that a matrix engine can be.
@@ -160,6 +162,9 @@ class DieParameters:
         if self.chunk_words % self.flit_words:
             raise ValueError(f"chunk_words = {self.chunk_words} must be a multiple of "
                              f"flit_words = {self.flit_words}")
+        if Engine.TRANSFER in self.engines and self.chunk_words < INDEX_WORDS:
+            raise ValueError(f"chunk_words must be at least {INDEX_WORDS} with engine TRANSFER, which reads so many "
+                             f"row numbers at once, not {self.chunk_words}")
         if self.machine == SYSTOLIC and self.output_buffer_words < self.tile_words:
             raise ValueError(f"output_buffer_words must hold one tile of {self.tile_words} words, "
                              f"not {self.output_buffer_words}")

@@ -639,7 +639,8 @@ class TransformBody(TransferBody):
     """``planes`` x ``rows`` tiles, down x across, of ``columns`` channels, transformed (:mod:`plinth_hw.isa.winograd`):
     X = M d M'^T of the places d of a window at the source, stored in or added to places at the destination. Strides of
     rows and planes lead from a tile to the next across and down, on both sides; nothing is indexed. A place of
-    the source that lies outside the map is +0 and not read, one of the destination is not written."""
+    the source that lies outside the map is +0 and not read, one of the destination is not written. Places of a tile do
+    not overlap at the destination."""
 
     #: From ``source`` to the first place of the first window, modulo 2^32, which may lie outside the map.
     source_origin: unsigned(32)

@@ -15,7 +15,7 @@ to, what earlier ones left. TRANSFORM stores, and TRANSFORM_ADD adds, what matri
     X[t, t', c] = (M d M'^T)[t, t'],  d[i, j] = source[W + i * down + j * across + c], or +0 outside the source's map
     target[Z + t * down' + t' * across' + c] = X[t, t', c]  (or the sum), inside the destination's map
 
-with sums and order of :mod:`plinth_sim.golden.winograd`.
+with sums and order of :mod:`plinth_sim.golden.winograd`. Places of a tile do not overlap at the destination.
 
 Address arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is
 unspecified (here: every read sees the memory as it was before the task).

@@ -54,7 +54,7 @@ def test_places_are_those_of_loops(kernel, outputs, side, seed, offer, accept) -
     async def source(ctx: Any) -> None:
         for number, (lattice, blocks) in enumerate(tasks):
             for name, value in lattice.items():
-                ctx.set(dut.lattice[name], value)
+                ctx.set(getattr(dut, name) if name.startswith("last") else dut.lattice[name], value)
             ctx.set(dut.start, 1)
             await ctx.tick()
             ctx.set(dut.start, 0)
@@ -77,8 +77,8 @@ def test_a_place_a_cycle() -> None:
     dut = PlaceWalk(parameters, 6)
 
     async def source(ctx: Any) -> None:
-        ctx.set(dut.lattice.last_down, 3)
-        ctx.set(dut.lattice.last_across, 3)
+        ctx.set(dut.last_down, 3)
+        ctx.set(dut.last_across, 3)
         await send(ctx, dut.block, [{"address": 0, "words": 1}] * blocks)
 
     async def sink(ctx: Any) -> None:
@@ -92,3 +92,26 @@ def test_a_place_a_cycle() -> None:
 
     simulate(dut, source, sink)
     assert cycles[-1] - cycles[0] + 1 == 16 * blocks
+
+
+def test_windows_beyond_all_maps_do_not_come_back() -> None:
+    """Of one place each, in one row of tiles, farther than what places are counted in."""
+    dut, tiles, found = PlaceWalk(preset("ndp-tiny"), 6), 7000, []
+    lattice = {"first_row": 0, "first_column": 32767, "row_step": 15, "column_step": 15, "rows": 1, "columns": 65535}
+
+    async def source(ctx: Any) -> None:
+        for name, value in lattice.items():
+            ctx.set(dut.lattice[name], value)
+        ctx.set(dut.start, 1)
+        await ctx.tick()
+        ctx.set(dut.start, 0)
+        ctx.set(dut.block.payload.ends_tile, 1)
+        ctx.set(dut.block.valid, 1)
+        ctx.set(dut.o.ready, 1)
+        while len(found) < tiles:
+            _, _, valid, place = await ctx.tick().sample(dut.o.valid, dut.o.payload)
+            if valid:
+                found.append(bool(place.inside))
+
+    simulate(dut, source)
+    assert found == [32767 + 15 * tile < 65535 for tile in range(tiles)]

@@ -19,9 +19,10 @@ from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_la
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.router import Router
 from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
 
 #: Short buffers, so that they fill.
-PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3)
+PARAMETERS = preset("ndp-tiny", chunk_words=8, flit_words=2, die_bits=3, engines=frozenset({Engine.COLLECTIVE}))
 LAYOUT = flit_layout(PARAMETERS)
 CLASSES = PARAMETERS.classes
 TAKEN = [taken_layout(PARAMETERS, number) for number in range(CLASSES)]

@@ -10,8 +10,9 @@ from tests.support.amaranth_sim import simulate
 
 from plinth_hw.comm.router_output import EJECT_FLITS, Ejection, LinkOutput, TokenBucket
 from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
 
-PARAMETERS = preset("ndp-tiny", ports=4, chunk_words=8, flit_words=2)
+PARAMETERS = preset("ndp-tiny", ports=4, chunk_words=8, flit_words=2, engines=frozenset({Engine.COLLECTIVE}))
 CLASSES, LOCAL = PARAMETERS.classes, PARAMETERS.ports
 LONGEST, CREDITS = PARAMETERS.packet_flits, PARAMETERS.link_buffer_flits
 

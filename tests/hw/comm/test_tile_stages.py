@@ -48,15 +48,13 @@ class Stages(wiring.Component):
 
 def unbounded(sizes, words):
     """Places of a tile buffer, ``[T, T', tiles, words]``, all of which exist."""
-    return {"down": sizes[1] * words, "across": words, "last_down": sizes[0] - 1, "last_across": sizes[1] - 1,
-            "rows": 100, "columns": 100}
+    return {"down": sizes[1] * words, "across": words, "rows": sizes[0], "columns": sizes[1]}
 
 
 def bounded(pair, shape, channels):
     """Places of a map."""
     down, across = pair
-    return {"down": shape[1] * channels, "across": channels, "last_down": down.reach - 1,
-            "last_across": across.reach - 1, "first_row": down.first, "first_column": across.first,
+    return {"down": shape[1] * channels, "across": channels, "first_row": down.first, "first_column": across.first,
             "row_step": down.step, "column_step": across.step, "rows": shape[0], "columns": shape[1]}
 
 

@@ -38,6 +38,7 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"axi_ports": -1}, "axi_ports must not be negative, not -1"),
     ({"axi_ports": 0}, "a die needs memory: axi_ports or block_ram_words must be positive, not both 0"),
     ({"block_ram_words": -512}, "block_ram_words must not be negative, not -512"),
+    ({"chunk_words": 8}, "chunk_words must be at least 16 with engine TRANSFER, which reads so many row"),
     ({"transforms": ((3, 3),)}, r"transforms must be some of F\(2,3\), F\(4,3\), F\(2,5\), each once, not "),
     ({"transforms": ((2, 3), (2, 3))}, "each once"),
     ({"transforms": ((2, 3),), "multiply_format": Q3_12}, "transforms are of dies with engine TRANSFER and numbers"),
