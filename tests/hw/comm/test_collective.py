@@ -14,7 +14,7 @@ from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.message import chunks_in_flight
 from plinth_hw.isa.formats import FP32, Q3_12, factor_word
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, ErrorCode, UpdateOperation
+from plinth_hw.isa.tasks import CollectiveBody, CollectiveOperation, Engine, ErrorCode, UpdateOperation
 from plinth_sim.golden import collective
 from plinth_sim.golden.matrix import storage
 
@@ -303,6 +303,6 @@ def test_errors(ring, dies, sources):
 def test_bad_parameters():
     for chunk_words in (2, 512):
         with refused(ValueError, f"chunk_words must be from 4 to 256, 64 beats, not {chunk_words}"):
-            CollectiveEngine(replace(PARAMETERS, chunk_words=chunk_words))
+            CollectiveEngine(replace(PARAMETERS, chunk_words=chunk_words, engines=frozenset({Engine.COLLECTIVE})))
     with refused(ValueError, "flit_words must be at most beat_words = 4, not 8"):
         CollectiveEngine(replace(PARAMETERS, flit_words=8))
