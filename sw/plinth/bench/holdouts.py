@@ -159,5 +159,5 @@ def write_first(found: Sequence[tuple[Case, First]], file: Path = FILE) -> None:
         If the file is damaged or cannot be written.
     """
     known = first_measured(file)
-    known = {case.key: first for case, first in found} | known
+    known |= {case.key: first for case, first in found if case.key not in known}
     write_json(file, [{"case": list(key), **asdict(first)} for key, first in known.items()])
