@@ -27,12 +27,12 @@ MAP_BITS = field_bits(TransformBody, "source_rows")
 def lattice_layout(parameters: DieParameters) -> data.StructLayout:
     """Where windows or tiles lie, as :class:`~plinth_hw.isa.winograd.Lattice` says of either side.
 
-    ``down``, ``across``: words from a place to the one below, to the right; ``first_row``, ``first_column``: where the
-    first window begins; ``row_step``, ``column_step``: from a window to the next; ``rows``, ``columns``: of the map.
+    ``down``, ``across``: words from a place to the one below, to the right; ``row``, ``column``: where the first
+    window begins; ``row_step``, ``column_step``: from a window to the next; ``rows``, ``columns``: of the map.
     """
     words, step = unsigned(parameters.address_bits), unsigned(field_bits(TransformBody, "source_row_step"))
     return data.StructLayout({
-        "down": words, "across": words, "first_row": signed(MAP_BITS), "first_column": signed(MAP_BITS),
+        "down": words, "across": words, "row": signed(MAP_BITS), "column": signed(MAP_BITS),
         "row_step": step, "column_step": step, "rows": unsigned(MAP_BITS), "columns": unsigned(MAP_BITS)})
 
 
@@ -103,7 +103,7 @@ class PlaceWalk(wiring.Component):
                 line.eq(block.address), down.eq(0), across.eq(0), y.eq(row), x.eq(column), left.eq(column),
             ]
             with m.If(block.ends_tile):
-                m.d.sync += column.eq(Mux(block.ends_row, lattice.first_column, column + Mux(
+                m.d.sync += column.eq(Mux(block.ends_row, lattice.column, column + Mux(
                     column >= 1 << MAP_BITS, 0, lattice.column_step)))
             with m.If(block.ends_row):
                 m.d.sync += row.eq(row + Mux(row >= 1 << MAP_BITS, 0, lattice.row_step))
@@ -112,5 +112,5 @@ class PlaceWalk(wiring.Component):
             with m.If(line_ends):
                 m.d.sync += [line.eq(following), down.eq(down + 1), y.eq(y + 1), across.eq(0), x.eq(left)]
         with m.If(self.start):
-            m.d.sync += [row.eq(lattice.first_row), column.eq(lattice.first_column)]
+            m.d.sync += [row.eq(lattice.row), column.eq(lattice.column)]
         return m

@@ -15,7 +15,7 @@ from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
+from plinth_hw.comm.tile_read import tile_flit_layout, tile_piece_layout
 from plinth_hw.comm.tile_stages import TileStages
 from plinth_hw.control.engine import BodyWord
 from plinth_hw.isa.layout import WORD_BITS
@@ -77,6 +77,7 @@ class TileBlocks(wiring.Component):
         m.submodules.stages = stages = TileStages(self.parameters, [MATRICES[number] for number in numbers])
         wiring.connect(m, stages.piece, wiring.flipped(self.piece))
         wiring.connect(m, wiring.flipped(self.flit), stages.flit)
+        wiring.connect(m, stages.o, wiring.flipped(self.o))
         # Words of the body as they lie.
         layout = _lattices_layout()
         kept = Signal(data.ArrayLayout(unsigned(WORD_BITS), layout.size // WORD_BITS), name="kept")
@@ -99,20 +100,12 @@ class TileBlocks(wiring.Component):
         ]
         for side in ("source", "destination"):
             lattice = getattr(stages, side)
-            m.d.comb += [
-                lattice.down.eq(body[f"{side}_down"]), lattice.across.eq(body[f"{side}_across"]),
-                lattice.first_row.eq(body[f"{side}_row"]), lattice.first_column.eq(body[f"{side}_column"]),
-                lattice.row_step.eq(body[f"{side}_row_step"]), lattice.column_step.eq(body[f"{side}_column_step"]),
-                lattice.rows.eq(body[f"{side}_rows"]), lattice.columns.eq(body[f"{side}_columns"]),
-            ]
-        walked, block, flit = self.walk.payload, stages.block.payload, self.o.payload
+            m.d.comb += [lattice[name].eq(body[f"{side}_{name}"]) for name, _ in lattice.shape()]
+        walked, block = self.walk.payload, stages.block.payload
         m.d.comb += [
             block.source.eq(walked.source + body.source_origin),
             block.destination.eq(walked.run.address + body.destination_origin),
             block.words.eq(walked.run.words), block.ends_tile.eq(self.ends_row), block.ends_row.eq(self.ends_plane),
             stages.block.valid.eq(self.walk.valid), self.walk.ready.eq(stages.block.ready),
-            self.o.valid.eq(stages.o.valid), stages.o.ready.eq(self.o.ready),
-            *(flit[name].eq(stages.o.payload[name]) for name in ("data", "words", "address", "tail")),
-            flit.tag.use.eq(PieceUse.TILE), flit.tag.last.eq(1),
         ]
         return m

@@ -25,20 +25,17 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.align import Aligner, aligned_flit_layout
+from plinth_hw.comm.align import Aligner
 from plinth_hw.comm.block_turn import BLOCKS
 from plinth_hw.comm.place_walk import PlaceWalk, block_layout, lattice_layout
 from plinth_hw.comm.run_reader import packet_words
-from plinth_hw.comm.tile_read import PIECES, PieceUse, tile_flit_layout, tile_piece_layout
+from plinth_hw.comm.tile_read import PIECES, PieceUse, tile_flit_layout, tile_piece_layout, tile_tag_layout
 from plinth_hw.comm.tile_transform import TileTransform, tile_block_layout
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO, Storage
-
-#: What goes with a packet: nothing, in a bit, for Verilog has no field without one.
-_TAG = unsigned(1)
 
 
 class TileStages(wiring.Component):
@@ -65,7 +62,8 @@ class TileStages(wiring.Component):
         Each a packet of its own, from lane 0 on.
     flit : In stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
         What was read of them.
-    o : Out stream of :func:`~plinth_hw.comm.align.aligned_flit_layout`
+    o : Out stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
+        Each packet is one that ``last`` marks.
     idle : Out(1)
         Of all blocks that were taken everything has been given.
     """
@@ -84,7 +82,7 @@ class TileStages(wiring.Component):
                 "ends_tile": unsigned(1), "ends_row": unsigned(1)}))),
             "piece": Out(stream.Signature(tile_piece_layout(parameters))),
             "flit": In(stream.Signature(tile_flit_layout(parameters))),
-            "o": Out(stream.Signature(aligned_flit_layout(parameters, _TAG))), "idle": Out(1),
+            "o": Out(stream.Signature(tile_flit_layout(parameters))), "idle": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -146,7 +144,7 @@ class TileStages(wiring.Component):
         """Places of the destination, in one packet or two, or nowhere."""
         parameters, reach = self.parameters, packet_words(self.parameters)
         lane_bits, reach_bits = exact_log2(parameters.flit_words), exact_log2(reach)
-        m.submodules.aligner = aligner = Aligner(parameters, _TAG)
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout())
         wiring.connect(m, aligner.o, wiring.flipped(self.o))
         place, piece = walk.o.payload, aligner.piece.payload
         room, rest = Signal(reach_bits + 1, name="room"), Signal.like(place.words, name="rest")
@@ -159,6 +157,7 @@ class TileStages(wiring.Component):
             piece.run.address.eq(Mux(second, (place.address[reach_bits:] + 1) << reach_bits, place.address)),
             piece.run.words.eq(Mux(second, rest, Mux(crosses, room, place.words))),
             piece.origin.eq(Mux(second, room[:lane_bits], 0)), piece.tail.eq(1),
+            piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
             aligner.piece.valid.eq(walk.o.valid & place.inside),
             aligner.sector.eq(transform.o.payload), aligner.sector_valid.eq(transform.o.valid),
             drops.eq(walk.o.valid & ~place.inside & transform.o.valid),

@@ -51,20 +51,35 @@ class Rows:
     adds: bool
 
 
-def read(source: Words, body: Any, bases: Sequence[int], *, adds: bool) -> Rows:
-    """The source's side of COPY, or ADD with ``adds``. ``body`` has the fields of ``TransferBody`` as attributes.
+def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int],
+         transforms: Sequence[tuple[int, int]] = ()) -> Rows:
+    """The source's side of a transfer, on a die with some transforms. ``body`` has the fields of ``TransferBody``, or
+    ``TransformBody``, as attributes.
 
     Raises
     ------
     BadOperandError
-        If the number of columns, rows or planes is zero, or both sides are indexed.
+        If the number of columns, rows or planes is zero, or both sides are indexed, or one of a task that transforms,
+        or such a task names a matrix that the die has not.
     IndexError
-        If a row of the source, or the index, lies outside the memory.
+        If a row of the source, a place within its map, or the index, lies outside the memory.
     """
     if not (body.columns and body.rows and body.planes):
-        raise BadOperandError("A transfer needs columns, rows and planes")
-    if body.gather and body.scatter:
-        raise BadOperandError("A transfer has one indexed side at most")
+        raise BadOperandError(f"A transfer needs columns, rows and planes, not {body.columns} x "
+                              f"{body.rows} x {body.planes}")
+    adds = operation in (TransferOperation.ADD, TransferOperation.TRANSFORM_ADD)
+    if operation in (TransferOperation.COPY, TransferOperation.ADD):
+        if body.gather and body.scatter:
+            raise BadOperandError("A transfer has one indexed side at most")
+        return _moved(source, body, bases, adds)
+    known = matrix_numbers(transforms)
+    if body.gather or body.scatter or body.down not in known or body.across not in known:
+        raise BadOperandError("A transform indexes nothing and has matrices of the die")
+    return _transformed(source, body, bases, adds)
+
+
+def _moved(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
+    """Of COPY and ADD."""
     first = bases[body.index.base] + body.index.offset & ADDRESS_MASK
     numbers: Sequence[int] = range(body.rows)
     if body.gather or body.scatter:
@@ -84,24 +99,8 @@ def read(source: Words, body: Any, bases: Sequence[int], *, adds: bool) -> Rows:
     return Rows(tuple(targets), np.stack([source[start:start + body.columns] for start in sources]), adds)
 
 
-def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int],
-         transforms: Sequence[tuple[int, int]] = ()) -> Rows:
-    """The source's side of any transfer, on a die with some transforms.
-
-    Raises
-    ------
-    BadOperandError, IndexError
-        As :func:`read`; for places of the source within its map; if a task that transforms indexes a side, or names a
-        matrix that the die has not.
-    """
-    adds = operation in (TransferOperation.ADD, TransferOperation.TRANSFORM_ADD)
-    if operation in (TransferOperation.COPY, TransferOperation.ADD):
-        return read(source, body, bases, adds=adds)
-    known = matrix_numbers(transforms)
-    if body.gather or body.scatter or body.down not in known or body.across not in known:
-        raise BadOperandError("A transform indexes nothing and has matrices of the die")
-    if not (body.columns and body.rows and body.planes):
-        raise BadOperandError("A transfer needs columns, rows and planes")
+def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
+    """Of TRANSFORM and TRANSFORM_ADD."""
     at, inside = places(body, "source", bases[body.source.base] + body.source.offset)
     if (at[inside] + body.columns > len(source)).any():
         raise IndexError(f"a place lies outside a memory of {len(source)} words")

@@ -13,7 +13,7 @@ from plinth_hw.isa.winograd import form
 
 def places(lattice, blocks):
     """Address, words, inside, last of each place."""
-    row, column = lattice["first_row"], lattice["first_column"]
+    row, column = lattice["row"], lattice["column"]
     for block in blocks:
         for i in range(lattice["last_down"] + 1):
             for j in range(lattice["last_across"] + 1):
@@ -21,7 +21,7 @@ def places(lattice, blocks):
                        0 <= row + i < lattice["rows"] and 0 <= column + j < lattice["columns"],
                        (i, j) == (lattice["last_down"], lattice["last_across"]))
         if block["ends_tile"]:
-            column = lattice["first_column"] if block["ends_row"] else column + lattice["column_step"]
+            column = lattice["column"] if block["ends_row"] else column + lattice["column_step"]
         if block["ends_row"]:
             row += lattice["row_step"]
 
@@ -40,7 +40,7 @@ def test_places_are_those_of_loops(kernel, outputs, side, seed, offer, accept) -
         padding = tuple(int(rng.integers(taps)) for taps in kernel)
         down, across = form(kernel, outputs).lattices(sides, padding)[side]
         lattice = {"down": sides[1] * channels, "across": channels, "last_down": down.reach - 1,
-                   "last_across": across.reach - 1, "first_row": down.first, "first_column": across.first,
+                   "last_across": across.reach - 1, "row": down.first, "column": across.first,
                    "row_step": down.step, "column_step": across.step, "rows": sides[0], "columns": sides[1]}
         base = int(rng.integers(1000, 2000))
         tasks.append((lattice, [
@@ -97,7 +97,7 @@ def test_a_place_a_cycle() -> None:
 def test_windows_beyond_all_maps_do_not_come_back() -> None:
     """Of one place each, in one row of tiles, farther than what places are counted in."""
     dut, tiles, found = PlaceWalk(preset("ndp-tiny"), 6), 7000, []
-    lattice = {"first_row": 0, "first_column": 32767, "row_step": 15, "column_step": 15, "rows": 1, "columns": 65535}
+    lattice = {"row": 0, "column": 32767, "row_step": 15, "column_step": 15, "rows": 1, "columns": 65535}
 
     async def source(ctx: Any) -> None:
         for name, value in lattice.items():

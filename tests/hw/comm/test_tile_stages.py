@@ -54,7 +54,7 @@ def unbounded(sizes, words):
 def bounded(pair, shape, channels):
     """Places of a map."""
     down, across = pair
-    return {"down": shape[1] * channels, "across": channels, "first_row": down.first, "first_column": across.first,
+    return {"down": shape[1] * channels, "across": channels, "row": down.first, "column": across.first,
             "row_step": down.step, "column_step": across.step, "rows": shape[0], "columns": shape[1]}
 
 
