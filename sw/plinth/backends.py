@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from plinth.driver.device import Array
 from plinth.errors import UserError
-from plinth.model.layers import Convolution, MaxPool, MeanPool
+from plinth.model.layers import SPATIAL, Convolution, Layer, MaxPool, MeanPool
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Predictor, Reference, ReferenceStep, Sizes
 from plinth.model.routes import Link
@@ -186,9 +186,14 @@ def harness_digest() -> str:
 
 def reference_layers(network: Network) -> tuple[reference.Layer, ...]:
     """A network as the float64 reference takes it."""
-    window = ("kernel", "stride", "padding", "ceil")
-    return tuple(reference.Layer(layer.name, layer.kind, layer.inputs, **{
-        key: getattr(layer, key) for key in window if key in layer.forms()}) for layer in network.layers)
+    def as_reference(layer: Layer) -> reference.Layer:
+        window = {key: getattr(layer, key) for key in ("kernel", "stride", "padding", "ceil") if key in layer.forms()}
+        if isinstance(layer, Convolution) and (tile := layer.transform(network.shapes[layer.name].inputs)):
+            kind = layer.kind if layer.weights == SPATIAL else "winograd"
+            return reference.Layer(layer.name, kind, layer.inputs, **window, tile=tile)
+        return reference.Layer(layer.name, layer.kind, layer.inputs, **window)
+
+    return tuple(map(as_reference, network.layers))
 
 
 def float64_reference(network: Network, rounding: float = reference.FP32_ROUNDING) -> Reference:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from plinth.backends import Window
     from plinth.model.array import Array
+    from plinth.model.network import Network
     from plinth.model.update import UpdateRule
 
 #: Rows of `plinth bench`, in the order in which they run.
@@ -182,6 +183,42 @@ def _update_options(command: Any) -> Any:
     return command
 
 
+def _tile_options(command: Any) -> Any:
+    """Options of :func:`_tiled`."""
+    for option in (
+            click.option("--weights", type=click.Choice(["spatial", "winograd"]),
+                         help="what Winograd layers train: kernels, or elements of tiles; default: as the network "
+                         "says"),
+            click.option("--winograd", type=click.Choice(["off", "auto", "2", "4"]),
+                         help="outputs of a Winograd tile each way, where a convolution has such a transform; default: "
+                         "as the network says")):
+        command = option(command)
+    return command
+
+
+def _tiled(network: Network, winograd: str | None, weights: str | None) -> Network:
+    """The network with the settings of convolutions that were asked for."""
+    from plinth.model.winograd import with_tiles
+
+    try:
+        return with_tiles(network, int(winograd) if winograd in ("2", "4") else winograd, weights)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+
+
+def _able(array: Array, network: Network) -> Array:
+    """The array, or, if the network has Winograd layers that its dies cannot make, one of dies alike that can."""
+    from dataclasses import replace
+
+    from plinth.model.winograd import tiled
+    from plinth_hw.isa.parameters import PRESETS
+
+    able = f"{array.preset}-winograd"
+    if able not in PRESETS or not tiled(network):
+        return array
+    return replace(array, preset=able)
+
+
 def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None, Path | None]:
     """Whether NETWORK is a network or the file of a plan, which names its own."""
     from plinth.plan.plan_file import is_plan
@@ -226,6 +263,7 @@ def _devices(texts: tuple[str, ...]) -> tuple[str, tuple[tuple[str, int], ...]]:
 @click.option("--batch", type=click.IntRange(1, 65_536), help=f"default: the plan's, or {BATCH}")
 @click.option("--rate", type=click.FloatRange(0, min_open=True),
               help=f"learning rate; default: {RATE}, or as --epochs; of adagrad {ADAGRAD_RATE}")
+@_tile_options
 @_update_options
 @click.option("--momentum", type=click.FloatRange(0, 1, max_open=True), default=0.9, show_default=True,
               help="what momentum keeps of its state")
@@ -252,7 +290,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
           epochs: int | None, batch: int | None, rate: float | None, update: str | None, momentum: float,
           epsilon: float, wide: bool | None, stochastic: bool, machine: str | None, number_format: str | None,
           devices: tuple[str, ...], bitstream: Path | None, memory_mib: int, waves: str | None, out: Path | None,
-          as_json: bool, **options: Any) -> None:
+          winograd: str | None, weights: str | None, as_json: bool, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file); every weight is compared with the golden model's."""
     from dataclasses import replace
 
@@ -265,6 +303,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.report.progress import training_progress
     from plinth.report.table import training_table
     from plinth.training.job import JobOptions, run_job
+    from plinth_hw.isa.parameters import PRESETS
 
     if planner is not None and plan_file is not None:
         raise UserError("--planner and --plan both say how layers are split; leave one of them out")
@@ -284,9 +323,11 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
         if update is None:
             update, stochastic = made.rule.kind, stochastic or made.rule.stochastic
             wide = made.rule.wide if wide is None else wide
-    given, batch = given or load_network("digits-mlp"), batch or BATCH
+    given, batch = _tiled(given or load_network("digits-mlp"), winograd, weights), batch or BATCH
     network = network or given.name
-    array = array or _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
+    if array is None:
+        array = _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
+        array = array if machine in PRESETS else _able(array, given)
     if ports and len(ports) != array.dies:
         raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
@@ -489,12 +530,14 @@ def schema(what: str) -> None:
 @click.option("--batch", type=click.IntRange(1, 1 << 20), default=256, show_default=True)
 @click.option("--parts", type=click.Path(path_type=Path, dir_okay=False),
               help="a .yaml file with lists of parts, by layer: docs/partition.md")
+@_tile_options
 @_update_options
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="write the plan, .yaml or .json")
 @click.option("--picture", type=click.Path(path_type=Path, dir_okay=False), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def plan(network: str, array_name: str, planner: str, model: str, batch: int, parts: Path | None, update: str | None,
-         wide: bool | None, stochastic: bool, out: Path | None, picture: Path | None, as_json: bool) -> None:
+         wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None, out: Path | None,
+         picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file) over an array, layer by layer and level by level."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
@@ -507,7 +550,8 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--out {out} must end in .yaml or .json")
     if picture is not None and picture.suffix != ".png":
         raise UserError(f"--picture {picture} must end in .png")
-    given, array = load_network(network), load_array(array_name)
+    given = _tiled(load_network(network), winograd, weights)
+    array = _able(load_array(array_name), given)
     planned = plan_network(given, array, planner=planner, model=model, batch=batch,
                            lists=None if parts is None else load_lists(parts, from_network(given)),
                            rule=_form(array, update, wide, stochastic))
@@ -524,6 +568,22 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         for what, path in (("plan", out), ("picture", picture)):
             if path is not None:
                 click.echo(f"{what}: {path}")
+
+
+@cli.command()
+@click.argument("source", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--network", required=True, help="whose weights these are, by name or file")
+@_tile_options
+def convert(source: Path, target: Path, network: str, winograd: str | None, weights: str | None) -> None:
+    """Make checkpoint TARGET of checkpoint SOURCE: kernels as elements of Winograd tiles, where the network trains
+    those, and elements as the nearest kernels."""
+    from plinth.model.network_file import load_network
+    from plinth.training import checkpoint
+
+    given = _tiled(load_network(network), winograd, weights)
+    checkpoint.save(target, given, checkpoint.load(source, given, convert=True))
+    click.echo(f"checkpoint: {target}")
 
 
 def _slow(texts: tuple[str, ...]) -> dict[int, float]:
@@ -545,6 +605,7 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--planner", type=click.Choice(PLANNER_NAMES), help="how layers are split; default: hypar")
 @click.option("--model", type=click.Choice(["exact", "published"]), help="how a planner counts words; default: exact")
 @click.option("--batch", type=click.IntRange(1, 1 << 20), help="default: 256")
+@_tile_options
 @_update_options
 @click.option("--cost", type=click.Choice(COST_NAMES), default="die", show_default=True,
               help="the array's dies by their engines' formulas, or HyPar's as its paper states them")
@@ -556,7 +617,8 @@ def _slow(texts: tuple[str, ...]) -> dict[int, float]:
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def simulate(network: str | None, array_name: str | None, plan_file: Path | None, planner: str | None,
              model: str | None, batch: int | None, update: str | None, wide: bool | None, stochastic: bool, cost: str,
-             slow: tuple[str, ...], trace_file: Path | None, picture: Path | None, as_json: bool) -> None:
+             slow: tuple[str, ...], winograd: str | None, weights: str | None, trace_file: Path | None,
+             picture: Path | None, as_json: bool) -> None:
     """Simulate a training step of NETWORK (a name, a file, or a plan's file): time, energy, where they go."""
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
@@ -572,7 +634,8 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     factors = _slow(slow)
     network, plan_file = _network_or_plan(network, plan_file)
     if plan_file is not None:
-        for option, value in (("--planner", planner), ("--model", model), ("--batch", batch)):
+        for option, value in (("--planner", planner), ("--model", model), ("--batch", batch),
+                              ("--winograd", winograd), ("--weights", weights)):
             if value is not None:
                 raise UserError(f"{option} and --plan both say how the network is split; leave one of them out")
         if update is not None or wide is not None or stochastic:
@@ -586,8 +649,9 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     else:
         if network is None:
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
-        array = load_array(array_name or "hypar-16")
-        plan_ = step.planned(load_network(network), array, planner=planner or "hypar", model=model or "exact",
+        given = _tiled(load_network(network), winograd, weights)
+        array = _able(load_array(array_name or "hypar-16"), given)
+        plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
                              batch=batch or 256, rule=_form(array, update, wide, stochastic))
     step.check_memory(plan_, array)
     console = _console(stderr=as_json)

@@ -110,3 +110,40 @@ def random_data(network: Network, samples: int, generator: Generator) -> Dataset
         return Dataset(x, y, x, y, outputs)
     wanted = generator.standard_normal((samples, outputs)).astype(np.float32)
     return Dataset(x, wanted, x, wanted, 0)
+
+
+def winograd_network(generator: Generator) -> Network:
+    """Convolutions by Winograd tiles and without, of every kernel that has a transform and one that has none, any
+    padding; activations and pools between."""
+    def below(limit: int, low: int = 1) -> int:
+        return int(generator.integers(low, limit + 1))
+
+    layers: list[Layer] = []
+    source = Shape((below(5), below(9, 5), below(9, 5)))
+    shape = source
+    for number in range(below(3)):
+        kernel = [(3, 3), (5, 5), (3, 1), (1, 3), (2, 2)][below(5) - 1]
+        if kernel[0] > shape[1] or kernel[1] > shape[2]:
+            kernel = (1, 3)
+        wanted: list[str | int] = ["auto", "off"]
+        wanted += ([] if kernel == (2, 2) else [2]) + ([4] if kernel == (3, 3) else [])
+        winograd = wanted[below(len(wanted)) - 1]
+        layer = Convolution(
+            name=f"conv{number}", inputs=(layers[-1].name if layers else "input",), channels=below(5), kernel=kernel,
+            padding=(below(kernel[0] - 1, 0), below(kernel[1] - 1, 0)), bias=bool(below(2) - 1), winograd=winograd,
+            weights="winograd" if winograd != "off" and generator.random() < 0.6 else "spatial")
+        layers.append(layer)
+        shape = layer.output([shape])
+        if generator.random() < 0.6:
+            layers.append(Relu(name=f"relu{number}"))
+        if min(shape[1:]) > 5 and generator.random() < 0.3:
+            layers.append(MaxPool(name=f"pool{number}", inputs=(layers[-1].name,), kernel=(2, 2), stride=(2, 2)))
+            shape = layers[-1].output([shape])
+        if min(shape[1:]) < 3:
+            break
+    if generator.random() < 0.7:
+        layers += [Flatten(name="flatten"), Dense(name="classifier", outputs=below(6, 2)),
+                   SoftmaxCrossEntropy(name="loss")]
+    else:
+        layers.append(MeanSquaredError(name="loss"))
+    return Network(name="winograd", input=source, layers=tuple(layers))

@@ -17,7 +17,8 @@ are taken as fast as the memory allows, whatever the rest of the die does, so th
 Order: packets are stored and added in the order in which they come. An add reads words only after all earlier
 writes to them have been answered: a small table keeps, for each of :data:`BLOCKS` sets of blocks of
 ``packet_words``, the number of the last packet that writes there, and from where to where those write that are not
-answered. An advance takes effect after the responses to all packets before it.
+answered; of dies with transforms also to which beats, as parts of a tile are on their way together. An advance takes
+effect after the responses to all packets before it.
 
 Throughput: a flit a cycle. Latency: last flit of a packet to its write request 3 cycles and one a flit; of an ADD 2
 to its read request, and 7 and one a flit from the memory's first beat.
@@ -25,7 +26,7 @@ to its read request, and 7 and one a flit from the memory's first beat.
 
 from itertools import pairwise
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -44,7 +45,8 @@ from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Packets of full length whose flits wait for what they are added to.
 FLIT_PACKETS = 4
-#: Packets that wait for what they are added to, or for their sums.
+#: Packets that wait for what they are added to, or for their sums; twice as many on dies with transforms, whose
+#: packets are a beat.
 RUNS = 16
 #: Packets whose writes are not answered, more than a memory's latency: a packet may be a word.
 RESPONSES = 32
@@ -52,6 +54,10 @@ RESPONSES = 32
 BLOCKS = 32
 #: Bits of a packet's number: more than there are packets between issue and response.
 NUMBER_BITS = 7
+
+
+def _runs(parameters: DieParameters) -> int:
+    return 2 * RUNS if parameters.transforms else RUNS
 
 
 def arrival_layout(parameters: DieParameters) -> data.StructLayout:
@@ -121,8 +127,8 @@ class ReceivePath(wiring.Component):
         m.submodules.flits = flits = FIFO(
             flit, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
         m.submodules.packets = packets = FIFO(packet, 4)
-        m.submodules.issued = issued = FIFO(checked, RUNS)
-        m.submodules.writes = writes = FIFO(checked, RUNS)
+        m.submodules.issued = issued = FIFO(checked, _runs(parameters))
+        m.submodules.writes = writes = FIFO(checked, _runs(parameters))
         m.submodules.reader = reader = RunReader(parameters, 2 * packet_buffer_beats(parameters))
         m.submodules.beats = beats = _Beats(parameters, packet_buffer_beats(parameters))
         wiring.connect(m, reader.port, wiring.flipped(self.read))
@@ -181,13 +187,15 @@ class ReceivePath(wiring.Component):
         # First and last word of the packet, in its block.
         begin, end, crosses = Signal(reach_bits, name="begin"), Signal(reach_bits, name="end"), Signal(name="crosses")
         writes = issues & has_words & ~beyond
+        meets = open_writes & (begin <= found.data.end) & (found.data.begin <= end)
+        apart = self._apart(m, begin[beat_bits:], end[beat_bits:], found.addr, writes, open_writes)
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
             begin.eq(packet.address), Cat(end, crosses).eq(begin + packet.rest),
             beyond.eq(has_words & (crosses | (Cat(end[beat_bits:], block) >= self.limit))),
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
             found.addr.eq(block), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
-            waits.eq(open_writes & (begin <= found.data.end) & (found.data.begin <= end)),
+            waits.eq(meets if apart is None else meets & ~apart),
             reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
             reader.command.payload.address.eq(packet.address[beat_bits:]),
             reader.command.payload.beats_rest.eq(result.beats_rest),
@@ -207,6 +215,23 @@ class ReceivePath(wiring.Component):
             unanswered.eq(stepped(unanswered, writes, answered)),
             self.fault.valid.eq(issues & beyond), self.fault.own.eq(packet.own),
         ]
+
+    def _apart(self, m: Module, first: Value, last: Value, block: Value, writes: Value, open_writes: Value
+               ) -> Value | None:
+        """Of dies with transforms: whether a packet has none of the beats of its set of blocks that others write that
+        are not answered."""
+        if not self._parameters.transforms:
+            return None
+        beats = range(1 << len(first))
+        touched, apart = Signal(len(beats), name="touched"), Signal(name="apart")
+        m.submodules.last_beats = last_beats = Memory(shape=unsigned(len(beats)), depth=BLOCKS, init=[])
+        noted, found = last_beats.write_port(), last_beats.read_port(domain="comb")
+        m.d.comb += [
+            touched.eq(Cat((first <= beat) & (last >= beat) for beat in beats)),
+            found.addr.eq(block), apart.eq(~(found.data & touched).any()),
+            noted.en.eq(writes), noted.addr.eq(block), noted.data.eq(touched | Mux(open_writes, found.data, 0)),
+        ]
+        return apart
 
     def _combine(self, m: Module, flits: FIFO, issued: FIFO, reader: RunReader, writes: FIFO, beats: "_Beats") -> None:
         """Sectors of the beats to write."""
@@ -340,10 +365,11 @@ class _Beats(wiring.Component):
         m.submodules.strobes = lanes = Memory(shape=parameters.beat_words, depth=depth, init=[])
         sector_write, beat = store.write_port(granularity=1), store.read_port(domain="comb")
         lanes_write, strobe = lanes.write_port(), lanes.read_port(domain="comb")
+        runs = _runs(self._parameters)
         written, given = Signal(range(depth), name="written"), Signal(range(depth), name="given")
         complete, gives = Signal(name="complete"), Signal(name="gives")
         room, filled, packets = (Signal(range(depth + 1), init=depth, name="places"),
-                                 Signal(range(depth + 1), name="filled"), Signal(range(RUNS + 1), name="packets"))
+                                 Signal(range(depth + 1), name="filled"), Signal(range(runs + 1), name="packets"))
         before, strobes = Signal(parameters.beat_words, name="before"), Signal(parameters.beat_words, name="strobes")
         m.d.comb += [
             complete.eq(self.i_valid & place.beat_ends), gives.eq(self.o.valid & self.o.ready),

@@ -412,6 +412,8 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-demo", 8),
         _ndp("ndp-demo-links", 8, link_phits=1),
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
+        _ndp("ndp-tiny-winograd", 4, operand_buffer_words=1024, vector_buffer_words=1024, transforms=TRANSFORMS),
+        _ndp("ndp-demo-winograd", 8, transforms=TRANSFORMS),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),

@@ -63,11 +63,20 @@ class Output:
     kinks: int = 0
     #: Of a layer with weights: magnitudes of the error -> its gradients' sums of magnitudes.
     magnitudes: Callable[[Array], Gradient] | None = None
+    #: Computes `carried`; None: nothing.
+    carry: Callable[[], Array] | None = None
+
+    @cached_property
+    def carried(self) -> Array | float:
+        """What roundings of Winograd layers before are relative to, as far as they come here: where the sum of a
+        convolution is 0, that of a tile's terms is not."""
+        return 0.0 if self.carry is None else self.carry()
 
     @cached_property
     def scale(self) -> Array:
         """Of each element, the sum of the magnitudes of the terms it is added up from: what rounding errors of
-        FP32 are relative to. Products start anew; everything else passes on what its inputs have."""
+        FP32 are relative to. Products start anew, but for what is carried; everything else passes on what its inputs
+        have."""
         return self.terms()
 
 
@@ -86,6 +95,16 @@ class Call:
     def x(self) -> Array:
         """Value of the one input."""
         return self.inputs[0].value
+
+    @property
+    def sizes(self) -> Array:
+        """Of the one input, what roundings of its products are relative to."""
+        return np.abs(self.x) + self.inputs[0].carried
+
+    def carried(self, through: Callable[[Array], Array]) -> Callable[[], Array] | None:
+        """What the one input carries, through the layer."""
+        before = self.inputs[0]
+        return None if before.carry is None else lambda: through(np.asarray(before.carried))
 
     @property
     def weights(self) -> tuple[Array, Array | None]:
@@ -156,16 +175,21 @@ def _dense(call: Call) -> Output:
         return x.T @ error, None if bias is None else error.sum(axis=0)
 
     return Output(_product(x, weights, bias),
-                   lambda: _product(np.abs(x), np.abs(weights), None if bias is None else np.abs(bias)),
-                   lambda error: ([error @ weights.T], gradient(x, error)),
-                   magnitudes=lambda error: gradient(np.abs(x), error))
+                  lambda: _product(call.sizes, np.abs(weights), None if bias is None else np.abs(bias)),
+                  lambda error: ([error @ weights.T], gradient(x, error)),
+                  magnitudes=lambda error: gradient(np.abs(x), error),
+                  carry=call.carried(lambda noise: noise @ np.abs(weights)))
 
 
 def _convolution(call: Call) -> Output:
     windows, (weights, bias) = _Windows(call.layer, call.x.shape), call.weights
     channels = weights.shape[-1]
-    taps = windows.taps(call.x)
-    taps = taps.reshape(*taps.shape[:3], -1)
+
+    def flat(x: Array) -> Array:
+        found = windows.taps(x)
+        return found.reshape(*found.shape[:3], -1)
+
+    taps = flat(call.x)
     matrix = weights.reshape(-1, channels)
 
     def gradient(taps: Array, error: Array) -> Gradient:
@@ -177,62 +201,92 @@ def _convolution(call: Call) -> Output:
         back = (error @ matrix.T).reshape(*error.shape[:3], -1, weights.shape[2])
         return [windows.fold(back)], gradient(taps, error)
 
-    return Output(_product(taps, matrix, bias),
-                   lambda: _product(np.abs(taps), np.abs(matrix), None if bias is None else np.abs(bias)), backward,
-                   magnitudes=lambda error: gradient(np.abs(taps), error))
+    def scale() -> Array:
+        if call.layer.tile:
+            tiles = _Tiles(call.layer, call.x.shape, channels)
+            return tiles.scale(call.sizes, tiles.elements(weights), bias)
+        return _product(flat(call.sizes), np.abs(matrix), None if bias is None else np.abs(bias))
+
+    return Output(_product(taps, matrix, bias), scale, backward,
+                  magnitudes=lambda error: gradient(np.abs(taps), error),
+                  carry=scale if call.layer.tile else call.carried(lambda noise: flat(noise) @ np.abs(matrix)))
 
 
 def _floats(matrix: Matrix) -> Array:
     return np.array([[float(value) for value in row] for row in matrix])
 
 
-def _winograd(call: Call) -> Output:
-    """As a convolution that makes m x m outputs of windows of T x T, m apart, by kernels that follow from the weights:
-    element (u, v) has the share A^T(i, u) A^T(j, v) B^T(u, a) B^T(v, b) in that of tap (a, b) for output (i, j)."""
-    layer, (weights, bias) = call.layer, call.weights
-    down, across = form(layer.kernel, layer.tile).transforms
-    tile, sizes, channels = (down.outputs, across.outputs), (down.size, across.size), weights.shape[-1]
-    windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, sizes, tile, layer.padding, True), call.x.shape)
-    rows, columns = (side + 2 * pad - taps + 1 for side, pad, taps
-                     in zip(call.x.shape[1:3], layer.padding, layer.kernel, strict=True))
-    shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (down, across)]
-    taps = windows.taps(call.x)
+class _Tiles:
+    """The Winograd tiles of a layer: a convolution that makes m x m outputs of windows of T x T, m apart, by kernels
+    that follow from the tiles' elements. Element (u, v) has the share A^T(i, u) A^T(j, v) B^T(u, a) B^T(v, b) in that
+    of tap (a, b) for output (i, j)."""
 
-    def kernels(shares: list[Array], weights: Array) -> Array:
+    def __init__(self, layer: Layer, shape: tuple[int, ...], channels: int) -> None:
+        self.down, self.across = form(layer.kernel, layer.tile).transforms
+        self.tile, self.sizes = (self.down.outputs, self.across.outputs), (self.down.size, self.across.size)
+        self.windows = _Windows(Layer(layer.name, layer.kind, layer.inputs, self.sizes, self.tile, layer.padding, True),
+                                shape)
+        self.rows, self.columns = (side + 2 * pad - taps + 1 for side, pad, taps
+                                   in zip(shape[1:3], layer.padding, layer.kernel, strict=True))
+        self.shares = [np.einsum("iu,ua->iua", _floats(one.a), _floats(one.b)) for one in (self.down, self.across)]
+        self.channels = channels
+
+    def elements(self, kernel: Array) -> Array:
+        """Those that do what a kernel does."""
+        return np.einsum("uk,vl,klco->uvco", _floats(self.down.g), _floats(self.across.g), kernel)
+
+    def kernels(self, shares: list[Array], weights: Array) -> Array:
         """``[taps, in, outputs of a tile, out]``."""
         found = np.einsum("iua,jvb,uvco->abcijo", *shares, weights, optimize=True)
-        return found.reshape(taps.shape[3], weights.shape[2], -1, channels)
+        return found.reshape(self.sizes[0] * self.sizes[1], weights.shape[2], -1, self.channels)
 
-    def untiled(tiles: Array) -> Array:
+    def untiled(self, tiles: Array) -> Array:
         """The map of outputs of tiles, ``[samples, down, across, outputs of a tile, out]``."""
-        found = tiles.reshape(*tiles.shape[:3], *tile, channels).transpose(0, 1, 3, 2, 4, 5)
-        return found.reshape(len(tiles), tiles.shape[1] * tile[0], -1, channels)[:, :rows, :columns]
+        found = tiles.reshape(*tiles.shape[:3], *self.tile, self.channels).transpose(0, 1, 3, 2, 4, 5)
+        return found.reshape(len(tiles), tiles.shape[1] * self.tile[0], -1, self.channels)[
+            :, :self.rows, :self.columns]
 
-    def tiled(error: Array) -> Array:
-        counts = windows.counts
+    def tiled(self, error: Array) -> Array:
+        """Transpose of :meth:`untiled`."""
+        counts, tile = self.windows.counts, self.tile
         rims = [(0, count * step - side) for count, step, side in zip(counts, tile, error.shape[1:3], strict=True)]
         found = np.pad(error, [(0, 0), *rims, (0, 0)]).reshape(len(error), counts[0], tile[0], counts[1], tile[1], -1)
-        return found.transpose(0, 1, 3, 2, 4, 5).reshape(len(error), *counts, tile[0] * tile[1], channels)
+        return found.transpose(0, 1, 3, 2, 4, 5).reshape(len(error), *counts, tile[0] * tile[1], self.channels)
 
-    def product(taps: Array, kernels: Array, bias: Array | None) -> Array:
-        y = untiled(np.einsum("nxytc,tcko->nxyko", taps, kernels, optimize=True))
+    def product(self, x: Array, kernels: Array, bias: Array | None) -> Array:
+        """The outputs."""
+        y = self.untiled(np.einsum("nxytc,tcko->nxyko", self.windows.taps(x), kernels, optimize=True))
         return y if bias is None else y + bias
 
-    def gradient(taps: Array, shares: list[Array], error: Array) -> Gradient:
-        kernel_gradient = np.einsum("nxytc,nxyko->tcko", taps, tiled(error), optimize=True)
-        kernel_gradient = kernel_gradient.reshape(*sizes, weights.shape[2], *tile, channels)
-        return (np.einsum("iua,jvb,abcijo->uvco", *shares, kernel_gradient, optimize=True),
-                None if bias is None else error.sum(axis=(0, 1, 2)))
+    def scale(self, sizes: Array, weights: Array, bias: Array | None) -> Array:
+        """What roundings of outputs are relative to, by sizes of inputs."""
+        return self.product(sizes, self.kernels([np.abs(share) for share in self.shares], np.abs(weights)),
+                            None if bias is None else np.abs(bias))
+
+    def gradient(self, x: Array, shares: list[Array], error: Array) -> Array:
+        """Of the elements."""
+        found = np.einsum("nxytc,nxyko->tcko", self.windows.taps(x), self.tiled(error), optimize=True)
+        found = found.reshape(*self.sizes, x.shape[-1], *self.tile, self.channels)
+        return np.einsum("iua,jvb,abcijo->uvco", *shares, found, optimize=True)
+
+
+def _winograd(call: Call) -> Output:
+    (weights, bias), x = call.weights, call.x
+    tiles = _Tiles(call.layer, x.shape, weights.shape[-1])
+
+    def gradient(x: Array, shares: list[Array], error: Array) -> Gradient:
+        return tiles.gradient(x, shares, error), None if bias is None else error.sum(axis=(0, 1, 2))
 
     def backward(error: Array) -> Any:
-        back = np.einsum("nxyko,tcko->nxytc", tiled(error), kernels(shares, weights), optimize=True)
-        return [windows.fold(back)], gradient(taps, shares, error)
+        back = np.einsum("nxyko,tcko->nxytc", tiles.tiled(error), tiles.kernels(tiles.shares, weights), optimize=True)
+        return [tiles.windows.fold(back)], gradient(x, tiles.shares, error)
 
-    sizes_of_shares = [np.abs(share) for share in shares]
-    return Output(product(taps, kernels(shares, weights), bias),
-                  lambda: product(np.abs(taps), kernels(sizes_of_shares, np.abs(weights)),
-                                  None if bias is None else np.abs(bias)), backward,
-                  magnitudes=lambda error: gradient(np.abs(taps), sizes_of_shares, error))
+    def scale() -> Array:
+        return tiles.scale(call.sizes, weights, bias)
+
+    return Output(tiles.product(x, tiles.kernels(tiles.shares, weights), bias), scale, backward,
+                  magnitudes=lambda error: gradient(np.abs(x), [np.abs(share) for share in tiles.shares], error),
+                  carry=scale)
 
 
 def _embedding(call: Call) -> Output:
@@ -246,7 +300,7 @@ def _embedding(call: Call) -> Output:
         return found, None
 
     return Output(value, lambda: np.abs(value), lambda error: ([np.zeros_like(call.x)], gradient(error)),
-                   magnitudes=gradient)
+                  magnitudes=gradient)
 
 
 def _near(call: Call, distance: Array, scale: Array) -> NDArray[np.bool_]:
@@ -261,7 +315,8 @@ def _relu(call: Call) -> Output:
         theirs = call.decided.reshape(x.shape) > 0
         other = (passes != theirs) & _near(call, x, call.inputs[0].scale)
         passes, kinks = passes ^ other, int(other.sum())
-    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, lambda error: ([error * passes], None), kinks)
+    return Output(np.maximum(x, 0.0), lambda: call.inputs[0].scale, lambda error: ([error * passes], None), kinks,
+                  carry=call.carried(lambda noise: noise))
 
 
 def _max_pool(call: Call) -> Output:
@@ -288,7 +343,8 @@ def _max_pool(call: Call) -> Output:
         np.put_along_axis(back, winner, error[:, :, :, None], axis=3)
         return [windows.fold(back)], None
 
-    return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), backward, kinks)
+    return Output(taps.max(axis=3), lambda: windows.taps(call.inputs[0].scale).max(axis=3), backward, kinks,
+                  carry=call.carried(lambda noise: windows.taps(noise).max(axis=3)))
 
 
 def _mean_pool(call: Call) -> Output:
@@ -296,12 +352,14 @@ def _mean_pool(call: Call) -> Output:
     inside = windows.taps(np.ones_like(call.x[:1]))
     share = inside / inside.sum(axis=3, keepdims=True)
     return Output((windows.taps(call.x) * share).sum(axis=3),
-                   lambda: (windows.taps(call.inputs[0].scale) * share).sum(axis=3),
-                   lambda error: ([windows.fold(error[:, :, :, None] * share)], None))
+                  lambda: (windows.taps(call.inputs[0].scale) * share).sum(axis=3),
+                  lambda error: ([windows.fold(error[:, :, :, None] * share)], None),
+                  carry=call.carried(lambda noise: (windows.taps(noise) * share).sum(axis=3)))
 
 
 def _smooth(call: Call, value: Array, slope: Array) -> Output:
-    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], None))
+    return Output(value, lambda: call.inputs[0].scale * slope + np.abs(value), lambda error: ([error * slope], None),
+                  carry=call.carried(lambda noise: noise * slope))
 
 
 def _tanh(call: Call) -> Output:
@@ -317,14 +375,17 @@ def _sigmoid(call: Call) -> Output:
 def _sum(call: Call, factor: float) -> Output:
     inputs = call.inputs
     return Output(factor * np.sum([one.value for one in inputs], axis=0),
-                   lambda: factor * np.sum([one.scale for one in inputs], axis=0),
-                   lambda error: ([factor * error] * len(inputs), None))
+                  lambda: factor * np.sum([one.scale for one in inputs], axis=0),
+                  lambda error: ([factor * error] * len(inputs), None),
+                  carry=None if all(one.carry is None for one in inputs) else lambda: factor * np.sum(
+                      [np.broadcast_to(one.carried, one.value.shape) for one in inputs], axis=0))
 
 
 def _flatten(call: Call) -> Output:
     x = call.x
     return Output(x.reshape(len(x), -1), lambda: call.inputs[0].scale.reshape(len(x), -1),
-                   lambda error: ([error.reshape(x.shape)], None))
+                  lambda error: ([error.reshape(x.shape)], None),
+                  carry=call.carried(lambda noise: noise.reshape(len(x), -1)))
 
 
 def _loss(value: float, gradient: Array) -> Output:

@@ -21,7 +21,7 @@ Address arithmetic is modulo 2^32. If source and destination overlap, what the d
 unspecified (here: every read sees the memory as it was before the task).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class ReceiveError(Exception):
 class Rows:
     """What a transfer reads: the first word of each row's destination, and the rows ``[rows, columns]``."""
 
-    starts: tuple[int, ...]
+    starts: NDArray[np.int64]
     words: Words
     adds: bool
 
@@ -81,22 +81,23 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
 def _moved(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
     """Of COPY and ADD."""
     first = bases[body.index.base] + body.index.offset & ADDRESS_MASK
-    numbers: Sequence[int] = range(body.rows)
+    numbers = np.zeros(0, dtype=np.int64)
     if body.gather or body.scatter:
         if first + body.rows > len(source):
             raise IndexError(f"words {first}+{body.rows} lie outside a memory of {len(source)} words")
-        numbers = [int(number) for number in source[first:first + body.rows]]
+        numbers = source[first:first + body.rows].astype(np.int64)
 
-    def starts(pointer: Any, row_stride: int, plane_stride: int, indexed: int) -> list[int]:
-        return [(bases[pointer.base] + pointer.offset + plane * plane_stride + row * row_stride) & ADDRESS_MASK
-                for plane in range(body.planes) for row in (numbers if indexed else range(body.rows))]
+    def starts(pointer: Any, row_stride: int, plane_stride: int, indexed: int) -> NDArray[np.int64]:
+        rows = numbers if indexed else np.arange(body.rows)
+        found = (np.arange(body.planes)[:, None] * plane_stride + rows * row_stride).ravel()
+        return (bases[pointer.base] + pointer.offset + found) & ADDRESS_MASK
 
     sources = starts(body.source, body.source_row_stride, body.source_plane_stride, body.gather)
-    for start in sources:
-        if start + body.columns > len(source):
-            raise IndexError(f"words {start}+{body.columns} lie outside a memory of {len(source)} words")
+    beyond = sources[sources + body.columns > len(source)]
+    if len(beyond):
+        raise IndexError(f"words {beyond[0]}+{body.columns} lie outside a memory of {len(source)} words")
     targets = starts(body.destination, body.destination_row_stride, body.destination_plane_stride, body.scatter)
-    return Rows(tuple(targets), np.stack([source[start:start + body.columns] for start in sources]), adds)
+    return Rows(targets, source[sources[:, None] + np.arange(body.columns)], adds)
 
 
 def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> Rows:
@@ -110,7 +111,7 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
     for number, axis in ways if body.down_first else ways[::-1]:
         windows = winograd.weighted(MATRICES[number], windows, axis)
     targets, wanted = places(body, "destination", bases[body.destination.base] + body.destination.offset)
-    return Rows(tuple(targets[wanted].tolist()), np.ascontiguousarray(windows[wanted]).view(source.dtype), adds)
+    return Rows(targets[wanted], np.ascontiguousarray(windows[wanted]).view(source.dtype), adds)
 
 
 def check(target: Words, rows: Rows) -> None:
@@ -122,22 +123,38 @@ def check(target: Words, rows: Rows) -> None:
         If one does not.
     """
     columns = rows.words.shape[1]
-    for start in rows.starts:
-        if start + columns > len(target):
-            raise ReceiveError(f"words {start}+{columns} lie outside a memory of {len(target)} words")
+    beyond = rows.starts[rows.starts + columns > len(target)]
+    if len(beyond):
+        raise ReceiveError(f"words {beyond[0]}+{columns} lie outside a memory of {len(target)} words")
 
 
 def write(target: Words, rows: Rows, fmt: Format = FP32) -> int:
     """The destination's side: store the rows, or add them to what is there, as numbers of a format; returns how many
     sums were beyond it."""
-    columns, ends = rows.words.shape[1], 0
-    for start, row in zip(rows.starts, rows.words, strict=True):
-        place = target[start:start + columns]
-        if rows.adds:
-            row, beyond = arithmetic.add_words(fmt, place, row)
-            ends += beyond
-        place[:] = row
+    places = rows.starts[:, None] + np.arange(rows.words.shape[1])
+    if not rows.adds:
+        # Of several numbers for a place the last one stays.
+        target[places] = rows.words
+        return 0
+    ends = 0
+    for some in _rounds(rows.starts, rows.words.shape[1]):
+        target[places[some]], beyond = arithmetic.add_words(fmt, target[places[some]], rows.words[some])
+        ends += beyond
     return ends
+
+
+def _rounds(starts: NDArray[np.int64], columns: int) -> Iterator[NDArray[np.int64] | slice]:
+    """Rows that are added together, each place once: one after the other, those of a place in their order."""
+    order = np.argsort(starts, kind="stable")
+    apart = np.diff(starts[order])
+    if ((apart > 0) & (apart < columns)).any():
+        yield from (slice(row, row + 1) for row in range(len(starts)))
+        return
+    # How often a row's place has come before it.
+    first = np.concatenate([[True], apart > 0])
+    times = np.arange(len(starts)) - np.maximum.accumulate(np.where(first, np.arange(len(starts)), 0))
+    for time in range(int(times.max()) + 1):
+        yield order[times == time]
 
 
 def move(operation: TransferOperation, source: Words, target: Words, body: Any, bases: Sequence[int],

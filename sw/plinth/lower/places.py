@@ -94,7 +94,7 @@ class LayerWeights:
         return np.concatenate([weights.ravel(), flat[size:][piece.output_index] if piece.bias else flat[:0]])
 
     def _index(self, piece: WeightSlice) -> tuple[Any, ...]:
-        return _grid((slice(0, self.shape[0]), piece.input_index, piece.output_index))
+        return _grid((piece.tap_index, piece.input_index, piece.output_index))
 
     def join(self, values: Sequence[NDArray[np.floating]], dtype: type[np.floating]) -> NDArray[np.floating]:
         """All weights and bias, flat, of one slice from each ring."""

@@ -17,6 +17,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
+from plinth.lower.transforms import bodies as transform_bodies
 from plinth.mapping.convolution import FeatureMap
 from plinth.mapping.products import matrix_tasks
 from plinth.model.array import Array, ring
@@ -45,6 +46,7 @@ from plinth.step.tasks import (
     Rows,
     Signal,
     Tile,
+    TileTransform,
     Vector,
 )
 from plinth.step.vector import Move, VectorProgram
@@ -95,6 +97,8 @@ class TrainingProgram(Program):
     #: What is kept beside the weights, by layer and name; each die's generator of random bits, if there is one.
     kept: Mapping[str, Mapping[str, KeptWeights]]
     generators: Sequence[Buffer]
+    #: Places of constants on every die, and what they hold.
+    constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
     #: Batches that lie in memory at once.
     batches: int
     #: What the host should know of the program.
@@ -254,6 +258,7 @@ class _Lowering:
             maps={name: self._tensor(tensor) for name, tensor in step.maps.items()},
             kept={layer: {name: self._kept(step.weights[layer], one) for name, one in vectors.items()}
                   for layer, vectors in step.kept.items()},
+            constants=[(self.at(one.buffer(0)), one.values) for one in step.constants],
             generators=[] if step.generator is None else [
                 self.at(step.generator.buffer(die)) for die in range(step.dies)],
             batches=self.steps, notes=tuple(self.notes))
@@ -321,6 +326,9 @@ class _Lowering:
         if isinstance(work, Multiplication):
             self._multiply(builder, item, work)
             return
+        if isinstance(work, TileTransform):
+            self._transform(builder, item, work)
+            return
         operation: Any
         after: list[tuple[int, int]] = []
         remote: tuple[int, int] | None = None
@@ -366,11 +374,21 @@ class _Lowering:
             self.notes[f"layer {work.layer!r}: sums of {products} products in its {work.direction} may leave "
                        f"{fmt.sums.bits} bits, which hold {fmt.most_products} of the largest; they saturate"] = None
 
+    def _transform(self, builder: GraphBuilder, task: step_tasks.Task, work: TileTransform) -> None:
+        """Its descriptors, which write different words, or add to them one after the other."""
+        maps = replace(work.maps, buffer=self.at(work.maps.buffer))
+        placed = replace(work, maps=maps, tiles=self.at(work.tiles))
+        operation, made = transform_bodies(placed)
+        bodies = [body | ({"arrival": self._counter(work.exchange)} if work.die is not None else {}) for body in made]
+        names = [f"{task.name}.{number}" for number in range(len(bodies))]
+        builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
+
     def _tile(self, work: Tile) -> dict[str, Any]:
         source, target = self.at(work.source), self.at(work.target)
         body = {"source": source.pointer, "destination": target.pointer, "columns": source.columns,
-                "rows": source.rows, "planes": 1, "source_row_stride": source.stride,
-                "destination_row_stride": target.stride}
+                "rows": source.rows, "planes": work.planes, "source_row_stride": source.stride,
+                "destination_row_stride": target.stride, "source_plane_stride": work.apart[0],
+                "destination_plane_stride": work.apart[1]}
         if work.die is not None:
             body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1,
                      "arrival": self._counter(work.exchange)}

@@ -2,7 +2,8 @@
 
 A shape is per sample: ``(channels, height, width)`` of a map, or ``(features,)``. Activations lie in memory
 with channels innermost, so `flatten` yields row, column, channel. Weights are row-major with the bias behind:
-fully connected ``[inputs, outputs]``, convolution ``[kernel row, kernel column, channel in, channel out]``.
+fully connected ``[inputs, outputs]``, convolution ``[kernel row, kernel column, channel in, channel out]``, or, where a
+convolution trains Winograd tiles, ``[tile row, tile column, channel in, channel out]``.
 
 Settings are declared once, as annotated dataclass fields: the annotation's form checks values, reads and
 writes files, and gives the schema.
@@ -15,12 +16,16 @@ from dataclasses import MISSING, dataclass, fields
 from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
+from plinth_hw.isa.winograd import OUTPUTS, form
+
 #: Largest width, height or number of channels or features.
 MAXIMUM_SIZE = 1 << 16
 #: Largest number of elements of one map, or of one layer's weights.
 MAXIMUM_ELEMENTS = 1 << 36
 #: Largest number of rows of an embedding.
 MAXIMUM_ROWS = 1 << 31
+#: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
+OFF, AUTO, SPATIAL = "off", "auto", "spatial"
 #: What names look like.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 
@@ -155,7 +160,37 @@ class Flag:
         return {"description": self.what, "type": "boolean"}
 
 
-Form = Integer | Flag
+@dataclass(frozen=True)
+class Choice:
+    """Form of a setting that is one of some words and numbers."""
+
+    what: str
+    known: tuple[str | int, ...]
+
+    def parse(self, value: Any) -> str | int:
+        """The value if it is one of them; what YAML 1.1 reads for ``off`` is ``off``.
+
+        Raises
+        ------
+        ValueError
+            If not.
+        """
+        if value is False and "off" in self.known:
+            return "off"
+        if isinstance(value, bool) or not isinstance(value, (str, int)) or value not in self.known:
+            raise ValueError(f"must be one of {', '.join(map(str, self.known))}, not {described(value)}")
+        return value
+
+    def dump(self, value: Any) -> Any:
+        """As files hold it."""
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """As JSON Schema."""
+        return {"description": self.what, "enum": [*self.known, *([False] if "off" in self.known else [])]}
+
+
+Form = Integer | Flag | Choice
 #: Forms of the kinds that were asked for so far.
 _FORMS: dict[type, dict[str, Form]] = {}
 
@@ -196,9 +231,9 @@ class Layer(ABC):
         if not isinstance(self.name, str) or not re.fullmatch(NAME_PATTERN, self.name):
             raise ValueError(f"a layer's name must be 1 to 64 letters, digits, '_', '-' or '.', not "
                              f"{described(self.name)}")
-        for key, form in self.forms().items():
+        for key, one in self.forms().items():
             try:
-                object.__setattr__(self, key, form.parse(getattr(self, key)))
+                object.__setattr__(self, key, one.parse(getattr(self, key)))
             except ValueError as error:
                 raise ValueError(f"{key} of layer {self.name!r} {error}") from None
         object.__setattr__(self, "inputs", tuple(self.inputs))
@@ -211,7 +246,7 @@ class Layer(ABC):
         if cls not in _FORMS:
             hints = get_type_hints(cls, include_extras=True)
             _FORMS[cls] = {key: hint.__metadata__[0] for key, hint in hints.items()
-                           if isinstance(getattr(hint, "__metadata__", (None,))[0], (Integer, Flag))}
+                           if isinstance(getattr(hint, "__metadata__", (None,))[0], (Integer, Flag, Choice))}
         return _FORMS[cls]
 
     @classmethod
@@ -293,16 +328,71 @@ class Convolution(_Weighted):
     stride: Annotated[tuple[int, int], Pair("distance of windows")] = (1, 1)
     padding: Annotated[tuple[int, int], Pair("zeros on each side", low=0)] = (0, 0)
     bias: Annotated[bool, Flag("whether a bias is added")] = True
+    winograd: Annotated[str | int, Choice(
+        "outputs of a Winograd tile each way; auto: what takes the fewest products; off: direct convolution",
+        ("off", "auto", 2, 4))] = OFF
+    weights: Annotated[str, Choice(
+        "what is trained: the kernel, or each element of its Winograd tiles", (SPATIAL, "winograd"))] = SPATIAL
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         height, width = _windows(self, self._map(inputs), ceil=False)
+        self.transform(inputs)
         return Shape((self.channels, height, width))
 
+    def transform(self, inputs: Sequence[Shape]) -> int | None:
+        """m of F(m, r), by which it is computed in the Winograd domain; None: directly. ``auto`` takes what has the
+        fewest products; of layers whose tile elements are trained, m = 2, as with more one learning rate does not fit
+        all elements.
+
+        Raises
+        ------
+        ValueError
+            If it asks for a transform that there is not, or trains tile elements without one.
+        """
+        if self.winograd == OFF:
+            if self.weights != SPATIAL:
+                raise self.refuse("trains Winograd tiles, but winograd is off; say winograd: 2, or weights: spatial")
+            return None
+        (_, *size), count = self._map(inputs), prod(self.kernel) * prod(_windows(self, inputs[0], ceil=False))
+        if self.winograd != AUTO:
+            try:
+                self._products(int(self.winograd), size)
+            except ValueError as error:
+                raise self.refuse(f"cannot be computed by Winograd tiles: {error} (winograd: off)") from None
+            return int(self.winograd)
+        found = None
+        for outputs in OUTPUTS.get(self.kernel, ()):
+            try:
+                products = self._products(outputs, size)
+            except ValueError:
+                continue
+            if (products < count and self.weights == SPATIAL) or (found is None and self.weights != SPATIAL):
+                found, count = outputs, products
+        return found
+
+    def _products(self, outputs: int, size: Sequence[int]) -> int:
+        """Products of a map, for each pair of channels."""
+        if self.stride != (1, 1):
+            raise ValueError(f"a stride of {_two(self.stride)} has no Winograd transform; use direct convolution")
+        made = form(self.kernel, outputs)
+        _, (down, across) = made.lattices((size[0], size[1]), self.padding)
+        return made.elements * down.count * across.count
+
+    def trained_tiles(self, inputs: Sequence[Shape]) -> int | None:
+        """m of F(m, r), if its weights are elements of Winograd tiles."""
+        return None if self.weights == SPATIAL else self.transform(inputs)
+
     def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
-        shapes = {"weights": Shape((*self.kernel, inputs[0].channels, self.channels))}
+        outputs = self.transform(inputs)
+        taps = self.kernel if outputs is None or self.weights == SPATIAL else tuple(
+            one.size for one in form(self.kernel, outputs).transforms)
+        shapes = {"weights": Shape((*taps, inputs[0].channels, self.channels))}
         return shapes | ({"bias": Shape((self.channels,))} if self.bias else {})
 
     def macs(self, inputs: Sequence[Shape]) -> int:
+        outputs = self.transform(inputs)
+        if outputs is not None:
+            return self._products(outputs, inputs[0][1:]) * inputs[0].channels * self.channels
         return prod(self.kernel) * inputs[0].channels * self.output(inputs).elements
 
 

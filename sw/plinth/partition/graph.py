@@ -13,6 +13,7 @@ from functools import cached_property
 from plinth.errors import UserError
 from plinth.model.layers import Add, Convolution, Dense, Embedding, Flatten, Join, Layer, MaxPool, MeanPool, Shape
 from plinth.model.network import INPUT, Network
+from plinth_hw.isa.winograd import Form, form
 
 #: The batch is split; each die has all weights of the layer.
 DP = "dp"
@@ -20,8 +21,10 @@ DP = "dp"
 MP = "mp"
 #: The weights' output channels are split (AccPar's third type).
 OP = "op"
+#: The elements of a Winograd layer's tiles are split.
+EP = "ep"
 #: All choices, in the order in which ties are decided.
-SPLITS = (DP, MP, OP)
+SPLITS = (DP, MP, OP, EP)
 #: Kinds of nodes without weights that planners choose a split for.
 JUNCTIONS = ("add", "join")
 #: The node at the end, whose batch is always split.
@@ -61,6 +64,33 @@ class Window:
         return self.output[0] * self.output[1]
 
 
+@dataclass(frozen=True)
+class Tiling:
+    """How a convolution is computed by Winograd tiles: F(``outputs``, taps) in the directions in which its kernel has
+    more than one tap; tiles of a map, [rows, columns]."""
+
+    outputs: int
+    kernel: tuple[int, int]
+    #: Whether the weights are the tiles' elements, else the kernel's.
+    free: bool
+    tiles: tuple[int, int]
+
+    @property
+    def form(self) -> Form:
+        """Its transforms."""
+        return form(self.kernel, self.outputs)
+
+    @property
+    def elements(self) -> int:
+        """Of a tile."""
+        return self.form.elements
+
+    @property
+    def positions(self) -> int:
+        """Tiles of a map."""
+        return self.tiles[0] * self.tiles[1]
+
+
 def square(size: int, kernel: int, stride: int, padding: int) -> Window:
     """Windows of equal sides."""
     output = (size + 2 * padding - kernel) // stride + 1
@@ -92,10 +122,17 @@ class Node:
     output_positions: int = 1
     #: Of a convolution.
     window: Window | None = None
+    #: Of a convolution that is computed by Winograd tiles.
+    tiling: Tiling | None = None
     #: What is worked on at home behind its sum, in order.
     followers: tuple[Follower, ...] = ()
     #: Places among its inputs at which it reads the network's input.
     network_inputs: tuple[int, ...] = ()
+
+    @property
+    def free(self) -> bool:
+        """Whether its weights are elements of Winograd tiles."""
+        return self.tiling is not None and self.tiling.free
 
     @property
     def unnamed(self) -> "Node":
@@ -206,11 +243,11 @@ class PlanGraph:
         return tuple(tuple(numbers) for numbers in found)
 
     def choices(self, number: int, splits: Sequence[str] = SPLITS) -> tuple[str, ...]:
-        """Which of ``splits`` a node may take: the loss "dp" only, a junction not "op"."""
+        """Which of ``splits`` a node may take: the loss "dp" only, "op" what has weights, "ep" Winograd layers."""
         node = self.nodes[number]
         if node.kind == LOSS:
             return (DP,)
-        return tuple(split for split in splits if split != OP or node.weighted)
+        return tuple(split for split in splits if {OP: node.weighted, EP: node.tiling is not None}.get(split, True))
 
 
 def chain(name: str, nodes: Sequence[Node]) -> PlanGraph:
@@ -245,6 +282,15 @@ def _window(layer: Convolution, source: Shape, target: Shape) -> Window:
     _, *size = source
     _, *output = target
     return Window((size[0], size[1]), layer.kernel, layer.stride, layer.padding, (output[0], output[1]))
+
+
+def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
+    outputs = layer.transform([source])
+    if outputs is None:
+        return None
+    _, *size = source
+    _, (down, across) = form(layer.kernel, outputs).lattices((size[0], size[1]), layer.padding)
+    return Tiling(outputs, layer.kernel, layer.trained_tiles([source]) is not None, (down.count, across.count))
 
 
 def from_network(network: Network) -> PlanGraph:
@@ -291,6 +337,7 @@ def from_network(network: Network) -> PlanGraph:
             macs=network.layer_macs(layer.name), input_positions=shapes.inputs[0].positions,
             output_positions=output // channels,
             window=_window(layer, shapes.inputs[0], shapes.output) if isinstance(layer, Convolution) else None,
+            tiling=_tiling(layer, shapes.inputs[0]) if isinstance(layer, Convolution) else None,
             network_inputs=tuple(place for place, flow in enumerate(reads) if flow.node is None)))
         if layer.is_loss:
             followers[number] = [Follower(layer.kind, name=layer.name)]

@@ -6,6 +6,7 @@ Groups of a kind are a partition of the array's dies. Of a layer (:class:`plinth
     sum      dies whose partial sums make one output
     error    dies whose partial sums make one error of an input
     cluster  dies that work on the same samples
+    tiles    dies that split the elements of the same Winograd tiles
     owners   dies that own the same part of a region
 """
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from plinth.partition.cuts import Factors, Integers, Levels, parts
 
-RING, SUM, ERROR, CLUSTER, OWNERS = "ring", "sum", "error", "cluster", "owners"
+RING, SUM, ERROR, CLUSTER, TILES, OWNERS = "ring", "sum", "error", "cluster", "tiles", "owners"
 #: For each seat of an array the die that has it; None: the die of its number.
 Owners = tuple[int, ...] | None
 

@@ -9,7 +9,16 @@ is split that way:
     weights  W = input channels cut at mp, output channels at op; the same on dies that differ at dp
     output   Z = samples cut at dp, output channels cut at op; a partial sum on dies that differ at mp
 
-Each of these three axes of a layer may be cut by list instead, and the layer's regions have its owners
+With ep the levels at which the elements of a Winograd layer's tiles are split, dies that differ there, a cluster's,
+have samples of their own as if the level were dp's, of which they send each other elements:
+
+    input    X = samples cut at dp, then ep                 output likewise
+    tiles    V = samples cut at dp, elements at ep          of inputs, and of outputs
+    weights  W = elements cut at ep, if they are trained    whole, if the kernel is
+
+so that dies that differ at dp sum gradients of tile elements, those that differ at dp or ep gradients of kernels.
+
+Each of these axes of a layer, but the elements, may be cut by list instead, and the layer's regions have its owners
 (:class:`Lists`). All that is computed follows from seats, so that owners decide where, never what: sums run in the
 order of seats.
 
@@ -24,6 +33,11 @@ In a training step move, for a layer and each layer that reads it,
     fprop copy     output (map)         from the home to the X of the consumer
     bprop reduce   dX of the consumer   to the home, where it is added
     bprop copy     dZ (raw)             from the home to the Z of the layer
+    fprop scatter  V of X               tiles to who has their elements             ep
+    fprop gather   V of Z               elements to who has the samples             ep
+    bprop scatter  V of dZ              as forwards                                 ep
+    bprop gather   V of dX              as forwards, where the input has an error   ep
+    bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
 
 and dW and db, partial sums over dies that differ at dp, go round a ring of those dies with the update at each
 chunk's owner: 2 (N - 1) times the words of the slice, weights then bias.
@@ -35,12 +49,23 @@ from functools import lru_cache
 from math import prod
 
 from plinth.errors import UserError
-from plinth.partition.axes import INPUTS, OUTPUTS, Region, overlap, pattern, plane
+from plinth.partition.axes import (
+    COPIES,
+    ELEMENTS,
+    INPUTS,
+    OUTPUTS,
+    SAMPLES,
+    Region,
+    Sizes,
+    overlap,
+    pattern,
+    plane,
+)
 from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
-from plinth.partition.graph import DP, MP, SPLITS, Node, PlanGraph
-from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, Owners, ProcessGroups, process_groups
+from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
+from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
 
-#: For each node, for each level, "dp", "mp" or "op".
+#: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
 
 #: Most levels: a die number has 10 bits.
@@ -60,10 +85,25 @@ class Layout:
     op: Levels
     weights: Region
     owners: Owners = None
+    ep: Levels = ()
+    #: Levels at which dies differ that sum gradients.
+    ring: Levels = ()
+
+    @property
+    def tiles(self) -> tuple[Region, Region]:
+        """Tiles of the inputs and of the outputs: samples that levels of elements do not cut, but elements."""
+        found = []
+        for region in (self.input, self.output):
+            cuts = region.cuts(SAMPLES)
+            axes = tuple((axis, cuts[:len(cuts) - len(self.ep)] if axis == SAMPLES else cut)
+                         for axis, cut in region.axes)
+            found.append(Region((*axes, (ELEMENTS, self.ep)) if self.ep else axes, self.owners))
+        return found[0], found[1]
 
     def groups(self, kind: str, factors: Factors) -> ProcessGroups:
         """Dies that belong together: :mod:`plinth.partition.groups`."""
-        over = {RING: self.dp, SUM: self.mp, ERROR: self.op, CLUSTER: self.mp + self.op}[kind]
+        over = {RING: self.ring, SUM: self.mp, ERROR: self.op, TILES: self.ep,
+                CLUSTER: self.mp + self.op + self.ep}[kind]
         return process_groups(kind, over, factors, self.owners)
 
 
@@ -94,7 +134,7 @@ class Exchange:
     layer: str
     #: "fprop" or "bprop".
     phase: str
-    #: "reduce" (added at the target) or "copy".
+    #: "reduce" (added at the target) or "copy"; of a Winograd layer "scatter", "gather" or "bias".
     kind: str
     #: The layer that reads ``layer``; None where partial sums and errors of the layer itself move.
     consumer: str | None
@@ -103,6 +143,13 @@ class Exchange:
     #: Channels, and words of a sample in each.
     channels: int
     positions: int
+    #: Further axes, and samples, if they are not the batch's.
+    extra: Sizes = ()
+    samples: int | None = None
+
+    def sizes(self, batch: int) -> Sizes:
+        """Elements of each axis."""
+        return *plane(batch if self.samples is None else self.samples, self.channels), *self.extra
 
 
 @dataclass(frozen=True)
@@ -143,21 +190,48 @@ def check_splits(graph: PlanGraph, splits: Splits) -> int:
     return levels
 
 
+def check_elements(graph: PlanGraph, splits: Splits, factors: Factors) -> None:
+    """Refuse more groups of a layer's tile elements than it has elements.
+
+    Raises
+    ------
+    UserError
+        With the layer and both numbers.
+    """
+    for node, vector in zip(graph.nodes, splits, strict=True):
+        if node.tiling is not None and not has_elements(node, vector, factors):
+            raise UserError(f"layer {node.name!r} splits its tiles over {_groups(vector, factors)} groups of dies, but "
+                            f"a tile has {node.tiling.elements} elements; split fewer levels by {EP!r}")
+
+
+def _groups(vector: tuple[str, ...], factors: Factors) -> int:
+    """Groups of dies that have different elements."""
+    return parts(tuple(level for level, split in enumerate(vector) if split == EP), factors)
+
+
+def has_elements(node: Node, vector: tuple[str, ...], factors: Factors) -> bool:
+    """Whether each group of dies has an element of the node's tiles."""
+    return node.tiling is None or _groups(vector, factors) <= node.tiling.elements
+
+
 #: Regions, each made once: equal ones are one object, and quick to compare.
 _region = lru_cache(maxsize=1 << 16)(Region.of)
 
 
 @lru_cache(maxsize=1 << 16)
-def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...]) -> Layout:
-    """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by."""
-    dp, mp, op = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
-    weights = _region(inputs=mp, outputs=op)
+def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free: bool = False) -> Layout:
+    """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by. ``free``: its weights
+    are elements of Winograd tiles."""
+    dp, mp, op, ep = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
+    weights = _region(inputs=mp, outputs=op, elements=ep) if free and ep else _region(inputs=mp, outputs=op)
+    ring = dp if free else tuple(sorted(dp + ep))
     if not weighted:
         own = _region(samples=dp, channels=mp)
-        return Layout(own, own, own, dp, mp, op, weights)
-    home = _region(samples=dp + tuple(level for level in mp if first[level] != MP),
+        return Layout(own, own, own, dp, mp, op, weights, ring=ring)
+    home = _region(samples=dp + ep + tuple(level for level in mp if first[level] != MP),
                    channels=op + tuple(level for level in mp if first[level] == MP))
-    return Layout(_region(samples=dp, channels=mp), _region(samples=dp, channels=op), home, dp, mp, op, weights)
+    return Layout(_region(samples=dp + ep, channels=mp), _region(samples=dp + ep, channels=op), home, dp, mp, op,
+                  weights, ep=ep, ring=ring)
 
 
 def list_levels(count: int, levels: Levels, factors: Factors) -> Levels | None:
@@ -176,7 +250,8 @@ def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
         return (Listed(over, given), *cuts[len(over):])
 
     def region(old: Region, **axes: tuple[tuple[Indices, ...] | None, Levels]) -> Region:
-        return Region(tuple((axis, cut(cuts, *axes[axis])) for axis, cuts in old.axes), lists.owners)
+        return Region(tuple((axis, cut(cuts, *axes[axis]) if axis in axes else cuts) for axis, cuts in old.axes),
+                      lists.owners)
 
     samples, inputs, outputs = (lists.samples, here.dp), (lists.inputs, here.mp), (lists.outputs, here.op)
     maps = inputs if here.input == here.output == here.home else outputs
@@ -192,15 +267,44 @@ def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Fa
     for number, node in enumerate(graph.nodes):
         outputs = graph.outputs[number]
         first = splits[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(splits[number])
-        here, given = layout(node.weighted, splits[number], first), lists[number] if lists else None
+        here = layout(node.weighted, splits[number], first, node.free)
+        given = lists[number] if lists else None
         found.append(here if given is None else _listed(here, given, factors))
     return tuple(found)
 
 
-def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]:
+def _to_own(region: Region, copies: Levels) -> Region:
+    """A region of dies that keep to their own copies."""
+    return Region((*region.axes, (COPIES, copies)), region.owners) if copies else region
+
+
+def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors) -> Exchange:
+    """What the dies of a cluster send each other of a layer that splits the elements of its tiles."""
+    assert node.tiling is not None
+    # Of inputs or of outputs; there are dies that have the same of either.
+    of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
+    maps, copies = ((here.input, here.op), (here.output, here.mp))[of]
+    extra: Sizes = ((COPIES, parts(copies, factors)),) if copies else ()
+    if kind == "bias":
+        # Each die has a row, as if it were a sample.
+        levels = here.dp + here.ep
+        rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, over)), here.owners)
+                      for over in (levels, here.dp))
+        ends = _to_own(rows, copies), _to_own(sums, copies)
+        return Exchange(node.name, phase, kind, None, *ends, node.output_channels, 1, extra, parts(levels, factors))
+    ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
+    return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
+                    (node.input_channels, node.output_channels)[of], node.tiling.positions,
+                    ((ELEMENTS, node.tiling.elements), *extra))
+
+
+def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
     """All transfers of a training step between layers, in the order in which they happen."""
     for number, node in enumerate(graph.nodes):
         here = regions[number]
+        if here.ep:
+            yield tile_exchange(node, here, "fprop", "scatter", factors)
+            yield tile_exchange(node, here, "fprop", "gather", factors)
         if node.weighted and here.mp:
             yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
                            node.raw_elements // node.output_channels)
@@ -215,11 +319,17 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout]) -> Iterator[Exchange]
         if node.weighted and here.mp:
             yield Exchange(node.name, "bprop", "copy", None, here.home, here.output, node.output_channels,
                            node.raw_elements // node.output_channels)
+        if here.ep:
+            if node.bias and node.free:
+                yield tile_exchange(node, here, "bprop", "bias", factors)
+            yield tile_exchange(node, here, "bprop", "scatter", factors)
+            if graph.inputs[number]:
+                yield tile_exchange(node, here, "bprop", "gather", factors)
 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
-    return exchange.positions * pattern(exchange.source, exchange.target, plane(batch, exchange.channels), factors)
+    return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
 
 
 def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
@@ -228,12 +338,12 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     One side is the homes, each element once; every copy that the other side has of an element moves, but for those
     that lie at home.
     """
-    def held(region: Region) -> int:
-        return batch * exchange.channels * prod(factors) // region.parts(factors)
+    source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
 
-    source, target = exchange.source, exchange.target
-    return exchange.positions * (max(held(source), held(target))
-                                 - overlap(source, target, plane(batch, exchange.channels), factors))
+    def held(region: Region) -> int:
+        return prod([size for _, size in sizes]) * prod(factors) // region.parts(factors)
+
+    return exchange.positions * (max(held(source), held(target)) - overlap(source, target, sizes, factors))
 
 
 def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integers, Integers]:
@@ -241,7 +351,8 @@ def weight_words(node: Node, regions: Layout, factors: Factors) -> tuple[Integer
     rows = regions.weights.lengths(INPUTS, node.input_channels, factors)
     columns = regions.weights.lengths(OUTPUTS, node.output_channels, factors)
     each = node.weights // (node.input_channels * node.output_channels)
-    return each * rows * columns, node.bias // node.output_channels * columns
+    elements = regions.weights.lengths(ELEMENTS, each, factors)
+    return elements * rows * columns, node.bias // node.output_channels * columns
 
 
 def node_rings(node: Node, here: Layout, factors: Factors) -> Iterator[Ring]:
@@ -261,7 +372,7 @@ def rings(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iter
 def ring_words(node: Node, here: Layout, factors: Factors) -> int:
     """Words that all rings of a node send together."""
     weights, bias = weight_words(node, here, factors)
-    size = parts(here.dp, factors)
+    size = parts(here.ring, factors)
     return 2 * (size - 1) * int((weights + bias).sum()) // size
 
 
@@ -269,6 +380,6 @@ def total_words(graph: PlanGraph, splits: Splits, batch: int, factors: Factors =
     """Words that all dies send in a training step, counted; without factors all levels halve."""
     factors = factors or halves(check_splits(graph, splits))
     regions = layouts(graph, splits, lists, factors)
-    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions))
+    between = sum(exchange_words(exchange, batch, factors) for exchange in exchanges(graph, regions, factors))
     return between + sum(ring_words(node, here, factors) for node, here in zip(graph.nodes, regions, strict=True)
                          if node.weighted)

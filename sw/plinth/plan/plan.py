@@ -24,7 +24,7 @@ from plinth.model.network import Network
 from plinth.model.network_file import network_to_data
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition import regions
-from plinth.partition.axes import CHANNELS, SAMPLES, Region
+from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of
 from plinth.partition.graph import LOSS, PlanGraph
 from plinth.partition.lists import check_lists
@@ -114,6 +114,7 @@ class Plan:
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
         object.__setattr__(self, "rule", self.rule.form)
+        regions.check_elements(self.graph, self.splits, self.factors)
         lists = tuple(None if one == Lists() else one for one in self.lists)
         object.__setattr__(self, "lists", lists if any(lists) else ())
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
@@ -142,13 +143,13 @@ class Plan:
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
         found = ((one, regions.exchange_words(one, self.batch, self.factors))
-                 for one in regions.exchanges(self.graph, self.layouts))
+                 for one in regions.exchanges(self.graph, self.layouts, self.factors))
         return tuple(Transfer(one, words) for one, words in found if words)
 
     @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
         """All weight reductions, in the order of bprop; of no words where a layer's batch is whole."""
-        return tuple(Reduction(node.name, here.dp, (here.mp, here.op), regions.ring_words(node, here, self.factors))
+        return tuple(Reduction(node.name, here.ring, (here.mp, here.op), regions.ring_words(node, here, self.factors))
                      for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
                      if node.weighted)
 
@@ -180,7 +181,8 @@ class Plan:
             entry: dict[str, Any] = {
                 "layer": exchange.layer, "phase": exchange.phase, "kind": exchange.kind, "consumer": exchange.consumer,
                 "words": one.words, "from": _region(exchange.source), "to": _region(exchange.target),
-                "channels": exchange.channels, "positions": exchange.positions}
+                "channels": exchange.channels, "positions": exchange.positions, **dict(exchange.extra),
+                **({} if exchange.samples is None else {"rows": exchange.samples})}
             if listed:
                 entry["pairs"] = [list(pair) for pair in self.pairs(one)]
             transfers.append(entry)
@@ -188,6 +190,7 @@ class Plan:
         for reduction in self.reductions:
             entry = {"layer": reduction.layer, "words": reduction.words, "over": _levels(reduction.over),
                      "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1]),
+                                 **_further(self.layouts[self._number(reduction.layer)].weights),
                                  **_lists(self.layouts[self._number(reduction.layer)].weights)}}
             if listed:
                 entry["rings"] = [{"members": list(ring.members), "words": ring.words}
@@ -220,7 +223,8 @@ class Plan:
 
 def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
-    text = json.dumps([[asdict(node) for node in graph.nodes], [asdict(edge) for edge in graph.edges]])
+    nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
+    text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -230,7 +234,12 @@ def _levels(cuts: Levels) -> list[int]:
 
 def _region(region: Region) -> dict[str, Any]:
     return {"batch": _levels(levels_of(region.cuts(SAMPLES))), "channels": _levels(levels_of(region.cuts(CHANNELS))),
-            **_lists(region)}
+            **_further(region), **_lists(region)}
+
+
+def _further(region: Region) -> dict[str, Any]:
+    """Cuts of axes that few regions have."""
+    return {axis: _levels(levels_of(cuts)) for axis, cuts in region.axes if axis in (ELEMENTS, COPIES)}
 
 
 def _lists(region: Region) -> dict[str, Any]:

@@ -289,8 +289,8 @@ def plan_schema() -> dict[str, Any]:
         return {"description": what, "type": "array", "items": items}
 
     region = mapping("batch and channels that a die has; first parts are one larger if a length does not divide",
-                     {"batch": levels, "channels": levels, "parts": lists_schema(("samples", "channels"))},
-                     optional=("parts",))
+                     {"batch": levels, "channels": levels, "elements": levels, "copies": levels,
+                      "parts": lists_schema(("samples", "channels"))}, optional=("elements", "copies", "parts"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plan",
         **mapping("How a network is split over an array, and what moves in a training step", {
@@ -318,19 +318,23 @@ def plan_schema() -> dict[str, Any]:
             "transfers": listed("transfers between layers, in the order of the step", mapping(
                 "every die sends what of its `from` lies in another die's `to`, at each of `positions`", {
                     "layer": name, "phase": {"enum": ["fprop", "bprop"]},
-                    "kind": {"description": "reduce: added at the receiver in ascending die order",
-                             "enum": ["reduce", "copy"]},
+                    "kind": {"description": "reduce: added at the receiver in ascending die order; of a layer that "
+                             "splits the elements of its tiles scatter, gather, and bias, sums of its cluster",
+                             "enum": ["reduce", "copy", "scatter", "gather", "bias"]},
                     "consumer": {"type": ["string", "null"]}, "words": count, "from": region, "to": region,
                     "channels": count, "positions": count,
+                    "elements": {**count, "description": "of a tile"},
+                    "copies": {**count, "description": "dies that have the same, each of which sends to its own"},
+                    "rows": {**count, "description": "samples, if they are not the batch's"},
                     "pairs": listed(f"[sender, receiver, words]; only up to {LISTED_DIES} dies",
                                     {"type": "array", "items": count, "minItems": 3, "maxItems": 3})},
-                optional=("pairs",))),
+                optional=("elements", "copies", "rows", "pairs"))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
                 "rings of the dies that differ in the levels `over`", {
                     "layer": name, "words": {**count, "description": "words that all members send"}, "over": levels,
                     "weights": mapping("how the weights are cut", {
-                        "input": levels, "output": levels, "parts": lists_schema(("inputs", "outputs"))},
-                        optional=("parts",)),
+                        "input": levels, "output": levels, "elements": levels,
+                        "parts": lists_schema(("inputs", "outputs"))}, optional=("elements", "parts")),
                     "rings": listed(f"members in ring order, and words of the message; only up to {LISTED_DIES} dies",
                                     mapping("one ring", {"members": {"type": "array", "items": count},
                                                          "words": count}))},

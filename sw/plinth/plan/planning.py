@@ -11,7 +11,7 @@ from plinth.model.network import Network
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
-from plinth.partition.graph import DP, MP, PlanGraph, from_network
+from plinth.partition.graph import DP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits, total_words
 from plinth.plan.cost.models import MODELS, Words
@@ -73,7 +73,7 @@ def _joint(given: Task) -> Splits:
     seeds.append(hypar(words, levels, words.splits))
     if combinations(graph, levels) <= SEEDED_COMBINATIONS:
         seeds.append(exhaustive(graph, levels, words.total_bytes))
-    return joint(given.time, words.splits, list(dict.fromkeys(seeds)))
+    return joint(given.time, SPLITS if words.name == "exact" else words.splits, list(dict.fromkeys(seeds)))
 
 
 #: Planners by the name that --planner takes.
@@ -103,7 +103,7 @@ def chosen(given: Task, array: Array, planner: str) -> Splits:
         return splits
     seeds = [PLANNERS[name](given) for name in ("data", "model", "one-weird-trick")]
     return fitting(given.graph, splits, given.words.splits if planner == "joint" else (DP, MP), seeds,
-                   need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
+                   factors=given.factors, need=lambda some: memory_bytes(given, some), most=array.memory_bytes,
                    cost=given.time.cycles if planner == "joint" else given.words.total_bytes)
 
 

@@ -7,12 +7,14 @@ memory of 320 GB/s; nothing but products and words takes time there.
 
 from typing import NamedTuple, Protocol
 
+from plinth.buffers import Buffer
 from plinth.model.array import Array
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
+from plinth.plan.cost.transforms import transform_adds, transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
-from plinth.step.tasks import Multiplication, Optimisation, Phase, Rows, Task, Vector
+from plinth.step.tasks import Multiplication, Optimisation, Phase, Rows, Task, TileTransform, Vector
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -77,8 +79,9 @@ class Costs(Protocol):
 def multiply_adds(task: Task) -> float:
     """Multiply-adds of a product, padding and all, as energy counts them."""
     assert task.node is not None and task.share is not None
-    return float(task.share.samples * task.node.output_positions * task.share.rows
-                 * task.share.outputs)
+    # Of a Winograd layer samples are tiles.
+    positions = 1 if task.node.tiling else task.node.output_positions
+    return float(task.share.samples * positions * task.share.rows * task.share.outputs)
 
 
 class DieCosts:
@@ -104,6 +107,11 @@ class DieCosts:
             return self._multiply(task, work)
         if isinstance(work, Vector):
             return self._vector(task, work)
+        if isinstance(work, TileTransform):
+            made, count = transform_cost(self.parameters, work), work.descriptors
+            (alone, row), moved = made.cycles, made.reads + made.writes
+            return Cost(count * row * self.second, max(0.0, alone - row) * self.second, count * moved,
+                        count * transform_adds(work))
         if isinstance(work, Optimisation):
             update = optimiser_cost(self.parameters, work)
             # A product and a sum for each number that is made.
@@ -184,12 +192,16 @@ class Paper:
         if not isinstance(work, Multiplication):
             return Cost()
         assert node is not None and share is not None
+        macs = multiply_adds(task)
+        if node.tiling is not None:
+            words = float(task.count * sum(one.rows * one.columns for one in (work.a, work.b, work.c)
+                                           if isinstance(one, Buffer)))
+            return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
         # A convolution's map is read once; a fully connected layer may read a flattened one.
         taps = node.weights // (node.input_channels * node.output_channels) if node.kind == "convolution" else 1
         read = share.samples * share.rows // taps * node.input_positions
         # Of the paper's machine a gradient is one product.
         made = share.samples * share.outputs * node.output_positions / share.pieces
-        macs = multiply_adds(task)
         words = read + made + share.rows * share.outputs * share.samples / share.whole
         return Cost(macs / (PAPER_PES * PAPER_HERTZ), 0.0, words, macs, macs, 2 * words)
 

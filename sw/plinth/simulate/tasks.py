@@ -18,9 +18,10 @@ import numpy as np
 
 from plinth.model.array import Array
 from plinth.model.routes import routes
-from plinth.plan.cost.copies import MEMORY_LATENCY, lookups
+from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
+from plinth.plan.cost.transforms import transform_adds, transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.simulate.costs import VAULTS, Cost, DieCosts
 from plinth.simulate.phases import Collected, phase
@@ -36,6 +37,7 @@ from plinth.step.tasks import (
     Signal,
     Task,
     Tile,
+    TileTransform,
     Vector,
 )
 from plinth_hw.isa.tasks import DESCRIPTOR_WORDS, Engine
@@ -190,7 +192,7 @@ class _Die:
         elif isinstance(work, Reduction) and work.after is not None:
             waits[f"{self.die}.exchange {work.after}"] = self._arrived[work.after]
         product = matrix_cost(self.costs.machine, work) if isinstance(work, Multiplication) else None
-        parts = product.tasks if product else 1
+        parts = product.tasks if product else work.descriptors if isinstance(work, TileTransform) else 1
         for part in range(parts):
             self._one(task, part, parts, waits)
         self._accesses.touch(task.reads, task.writes, (self._done(task.engine), self._counts[task.engine]))
@@ -232,7 +234,7 @@ class _Die:
             self._multiply(key, task, work, parts, part, after, signals)
         elif isinstance(work, Vector):
             self._vector(key, task, work, after, signals)
-        elif isinstance(work, Tile):
+        elif isinstance(work, (Tile, TileTransform)):
             self._tile(key, work, after, signals)
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
@@ -284,15 +286,24 @@ class _Die:
         self._work(key, "transfer", row, words - moved, moved, waits, latency=max(0.0, alone - row), signals=signals,
                    counted=Cost(adds=float(work.added * work.rows.rows * work.rows.columns)))
 
-    def _tile(self, key: str, work: Tile, waits: list[Wait], signals: list[str]) -> None:
+    def _tile(self, key: str, work: Tile | TileTransform, waits: list[Wait], signals: list[str]) -> None:
         die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
         other = die if work.die is None else work.die
-        path, copy = given.path(die, other), tile_copy(self.costs.machine, work)
+        path, counted = given.path(die, other), Cost()
         # What meets on the way is simulated: longer ways cost what one link does.
-        flits, read, written = copy.flits(parameters), copy.read(parameters), copy.written(parameters)
-        alone, row = self.costs.machine.copy(copy, flits / float(parameters.link_rate) if path else None)
+        if isinstance(work, Tile):
+            copy = tile_copy(self.costs.machine, work)
+            flits, packets, read, written = (one(parameters) for one in (
+                copy.flits, copy.packets, copy.read, copy.written))
+            alone, row = self.costs.machine.copy(copy, flits / float(parameters.link_rate) if path else None)
+        else:
+            found = transform_cost(parameters, work)
+            (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
+                                                           found.writes)
+            row, counted = max(row, flits / float(parameters.link_rate)) if path else row, Cost(
+                adds=transform_adds(work))
         # What buffers hold on the way lands in its own time: it does not hold the sender up.
-        held = copy.held(parameters, len(path)) if path else 0.0
+        held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
         (reads, *_), (_, writes, receives) = given.channels(die), given.channels(other)
         loads = {reads: read, receives: flits * (1 - held), writes: written * (1 - held)}
         if path:
@@ -300,11 +311,11 @@ class _Die:
         for place, link in enumerate(path):
             loads[link] = flits * parameters.flit_words
             # Packets that go on wait for their routes behind the link.
-            loads[given.queue(link)] = flits + (place + 1 < len(path)) * lookups(copy, parameters, len(path))
+            loads[given.queue(link)] = flits + (place + 1 < len(path)) * lookups(packets, flits, len(path))
         places, amounts = ([die], [read + written]) if other == die else ([die, other], [read, written * (1 - held)])
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
                        latency=max(0.0, alone - row) * cycle, dies=np.array(places), die_words=np.array(amounts),
-                       die=die, engine="transfer", waits=waits, signals=signals))
+                       die=die, engine="transfer", waits=waits, signals=signals, adds=counted.adds))
         arrived = [key]
         if held:
             arrived.append(f"{key} held")

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.axes import Region, pattern, plane
+from plinth.partition.axes import Region, Sizes, pattern
 from plinth.partition.cuts import Integers
 from plinth.partition.groups import CLUSTER, ProcessGroups, process_groups
 
@@ -122,12 +122,12 @@ class Ways:
             found.append(Group(mine, used, table[number, used], sent[mine], received[mine], int(longest[mine].max())))
         return found
 
-    def exchange(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
+    def exchange(self, source: Region, target: Region, sizes: Sizes) -> list[Group]:
         """Groups of an exchange, words per position."""
-        return self._exchange(source, target, batch, channels)
+        return self._exchange(source, target, sizes)
 
-    def _exchanged(self, source: Region, target: Region, batch: int, channels: int) -> list[Group]:
-        words = pattern(source, target, plane(batch, channels), self.array.factors)
+    def _exchanged(self, source: Region, target: Region, sizes: Sizes) -> list[Group]:
+        words = pattern(source, target, sizes, self.array.factors)
         return self.loads(words, groups_of(words))
 
     def _partnered(self, level: int) -> list[Group]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from plinth.buffers import Buffer
 from plinth.errors import UserError
 from plinth.model.array import Array
-from plinth.partition.axes import CHANNELS, SAMPLES, common
+from plinth.partition.axes import common
 from plinth.partition.graph import DP, MP
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.published import PublishedWords
@@ -30,6 +30,7 @@ from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
 from plinth.step.step import Step
 from plinth.step.tasks import UPDATE, Accesses, Phase, Task
+from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
 from plinth_sim.array.machine import Task as DieTask
@@ -211,14 +212,14 @@ class Groups(Collected):
     def _moved(self, operation: Exchange, ready: Ready) -> dict[int, Wait]:
         """A transfer between layers; where it ends."""
         source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
-        positions, added = source.positions, not operation.own
+        flow, added = operation.flow, not operation.own
+        positions = flow.positions
         found: dict[int, Wait] = {}
-        groups = self.ways.exchange(source.region, target.region, step.batch, source.channels)
+        groups = self.ways.exchange(flow.source, flow.target, flow.sizes)
         if not groups:
             return found
         mine, theirs = source.spans, target.spans
-        own = (common(SAMPLES, step.batch, source.region, target.region, step.factors)
-               * common(CHANNELS, source.channels, source.region, target.region, step.factors))
+        own = np.prod([common(axis, size, flow.source, flow.target, step.factors) for axis, size in flow.sizes], axis=0)
         sums = added or len(operation.targets) > 1
         for number, group in enumerate(groups):
             die = int(group.dies[0])
@@ -226,6 +227,9 @@ class Groups(Collected):
             most = float((group.sent + kept).max()) * positions
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
+            if isinstance(operation, Scatter):
+                seconds = max(seconds, sum(self.costs.task(task).seconds for other in operation.peers(die)
+                                           for task in operation.tiles(die, other)))
             received = group.received * positions * self.costs.added * sums
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
             self._flow(label, group, positions * packets, ready, seconds=seconds,

@@ -3,8 +3,11 @@
 from collections.abc import Sequence
 
 from plinth.partition.graph import LOSS, Follower
-from plinth.partition.groups import ERROR
+from plinth.partition.groups import ERROR, TILES
+from plinth.partition.regions import Exchange as PlannedExchange
+from plinth.partition.regions import tile_exchange
 from plinth.step.activation import ACTIVATIONS
+from plinth.step.between import Exchange
 from plinth.step.cuts import folding
 from plinth.step.forward import Forward, Made, column_sum, pool_of
 from plinth.step.operations import Gather, LastStrip, Pool, Products, Sweep
@@ -12,7 +15,7 @@ from plinth.step.reductions import Reductions
 from plinth.step.slots import Slots
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, UPDATE
-from plinth.step.tensors import Row, Tensor, View, folded
+from plinth.step.tensors import WHOLE, Placed, Row, Tensor, View, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.tasks import VectorOp
 
@@ -24,6 +27,8 @@ class Backward:
         self.step, self.forward = step, forward
         #: Error of what a node reads of an input, partial where its output channels are split.
         self._errors: dict[tuple[int, int], Tensor] = {}
+        #: By node, bias gradients that a cluster adds up: as planned, of each die, of all.
+        self._rows: dict[int, tuple[PlannedExchange, Tensor, Tensor]] = {}
 
     def run(self, made: Made, reductions: Reductions) -> None:
         """One node, with the sums of its gradient."""
@@ -94,7 +99,7 @@ class Backward:
         step, node = self.step, made.node
         part = error.part(0)
         fold = folding(step.parameters, part.positions, part.channels) if bias and not step.narrow else 1
-        gradient = step.gradients[node.name].bias_of(error) if bias else None
+        gradient = self._bias(made, error) if bias else None
         sums = step.reserve(Row(f"{name}.sums", error, fold)) if fold > 1 else None
         target = sums or gradient
         regions = 1 if follower is None else ACTIVATIONS[follower.kind].regions
@@ -118,6 +123,35 @@ class Backward:
             last.load("d", View(sums, lambda _, buffer: buffer.part(buffer.name, 0, fold, buffer.columns // fold)))
             column_sum(last, gradient, first=True)
             step.hold(LastStrip(f"{name}.sum", node, last, error, fold))
+
+    def _bias(self, made: Made, error: Tensor) -> Placed:
+        """Where column sums of an error go: to the gradient, unless the die's cluster adds them up first."""
+        step, node, here = self.step, made.node, self.step.layouts[made.number]
+        if not (node.free and here.ep):
+            return step.gradients[node.name].bias_of(error)
+        planned = tile_exchange(node, here, "bprop", "bias", step.factors)
+        assert planned.samples is not None
+        row, rows = (step.reserve(Tensor(f"{node.name}.bias_{name}", planned.samples, 1, planned.channels, region,
+                                         step.factors))
+                     for name, region in (("row", planned.source), ("rows", planned.target)))
+        step.empty(error, row)
+        self._rows[made.number] = planned, row, rows
+        return row
+
+    def _sum_bias(self, made: Made) -> None:
+        """The bias gradient of a cluster's samples, from its dies' own."""
+        step, node = self.step, made.node
+        planned, row, rows = self._rows.pop(made.number)
+        step.add(Exchange(f"{node.name}.bias_rows", made.number, None, step.next_exchange(), row, [rows], None, True,
+                          step.members(TILES, made.number), planned))
+
+        def program(first: bool) -> VectorProgram:
+            found = VectorProgram(step.parameters)
+            found.load("d", rows)
+            column_sum(found, step.gradients[node.name].bias_of(rows), first=first)
+            return found
+
+        step.add(Sweep(f"{node.name}.bias", node, step.parameters, program(True), program(False), rows, 1, 2, pieces=1))
 
     def _own(self, made: Made, error: Tensor) -> Tensor:
         """Error of a node's sum: back through its first activation; with it the bias gradient, if it can be told."""
@@ -159,11 +193,21 @@ class Backward:
             if node.bias:
                 self._activate(f"{node.name}.bias", None, error, z, None, made, bias=True)
                 step.release(f"{node.name}.bias")
+        found = None
         if step.graph.feeds(made.number)[0] is not None:
             found = step.reserve(x.like(f"{node.name}.input_error"))
             self._errors[made.number, 0] = found
+        winograd = self.forward.winograd.get(made.number)
+        if winograd is not None:
+            winograd.backward(error, found)
+            winograd.update()
+            if made.number in self._rows:
+                self._sum_bias(made)
+            reductions.add(made.number, WHOLE)
+            return
+        if found is not None:
             step.add(Products(node, step.parameters, BPROP, found, error, self.forward.operand(node).buffer))
-            self.forward.empty(z, found)
+            step.empty(z, found)
         gradient = step.gradients[node.name]
         for piece in reductions.pieces(made.number):
             if node.gathers:

@@ -5,8 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
+from typing import NamedTuple
 
 from plinth.buffers import Buffer
+from plinth.partition import regions
+from plinth.partition.axes import Region, Sizes, plane
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
 from plinth.step.slots import Slots
@@ -14,6 +17,16 @@ from plinth.step.tasks import Arrivals, Item, Phase, Reduction, Signal, Task, Ti
 from plinth.step.tensors import WHOLE, Tensor, WeightPiece, Weights
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine
+
+
+class Flow(NamedTuple):
+    """What an exchange moves: from what dies have of a region to what they have of another, elements of each axis, and
+    words of each element."""
+
+    source: Region
+    target: Region
+    sizes: Sizes
+    positions: int
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,10 @@ class Exchange:
         Whose words go to which slot: a die's to that of its number in its group; None: there is one slot.
     own : bool
         Whether what a die keeps is copied as well.
+    cluster : ProcessGroups or None
+        Dies that send to each other; None: all do.
+    planned : regions.Exchange or None
+        What of the plan it is, if that does not follow from source and target.
     """
 
     name: str
@@ -42,6 +59,23 @@ class Exchange:
     targets: Sequence[Tensor]
     slots: ProcessGroups | None
     own: bool
+    cluster: ProcessGroups | None = None
+    planned: regions.Exchange | None = None
+
+    @property
+    def flow(self) -> Flow:
+        """What it moves."""
+        source, planned = self.source, self.planned
+        if planned is None:
+            return Flow(source.region, self.targets[0].region, plane(source.samples, source.channels), source.positions)
+        return Flow(planned.source, planned.target, planned.sizes(source.samples), planned.positions)
+
+    def peers(self, die: int) -> Sequence[int]:
+        """The dies that a die may send to, itself first, then in their order from the next one on."""
+        if self.cluster is None:
+            return [(die + turn) % self.dies for turn in range(self.dies)]
+        members, number = self.cluster.of(die), self.cluster.number(die)
+        return members[number:] + members[:number]
 
     @property
     def dies(self) -> int:
@@ -63,19 +97,22 @@ class Exchange:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
-        for turn in range(0 if self.own else 1, self.dies):
-            yield from self.tiles(die, (die + turn) % self.dies)
+        for other in self.peers(die)[0 if self.own else 1:]:
+            yield from self.tiles(die, other)
         arrivals = self.arrivals(die)
         if arrivals is not None:
             yield arrivals
 
     def arrivals(self, die: int) -> Arrivals | None:
         """What others send to a die."""
-        count = sum(len(self.targets[0].part(die).meet(self.source.part(other)))
-                    for other in range(self.dies) if other != die)
+        count = sum(self.arriving(die, other) for other in self.peers(die)[1:])
         if not count:
             return None
         return Arrivals(self.number, self.received(die), count)
+
+    def arriving(self, die: int, other: int) -> int:
+        """Tiles that come to a die from another."""
+        return len(self.targets[0].part(die).meet(self.source.part(other)))
 
     def received(self, die: int) -> tuple[Buffer, ...]:
         """Where a die has what is sent to it."""

@@ -18,6 +18,7 @@ from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
 from plinth.step.step import Step
 from plinth.step.tensors import Weights
+from plinth.step.winograd import check_transforms
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine
 
@@ -35,6 +36,9 @@ def step_of(graph: PlanGraph, splits: Splits, batch: int, parameters: DieParamet
         If dies have no engine for the rule.
     """
     check_engines(rule, parameters)
+    for number in graph.weighted:
+        if graph.nodes[number].tiling is not None:
+            check_transforms(graph.nodes[number], parameters)
     step = Step(graph, splits, batch, parameters, factors, lists, array, rule)
     for kind, found in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:

@@ -17,6 +17,7 @@ from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
 from plinth.step.tensors import Inner, Part, Placed, Tensor, View, Weights, folded
 from plinth.step.vector import Operand, VectorProgram
+from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.tasks import VECTOR_LOADS, VectorFunction, VectorOp
 
@@ -108,12 +109,18 @@ class Forward:
         self.step = step
         self._made: dict[int, Made] = {}
         self._operands: dict[str, Operands] = {}
+        #: Winograd layers by number.
+        self.winograd = {number: WinogradLayer(step, number) for number in step.graph.weighted
+                         if step.graph.nodes[number].tiling is not None}
 
     def run(self) -> list[Made]:
         """All nodes, in their order."""
         step = self.step
         for number in step.graph.weighted:
-            self._operand(step.graph.nodes[number])
+            if number in self.winograd:
+                self.winograd[number].prepare()
+            else:
+                self._operand(step.graph.nodes[number])
         for number, node in enumerate(step.graph.nodes):
             feeds = step.graph.feeds(number)
             made = Made(number, node, [self._input(number, place, edge) for place, edge in enumerate(feeds)])
@@ -187,8 +194,8 @@ class Forward:
         reads = graph.edges[outputs[0]].consumer if len(outputs) == 1 else number
         reader = graph.nodes[reads]
         return (reader.kind == LOSS and node.weighted and not node.followers and not here.mp and not here.op
-                and alike(here.output, self.step.layouts[reads].input, plane(self.step.batch, node.output_channels),
-                          self.step.factors)
+                and not here.ep and alike(here.output, self.step.layouts[reads].input,
+                                          plane(self.step.batch, node.output_channels), self.step.factors)
                 and not (node.bias and loss_rows(reader) < node.output_positions))
 
     def _node(self, made: Made) -> None:
@@ -205,9 +212,11 @@ class Forward:
                 step.add(Gather(node, made.x[0], made.z, step.weights[node.name], False))
                 gradient = step.gradients[node.name]
                 step.add(Clear(f"{node.name}.zero", node, step.parameters, gradient.matrix, step.any))
+            elif node.tiling is not None:
+                self.winograd[number].forward(made.x[0], made.z)
             else:
                 step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node).buffer))
-                self.empty(made.x[0], made.z)
+                step.empty(made.x[0], made.z)
             sources = self._partials(made)
         else:
             sources = [*made.x]
@@ -230,18 +239,6 @@ class Forward:
                 step.maps[follower.name] = target
             elif follower.kind == MaxPool.kind:
                 step.maps[follower.name] = source
-
-    def empty(self, source: Tensor, target: Tensor) -> None:
-        """A die without channels of what it reads has a partial sum of nothing."""
-        step = self.step
-        if source.spans.channels.all():
-            return
-
-        def place(die: int) -> Buffer:
-            empty = target.part(die).words and not source.part(die).words
-            return target.buffer(die) if empty else Buffer(target.name, 0, 0, 0, 1)
-
-        step.zeros.append(Clear(f"{target.name}.zero", None, step.parameters, place, step.any))
 
     def _partials(self, made: Made) -> list[Placed]:
         """The summands of a node's home, in die order."""

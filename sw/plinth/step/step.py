@@ -24,6 +24,8 @@ strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each.
 die has at home, nothing is copied. Nothing is written twice in a step, and a step starts once all dies have ended the
 one before; so a tile never meets what still is to be read.
 
+Of a Winograd layer tiles stand between: :mod:`plinth.step.winograd`.
+
 With rules that keep more than the weights, members of a ring own chunks of them::
 
     update  S = sum over dies of dW, db              collective, each die's own chunks
@@ -58,7 +60,7 @@ from plinth.step import between
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.tasks import Item
-from plinth.step.tensors import Place, Reservable, Tensor, Weights
+from plinth.step.tensors import Constant, Place, Reservable, Tensor, Tiles, Weights
 from plinth_hw.isa.formats import Fixed, Format
 from plinth_hw.isa.parameters import DieParameters
 
@@ -99,6 +101,8 @@ class Step:
     forward_operations: int = 0
     #: Before the first step: what must hold zeros, which no task of a step writes.
     zeros: list[Clear] = field(default_factory=list)
+    #: What the host writes once.
+    constants: list[Constant] = field(default_factory=list)
     #: Rings that reduce weights.
     groups: list[ProcessGroups] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
@@ -160,6 +164,8 @@ class Step:
         also go at the same time."""
         parts = {(what.region, what.samples, what.channels): what.spans for what in self._tensors()}
         found = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
+        found += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
+                  }.values()
         if turns:
             going = dict.fromkeys((one.rings, one.going) for one in self.operations
                                   if isinstance(one, between.Reduce) and one.going is not None)
@@ -200,6 +206,20 @@ class Step:
             self.add(Chain(name, tuple(self._chain)))  # type: ignore[arg-type]
             self._chain = []
 
+    def empty(self, source: Tensor, target: Tensor) -> None:
+        """A die that has nothing of what it would make ``target`` of has zeros there."""
+        def words(tensor: Tensor) -> Integers:
+            return tensor.spans.samples * tensor.spans.channels
+
+        if not ((words(source) == 0) & (words(target) > 0)).any():
+            return
+
+        def place(die: int) -> Buffer:
+            empty = target.part(die).words and not source.part(die).words
+            return target.buffer(die) if empty else Buffer(target.name, 0, 0, 0, 1)
+
+        self.zeros.append(Clear(f"{target.name}.zero", None, self.parameters, place, self.any))
+
     def exchange(self, name: str, node: int, edge: int | None, source: Tensor, targets: Sequence[Tensor],
                  slots: ProcessGroups | None, *, own: bool) -> None:
         """Every die sends what of its part of ``source`` lies in other dies' parts of a target: of that whose number is
@@ -232,5 +252,7 @@ def loss_scale(operands: Format) -> float:
 def transfer_name(exchange: Exchange) -> str:
     """How the tasks of a plan's exchange are called, up to the receiver's number in brackets."""
     what = {("fprop", "reduce"): "reduce", ("fprop", "copy"): "copy", ("bprop", "reduce"): "reduce",
-            ("bprop", "copy"): "spread"}[exchange.phase, exchange.kind]
+            ("bprop", "copy"): "spread", ("fprop", "scatter"): "scatter", ("fprop", "gather"): "gather",
+            ("bprop", "scatter"): "error_scatter", ("bprop", "gather"): "error_gather",
+            ("bprop", "bias"): "bias_rows"}[exchange.phase, exchange.kind]
     return f"{exchange.layer}.{what}" + (f".{exchange.consumer}" if exchange.consumer else "")

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import ConvolutionShape, FeatureMap
-from plinth.partition.graph import Node
+from plinth.partition.graph import Node, Tiling
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.tasks import Engine
 
@@ -52,6 +52,62 @@ class Tile:
     #: Receiver; None: the die itself.
     die: int | None = None
     exchange: int = -1
+    #: As many alike one behind the other, and words from one to the next of either side.
+    planes: int = 1
+    apart: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class TileTransform:
+    """Winograd tiles of some images: made of maps and sent to who has their elements, or made a map.
+
+    Attributes
+    ----------
+    node : Node
+    outputs : bool
+        Whether the maps are the layer's outputs, else its inputs.
+    scatter : bool
+        From maps to tiles.
+    added : bool
+        The map's places get sums.
+    maps : FeatureMap
+    tiles : Buffer
+        Of the first element: a row is a tile, of all images.
+    plane : int
+        Words from an element to the next.
+    elements : (first row, rows, first column, columns)
+        Of a tile, that ``tiles`` has.
+    die, exchange
+        As of :class:`Tile`.
+    """
+
+    node: Node
+    outputs: bool
+    scatter: bool
+    added: bool
+    maps: FeatureMap
+    tiles: Buffer
+    plane: int
+    elements: tuple[int, int, int, int]
+    die: int | None = None
+    exchange: int = -1
+
+    @property
+    def tiling(self) -> Tiling:
+        """How the layer is cut in tiles."""
+        assert self.node.tiling is not None
+        return self.node.tiling
+
+    @property
+    def by_column(self) -> bool:
+        """Whether a descriptor does a column of tiles of all images, else an image: what makes fewer of them, and with
+        sums what keeps tiles that overlap apart."""
+        return self.maps.images > 1 and (self.added or self.tiling.tiles[1] < self.maps.images)
+
+    @property
+    def descriptors(self) -> int:
+        """How many there are."""
+        return self.tiling.tiles[1] if self.by_column else self.maps.images
 
 
 @dataclass(frozen=True)
@@ -123,8 +179,8 @@ class Signal:
 
 
 class Share(NamedTuple):
-    """What products are of a layer: samples, of how many that the die has in all; rows and columns of the weights'
-    matrix, and in how many pieces of rows the die's slice goes."""
+    """What products are of a layer: samples (of a Winograd layer tiles of all elements), of how many that the die has
+    in all; rows and columns of the weights' matrix, and in how many pieces of rows the die's slice goes."""
 
     samples: int
     whole: int
@@ -133,7 +189,7 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
-Work = Multiplication | Vector | Tile | Rows | Reduction | Optimisation | Signal
+Work = Multiplication | Vector | Tile | TileTransform | Rows | Reduction | Optimisation | Signal
 
 
 @dataclass(frozen=True, slots=True)

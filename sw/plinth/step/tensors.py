@@ -11,7 +11,7 @@ from math import gcd, lcm
 from typing import NamedTuple, Protocol
 
 from plinth.buffers import Buffer
-from plinth.partition.axes import CHANNELS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
+from plinth.partition.axes import CHANNELS, ELEMENTS, INPUTS, OUTPUTS, SAMPLES, Region, alike, plane
 from plinth.partition.cuts import Factors, Integers, Listed, pieces, selected
 from plinth_hw.isa.parameters import DieParameters
 
@@ -201,6 +201,80 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class Elements:
+    """What a die has of the tiles of a map: some neighbouring elements, row by row of a tile, of some samples' tiles
+    and channels. In memory they lie dense: element, sample, tile, channel."""
+
+    first: int
+    count: int
+    part: Part
+
+    @property
+    def words(self) -> int:
+        """In all."""
+        return self.count * self.part.words
+
+    @property
+    def plane(self) -> int:
+        """Words of an element."""
+        return self.part.words
+
+    def of(self, buffer: Buffer, element: int) -> Buffer:
+        """An element's matrix: a row is a tile."""
+        part = self.part
+        return buffer.part(f"{buffer.name}[{element}]", (element - self.first) * self.plane, part.rows, part.channels)
+
+
+@dataclass(frozen=True)
+class Tiles(Tensor):
+    """Winograd tiles of a map: ``positions`` of a sample, each of some elements, of which dies have ranges."""
+
+    elements: int = 1
+
+    def _elements(self) -> tuple[Integers, Integers]:
+        return self.region.bounds(ELEMENTS, self.elements, self.factors)
+
+    @property
+    def counts(self) -> Integers:
+        """Elements of every die."""
+        low, high = self._elements()
+        return high - low
+
+    def place_words(self) -> int:
+        """As :class:`Reservable`."""
+        here = self.spans
+        return int((self.counts * here.samples * self.positions * here.channels).max())
+
+    def at(self, die: int) -> Elements:
+        """What a die has."""
+        low, high = self._elements()
+        return Elements(int(low[die]), int(high[die] - low[die]), self.part(die))
+
+    def buffer(self, die: int) -> Buffer:
+        """All its elements, one behind the other."""
+        here = self.at(die)
+        return Buffer(self.name, 0, here.count * here.part.rows, here.part.channels, max(1, here.part.channels))
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A matrix that every die has, ``[rows, columns]``, and the host writes before the first step."""
+
+    name: str
+    values: tuple[tuple[float, ...], ...]
+    packed = False
+
+    def place_words(self) -> int:
+        """As :class:`Reservable`."""
+        return len(self.values) * len(self.values[0])
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies."""
+        columns = len(self.values[0])
+        return Buffer(self.name, 0, len(self.values), columns, columns)
+
+
+@dataclass(frozen=True)
 class View:
     """A part of what each die has in a place, as a function tells it."""
 
@@ -250,6 +324,7 @@ class WeightSlice:
     """A die's slice of a layer's weights [tap, channel in, channel out] and bias: all taps of channels that neighbour
     each other, or do in the order of a list."""
 
+    #: Of a layer whose tiles' elements are split those that the die has, from a first one on.
     taps: int
     first_input: int
     inputs: int
@@ -261,6 +336,12 @@ class WeightSlice:
     #: Lists whose orders channels have.
     input_order: Listed | None = None
     output_order: Listed | None = None
+    first_tap: int = 0
+
+    @property
+    def tap_index(self) -> Selected:
+        """Its taps in the whole layer."""
+        return slice(self.first_tap, self.first_tap + self.taps)
 
     @property
     def input_index(self) -> Selected:
@@ -326,10 +407,11 @@ WHOLE = WeightPiece()
 def _slice(region: Region, shape: tuple[int, int, int], bias: bool, spare: int, factors: Factors, die: int
            ) -> WeightSlice:
     """What a die has of a layer's weights."""
-    taps, inputs, outputs = shape
-    (low, high), (first, last) = region.bounds(INPUTS, inputs, factors), region.bounds(OUTPUTS, outputs, factors)
-    return WeightSlice(taps, int(low[die]), int(high[die] - low[die]), int(first[die]), int(last[die] - first[die]),
-                       bias, spare, region.orders.get(INPUTS), region.orders.get(OUTPUTS))
+    (begin, end), (low, high), (first, last) = (
+        tuple(int(bound[die]) for bound in region.bounds(axis, size, factors))
+        for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), shape, strict=True))
+    return WeightSlice(end - begin, low, high - low, first, last - first, bias, spare, region.orders.get(INPUTS),
+                       region.orders.get(OUTPUTS), begin)
 
 
 @dataclass(frozen=True)
@@ -339,7 +421,7 @@ class Weights:
     name: str
     #: Of the whole layer: taps, channels in, channels out.
     shape: tuple[int, int, int]
-    #: Input and output channels that dies have.
+    #: Input and output channels that dies have, and elements of tiles, which taps are then.
     region: Region
     factors: Factors
     bias: bool
@@ -348,16 +430,16 @@ class Weights:
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""
-        taps, inputs, outputs = self.shape
-        rows, columns = (self.region.lengths(axis, size, self.factors)
-                         for axis, size in ((INPUTS, inputs), (OUTPUTS, outputs)))
+        taps, rows, columns = (self.region.lengths(axis, size, self.factors)
+                               for axis, size in zip((ELEMENTS, INPUTS, OUTPUTS), self.shape, strict=True))
         return int((columns * (taps * rows + int(self.bias) + self.spare)).max())
 
     @property
     def most_rows(self) -> int:
         """Rows of the matrix, on the die that has most."""
-        taps, inputs, _ = self.shape
-        return taps * int(self.region.lengths(INPUTS, inputs, self.factors).max())
+        taps, rows = (self.region.lengths(axis, size, self.factors)
+                      for axis, size in zip((ELEMENTS, INPUTS), self.shape[:2], strict=True))
+        return int((taps * rows).max())
 
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""

@@ -15,6 +15,7 @@ from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import KINDS, VECTORS, UpdateRule
+from plinth.model.winograd import converted, other_forms
 from plinth.output import write_whole
 from plinth.training.arrays import ArrayFile, array_file
 
@@ -81,32 +82,43 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
     write_whole(path, write)
 
 
-def load(path: Path, network: Network) -> Checkpoint:
-    """Read a checkpoint of ``network``.
+def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
+    """Read a checkpoint of ``network``; with ``convert`` kernels become Winograd tiles where the network trains those,
+    and tiles kernels.
 
     Raises
     ------
     UserError
-        If the file is missing, too large, damaged, or of another network, or weights are not finite.
+        If the file is missing, too large, damaged, or of another network, or weights are not finite, or of kernels
+        where the network trains tiles, or have a state that cannot be converted.
     """
     with array_file(path, "a checkpoint", _REMEDY) as file:
         epoch, seed, update = _header(file, network)
-        parameters = [_array(file, _key(layer.name), network, layer.name) for layer in network.weighted]
+        if convert and update:
+            raise UserError(f"{path}: holds the state of update {update!r}, which has no other form; train with it as "
+                            "it is, or anew with --update sgd")
+        parameters = [_array(file, _key(layer.name), network, layer.name, convert=convert)
+                      for layer in network.weighted]
         kept = {layer.name: {vector: _array(file, _kept_key(layer.name, vector), network, layer.name)
                              for vector in UPDATES[update]} for layer in network.weighted} if update else {}
         return Checkpoint(parameters, epoch, seed, update, kept)
 
 
-def _array(file: ArrayFile, key: str, network: Network, layer: str) -> NDArray[np.float32]:
+def _array(file: ArrayFile, key: str, network: Network, layer: str, *, convert: bool = False) -> NDArray[np.float32]:
     """As many numbers as a layer has parameters."""
-    form, wanted = file.form(key), network.layer_parameters(layer)
-    if form.dtype != np.float32 or form.shape != (wanted,):
+    form, wanted, others = file.form(key), network.layer_parameters(layer), other_forms(network, layer)
+    other = form.dtype == np.float32 and len(form.shape) == 1 and form.shape[0] in others
+    if other and not convert:
+        held = "a kernel" if others[form.shape[0]] is None else "Winograd tiles"
+        raise UserError(f"{file.where}: layer {layer!r} holds {form.shape[0]} weights of {held}, but network "
+                        f"{network.name!r} trains other {wanted}; `plinth convert` makes them")
+    if not other and (form.dtype != np.float32 or form.shape != (wanted,)):
         raise UserError(f"{file.where}: layer {layer!r} holds {form}, not float32 [{wanted}]; {_REMEDY}")
     values = file.read(form)
     if not np.isfinite(values).all():
         raise UserError(f"{file.where}: layer {layer!r} has weights that are not finite; go back to an earlier "
                         "checkpoint, or train again at a lower --rate")
-    return values
+    return converted(network, layer, values) if other else values
 
 
 def _header(file: ArrayFile, network: Network) -> tuple[int, int, str]:

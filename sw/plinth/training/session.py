@@ -16,25 +16,31 @@ from numpy.typing import NDArray
 from plinth.driver.driver import Driver
 from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
-from plinth.model.layers import Embedding, SoftmaxCrossEntropy
+from plinth.model.layers import Convolution, Embedding, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.parameters import KeptVectors, Parameters
 from plinth.model.update import HALF_BITS, SGD, STATE, STATE_LOW
+from plinth.model.winograd import elements_of_kernel
 from plinth.training.checks import Checks, FoundStep
 from plinth.training.data import Dataset
 from plinth_hw.isa.formats import word_type
+from plinth_hw.isa.winograd import form
 
 Floats = NDArray[np.float32]
 
 
 def initial_parameters(network: Network, seed: int) -> Parameters:
-    """He-normal weights (of embeddings: standard normal), zero bias, flat per layer; equal seeds give equal bits."""
+    """He-normal weights (of embeddings: standard normal; of Winograd tiles those of a kernel's), zero bias, flat per
+    layer; equal seeds give equal bits."""
     generator = np.random.default_rng([seed, 0])
     found = []
     for layer in network.weighted:
-        shapes = network.shapes[layer.name].parameters
-        deviation = 1.0 if isinstance(layer, Embedding) else np.sqrt(2.0 / prod(shapes["weights"][:-1]))
-        weights = generator.standard_normal(shapes["weights"]) * deviation
+        inputs, shape = network.shapes[layer.name].inputs, network.shapes[layer.name].parameters["weights"]
+        kernel = Shape((*layer.kernel, *shape[2:])) if isinstance(layer, Convolution) else shape
+        deviation = 1.0 if isinstance(layer, Embedding) else np.sqrt(2.0 / prod(kernel[:-1]))
+        weights = generator.standard_normal(kernel) * deviation
+        if isinstance(layer, Convolution) and (outputs := layer.trained_tiles(inputs)):
+            weights = elements_of_kernel(form(layer.kernel, outputs), weights)
         bias = network.layer_parameters(layer.name) - weights.size
         found.append(np.concatenate([weights.ravel(), np.zeros(bias)]).astype(np.float32))
     return found
@@ -117,6 +123,9 @@ class Session:
     def load_parameters(self, parameters: Parameters) -> None:
         """Give every die its slices of the weights, beside which nothing is kept yet."""
         for driver in self.drivers:
+            for buffer, constant in self.program.constants:
+                for die in range(self.program.dies):
+                    driver.write_floats(die, buffer, np.array(constant, dtype=np.float32))
             for values, layer in zip(parameters, self._layers(self.program.weights), strict=True):
                 for die, buffer in enumerate(layer.buffers):
                     if buffer.columns:

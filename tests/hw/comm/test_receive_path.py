@@ -1,5 +1,6 @@
 """Receive path: packets from the network and from this die, stored and added, with memories of every mood."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ from tests.support.memory_model import MemoryModel
 from plinth_hw.comm.flit import PacketKind, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
 from plinth_hw.comm.run_reader import packet_buffer_beats, packet_words
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 
 PARAMETERS = preset("ndp-tiny", chunk_words=16, flit_words=2)
+TRANSFORMING = replace(PARAMETERS, transforms=((2, 3),))
 FLIT, LONGEST = PARAMETERS.flit_words, packet_words(PARAMETERS)
 #: Words of each of three areas: for packets of the network, of this die, and for sums of both.
 AREA = 4 * LONGEST
@@ -64,9 +66,10 @@ class Packets:
             self.flits += _flits(block + begin, values.view(np.uint32).tolist(), kind)
 
 
+@pytest.mark.parametrize("parameters", [PARAMETERS, TRANSFORMING], ids=["plain", "transforms"])
 @pytest.mark.parametrize(("latency", "seed", "idle"), [(3, None, 1.0), (20, 7, 0.6)])
-def test_random_packets(latency: int, seed: int | None, idle: float) -> None:
-    dut = ReceivePath(PARAMETERS)
+def test_random_packets(latency: int, seed: int | None, idle: float, parameters: DieParameters) -> None:
+    dut = ReceivePath(parameters)
     memory = MemoryModel(PARAMETERS, 3 * AREA)
     network, own = Packets(1, 40, 0), Packets(2, 40, 1)
     for flit in own.flits:
@@ -100,16 +103,22 @@ def test_random_packets(latency: int, seed: int | None, idle: float) -> None:
     np.testing.assert_array_equal(memory.words.view(np.float32), network.memory + own.memory)
 
 
-def test_an_add_waits_for_the_write_before_it() -> None:
+@pytest.mark.parametrize(("parameters", "before", "between", "same"), [
+    (PARAMETERS, [(0, 4)], 8, 2), (TRANSFORMING, [(0, 4)], 8, 2),
+    # Beats on both sides: what lies between is another's only on dies that tell beats apart.
+    (TRANSFORMING, [(0, 4), (8, 4)], 4, 2)])
+def test_an_add_waits_for_the_write_before_it(parameters: DieParameters, before: list[tuple[int, int]], between: int,
+                                              same: int) -> None:
     """To the same words; one to others of the same block does not."""
-    dut = ReceivePath(PARAMETERS)
+    dut = ReceivePath(parameters)
     memory = MemoryModel(PARAMETERS, AREA)
     delay, reads = 40, []
 
     async def arrive(ctx: Any) -> None:
         ctx.set(dut.limit, AREA // PARAMETERS.beat_words)
         one = np.float32(1).view(np.uint32).item()
-        flits = [*_flits(0, [one] * 4, STORE), *_flits(8, [one] * 4, ADD), *_flits(2, [one] * 4, ADD)]
+        flits = [flit for at, count in before for flit in _flits(at, [one] * count, STORE)]
+        flits += [*_flits(between, [one] * 4, ADD), *_flits(same, [one] * 2, ADD)]
         await send(ctx, dut.arrive, [_arriving(flit) for flit in flits])
 
     async def watch(ctx: Any) -> None:
@@ -128,7 +137,10 @@ def test_an_add_waits_for_the_write_before_it() -> None:
     simulate(dut, arrive, watch, limit_cycles=1000,
              background=memory.benches([dut.read], [dut.write], response_delay=delay))
     assert reads == [True, False]
-    assert memory.words[:12].view(np.float32).tolist() == [1, 1, 2, 2, 1, 1, 0, 0, 1, 1, 1, 1]
+    wanted = np.zeros(12)
+    for at, count in (*before, (between, 4), (same, 2)):
+        wanted[at:at + count] += 1
+    assert memory.words[:12].view(np.float32).tolist() == wanted.tolist()
 
 
 def test_an_advance_waits_for_all_packets_before_it() -> None:

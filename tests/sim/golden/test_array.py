@@ -214,9 +214,9 @@ def test_adds_of_other_arrays_apply_in_die_order(order: tuple[int, ...]) -> None
     """Whichever came first; what a sender sends later waits behind its add."""
     program = adders()
     where = program.buffers["total"].address
-    tiles = {die: Tile(die, 0, Rows((where,), np.array([[SUMMANDS[die]]], np.float32).view(np.uint32), True), 8)
-             for die in order}
-    after = Tile(2, 0, Rows((where + 1,), np.array([[7]], np.uint32), False), None)
+    summands = {die: np.array([[SUMMANDS[die]]], np.float32).view(np.uint32) for die in order}
+    tiles = {die: Tile(die, 0, Rows(np.array([where]), summands[die], True), 8) for die in order}
+    after = Tile(2, 0, Rows(np.array([where + 1]), np.array([[7]], np.uint32), False), None)
     messages: list[Message] = []
     for die in order:
         messages += [tiles[die], after] if die == 2 else [tiles[die]]
@@ -267,7 +267,7 @@ def test_what_belongs_to_the_next_step_waits_for_it() -> None:
     total, copy = (program.buffers[name].address for name in ("total", "copy"))
     number = [np.array([[value]], np.float32).view(np.uint32) for value in (1, 2, 3)]
     for step in range(3):
-        transport.messages.append(Tile(1, 0, Rows((total,), number[step], False), 8))
+        transport.messages.append(Tile(1, 0, Rows(np.array([total]), number[step], False), 8))
         transport.messages.append(Met(1, 0))
     for _ in range(3):
         for die in (2, 3):
@@ -302,7 +302,7 @@ def test_an_error_is_told_to_dies_of_other_arrays() -> None:
 
 def test_a_tile_beyond_the_memory_of_another_arrays_die() -> None:
     driver, transport = alone(adders())
-    transport.messages.append(Tile(1, 0, Rows((MEMORY_WORDS,), np.zeros((1, 1), np.uint32), False), None))
+    transport.messages.append(Tile(1, 0, Rows(np.array([MEMORY_WORDS]), np.zeros((1, 1), np.uint32), False), None))
     with pytest.raises(DieError, match="die 0 stopped with BAD_PACKET: a tile from another die goes beyond its memory"):
         driver.step(0)
 

@@ -56,9 +56,9 @@ def test_words_go_where_the_formula_says(adds: bool, indexed: str) -> None:
 def test_sums_beyond_a_fixed_format_are_told() -> None:
     target, rows = (Q3_12.encode(np.array(values)).astype(np.int16).view(np.uint16)
                     for values in ([7.5, 1, -7, -8, 5], [[1, 1, -2], [-1, 4, 4]]))
-    assert transfer.write(target, transfer.Rows((0, 2), rows, adds=True), Q3_12) == 4
+    assert transfer.write(target, transfer.Rows(np.array([0, 2]), rows, adds=True), Q3_12) == 4
     assert (target.view(np.int16) / 4096).tolist() == [8 - 2**-12, 2, -8, -4, 8 - 2**-12]
-    assert transfer.write(target, transfer.Rows((0, 2), rows, adds=False), Q3_12) == 0
+    assert transfer.write(target, transfer.Rows(np.array([0, 2]), rows, adds=False), Q3_12) == 0
 
 
 def test_addresses_go_round() -> None:

@@ -147,7 +147,7 @@ def test_words_of_even_lists_by_digits_are_those_without_lists() -> None:
 
         lists = []
         for node, vector in zip(graph.nodes, splits, strict=True):
-            dp, mp, op = ([level for level, one in enumerate(vector) if one == split] for split in SPLITS)
+            dp, mp, op, _ = ([level for level, one in enumerate(vector) if one == split] for split in SPLITS)
             lists.append(Lists(even(12, dp), even(node.input_channels, mp),
                                even(node.output_channels, op) if node.weighted else None, tuple(range(6))))
         assert regions.total_words(graph, splits, 12, factors, tuple(lists)) == regions.total_words(
@@ -162,7 +162,7 @@ def test_owners_move_what_is_sent_and_leave_how_much() -> None:
         splits = random_splits(rng, graph, 2, SPLITS)
         owners = tuple(rng.sample(range(4), 4))
         lists = (Lists(owners=owners),) * len(graph.nodes)
-        plain, moved = (list(regions.exchanges(graph, regions.layouts(graph, splits, some, factors)))
+        plain, moved = (list(regions.exchanges(graph, regions.layouts(graph, splits, some, factors), factors))
                         for some in ((), lists))
         for one, two in zip(plain, moved, strict=True):
             there = regions.words(two, 10, factors)

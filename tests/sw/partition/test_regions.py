@@ -135,7 +135,7 @@ def cases():
 def check_transfers(graph, here, batch, factors, expected) -> None:
     """Words from every die to every other one, by exchange, are those expected."""
     found: dict = {}
-    for exchange in regions.exchanges(graph, here):
+    for exchange in regions.exchanges(graph, here, factors):
         words = regions.words(exchange, batch, factors)
         assert words.sum() == regions.exchange_words(exchange, batch, factors)
         key = (exchange.layer, exchange.phase, exchange.kind, exchange.consumer)

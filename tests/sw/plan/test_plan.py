@@ -15,6 +15,7 @@ from tests.support.plan_graphs import random_graph, random_splits
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.update import FORMS, UpdateRule
+from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import ranges_of, runs_of
 from plinth.partition.graph import SPLITS, from_network
@@ -144,7 +145,9 @@ def test_the_schema_names_every_key() -> None:
     schema, data = plan_schema(), replace(listed(), rule=UpdateRule("momentum")).to_data()
     assert list(schema["properties"]) == list(data)
     for key in ("layers", "transfers", "reductions"):
-        assert list(schema["properties"][key]["items"]["properties"]) == list(data[key][0])
+        keys = schema["properties"][key]["items"]["properties"]
+        # Those of Winograd tiles stand in plans that split them.
+        assert [one for one in keys if one not in ("elements", "copies", "rows")] == list(data[key][0])
     parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
     assert list(parts) == ["samples", "inputs", "outputs", "owners"]
 
@@ -158,6 +161,32 @@ def listed(batch: int = 10) -> Plan:
                    lists=(UNEVEN, Lists(inputs=tuple(map(runs_of, ([0, 3, 4, 5], [1, 2, 6, 7])))),
                           Lists(outputs=tuple(map(runs_of, (range(0, 384, 3), [x for x in range(384) if x % 3])))),
                           None, UNEVEN))
+
+
+def test_plans_of_tiles_come_back_from_files(tmp_path) -> None:
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+    graph = from_network(network)
+    splits = (("mp", "ep"), ("ep", "op"), ("dp", "dp"), ("dp", "dp"), ("dp", "dp"))
+    plan = Plan(graph=graph, planner="joint", model="exact", array="ring-4", batch=8, chunk_words=64, splits=splits,
+                factors=(2, 2), definition=network)
+    path, schema = tmp_path / "plan.yaml", plan_schema()["properties"]
+    path.write_text(plan.to_yaml())
+    assert load_plan(path) == plan
+    data = plan.to_data()
+    assert {one["kind"] for one in data["transfers"]} >= {"scatter", "gather", "bias"}
+    for key in ("transfers", "reductions"):
+        assert set().union(*data[key]) <= set(schema[key]["items"]["properties"])
+    for end in ("from", "to"):
+        known = schema["transfers"]["items"]["properties"][end]["properties"]
+        assert set().union(*(one[end] for one in data["transfers"])) <= set(known)
+    first = data["transfers"][0]
+    path.write_text(plan.to_yaml().replace(f"words: {first['words']}\n", f"words: {first['words'] + 1}\n", 1))
+    with pytest.raises(UserError, match="follows from the splits"):
+        load_plan(path)
+    # Kernels of the zoo are another network.
+    path.write_text(plan.to_yaml())
+    with pytest.raises(UserError, match="the plan is for another network called 'digits-cnn'"):
+        load_plan(path, NETWORKS["digits-cnn"])
 
 
 def test_lists_come_back_from_files_however_they_are_written(tmp_path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from plinth.model.array import ARRAYS, Array
 from plinth.model.routes import routes
-from plinth.partition.axes import Region
+from plinth.partition.axes import Region, plane
 from plinth.partition.groups import RING, process_groups
 from plinth.partition.regions import Exchange, words
 from plinth.simulate.ways import Ways, groups_of
@@ -60,7 +60,7 @@ def test_an_exchange_is_the_plans(batch: int) -> None:
     source, target = Region.of(samples=(0, 2), channels=(1, 3)), Region.of(samples=(0, 1, 2, 3))
     moved = words(Exchange("x", "fprop", "copy", None, source, target, 24, 1), batch, array.factors)
     ways = Ways(array)
-    groups = ways.exchange(source, target, batch, 24)
+    groups = ways.exchange(source, target, plane(batch, 24))
     assert np.array_equal(total(ways, groups), walked(array, moved))
     assert len(groups) > 1 and sum(len(group.dies) for group in groups) == 16
 

@@ -90,7 +90,7 @@ class Copy(NamedTuple):
         return max(self.rows * steps, beats * (MEMORY_LATENCY + BEAT_CYCLES) / BEATS)
 
 
-def lookups(copy: Copy, parameters: DieParameters, hops: int) -> float:
+def lookups(packets: float, flits: float, hops: int) -> float:
     """Cycles in which the input behind a link looks up the routes of a tile's packets that go on, while all dies send
     over as many links.
 
@@ -98,7 +98,7 @@ def lookups(copy: Copy, parameters: DieParameters, hops: int) -> float:
     over more, those of several dies come in turn, but in runs: while a router looks up a route, its own die's packets
     leave, so that a run is as long as a lookup, and a packet that is shorter has its part of one.
     """
-    return min(LOOKUP_CYCLES * copy.packets(parameters), copy.flits(parameters)) if hops > 2 else 0.0
+    return min(LOOKUP_CYCLES * packets, flits) if hops > 2 else 0.0
 
 
 def copy_formula(parameters: DieParameters, copy: Copy, link: float | None = None) -> tuple[float, float]:

@@ -30,7 +30,7 @@ def node_words(graph: PlanGraph, number: int, here: Layout, batch: int, factors:
         return 0
     copies = parts(here.mp, factors)
     return (2 * batch * node.raw_elements * (copies - 1)
-            + 2 * (parts(here.dp, factors) - 1) * (node.weights + copies * node.bias))
+            + 2 * (parts(here.ring, factors) - 1) * (node.weights + copies * node.bias))
 
 
 def edge_words(graph: PlanGraph, number: int, home: Region, need: Layout, batch: int, factors: Factors) -> int:
@@ -78,7 +78,8 @@ class ExactWords:
             for split in graph.choices(number, splits):
                 mine += [(split, DP), (split, MP)] if split == MP and weighted else [(split, DP)]
             labels.append(mine)
-            regions.append([layout(weighted, (*vector, split), (*first, reader)) for split, reader in mine])
+            regions.append([layout(weighted, (*vector, split), (*first, reader), graph.nodes[number].free)
+                            for split, reader in mine])
         nodes = [[node_words(graph, number, here, self.batch, factors) for here in regions[number]]
                  for number in range(len(graph.nodes))]
         pairs: list[list[list[float]]] = []

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.model.array import Array
-from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, pattern, plane, runs, sent
+from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, pattern, plane, runs, sent
 from plinth.partition.cuts import parts
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, exchange_words
@@ -27,8 +27,9 @@ TURNS = 16
 
 
 class Tile(NamedTuple):
-    """Samples and channels that a die sends to another one, cycles of the most loaded link while all dies send as far,
-    hops, how many tiles it stands for, and behind which others it goes: those of its lane."""
+    """Samples (times elements of tiles) and channels that a die sends to another one, cycles of the most loaded link
+    while all dies send as far, hops, how many tiles it stands for, and behind which others it goes: those of its
+    lane."""
 
     samples: int
     channels: int
@@ -100,10 +101,9 @@ class Links:
         flat = words.reshape(-1)
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
 
-    def _pattern_cycles(self, one: Region, two: Region, batch: int, channels: int
-                        ) -> tuple[tuple[float, int], tuple[float, int]]:
+    def _pattern_cycles(self, one: Region, two: Region, sizes: Sizes) -> tuple[tuple[float, int], tuple[float, int]]:
         """There, and back."""
-        words = pattern(one, two, plane(batch, channels), self.factors).astype(np.float64)
+        words = pattern(one, two, sizes, self.factors).astype(np.float64)
         return self._cycles(words), self._cycles(words.T)
 
     def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
@@ -112,33 +112,36 @@ class Links:
                         for axis in (SAMPLES, CHANNELS))
         return depth, width
 
-    def exchanges(self, one: Region, two: Region, batch: int, channels: int, positions: int) -> tuple[float, float]:
+    def exchanges(self, one: Region, two: Region, batch: int, channels: int, positions: int, others: Sizes = ()
+                  ) -> tuple[float, float]:
         """Cycles in which what dies have of one region of a map goes to those who need it of another, and in which as
-        much comes back."""
+        much comes back; ``others`` are axes beside samples and channels."""
         latency = self.array.link_latency
         if not self.walked:
             each, longest = self._even
-            words = exchange_words(Exchange("", "", "", None, one, two, channels, positions), batch, self.factors)
+            words = exchange_words(Exchange("", "", "", None, one, two, channels, positions, others), batch,
+                                   self.factors)
             found = words * each + longest * latency if words else 0.0
             return found, found
         # Where parts are even, words are those of so many samples and channels, so often.
         depth, width = self._parts(one, two)
         if batch % depth or channels % width or not (one.by_digits and two.by_digits):
             depth, width = batch, channels
-        (there, way), (back, returned) = self._unit(one, two, depth, width)
+        (there, way), (back, returned) = self._unit(one, two, (*plane(depth, width), *others))
         deep, wide = batch // depth, channels // width
         return there * deep * wide * positions + way * latency, back * deep * wide * positions + returned * latency
 
-    def _tile_cycles(self, source: Region, target: Region, batch: int, channels: int, positions: int, die: int
-                     ) -> tuple[Tile, ...]:
+    def _tile_cycles(self, source: Region, target: Region, sizes: Sizes, positions: int, die: int) -> tuple[Tile, ...]:
         """Tiles of a transfer from a die to each other one, in the order in which it sends them, its own first.
 
         While a die sends to the one ``n`` further on, all others do. Of many dies all tiles count as one.
         """
         factors, dies = self.factors, self.array.dies
         # By the turn in which the die sends.
-        samples, width = (np.roll(sent(axis, size, source, target, factors, die), -die)
-                          for axis, size in plane(batch, channels))
+        (batch, channels), others = (size for _, size in sizes[:2]), sizes[2:]
+        samples, width, *more = (np.roll(sent(axis, size, source, target, factors, die), -die) for axis, size in sizes)
+        for some in more:
+            samples = samples * some
 
         def tile(turn: int, cycles: float, hops: int) -> Tile:
             """A tile, or one for each run of samples and of channels."""
@@ -156,9 +159,10 @@ class Links:
             if not len(met):
                 return (own,)
             return own, Tile(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
-                             self.exchanges(source, target, batch, channels, positions)[0] / len(met), 1, len(met))
+                             self.exchanges(source, target, batch, channels, positions, others)[0] / len(met), 1,
+                             len(met))
         found = [own]
-        words = pattern(source, target, plane(batch, channels), factors).astype(np.float64)
+        words = pattern(source, target, sizes, factors).astype(np.float64)
         senders = np.arange(dies)
         for turn in range(1, dies):
             moved = np.zeros_like(words)

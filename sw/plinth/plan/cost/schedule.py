@@ -7,7 +7,7 @@ dies differ, one of each class is walked, all together: what others send has arr
 that send it has sent all that it sends, and a ring starts when its last member does.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,7 +16,7 @@ import numpy as np
 
 from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
-from plinth.partition.axes import plane, sent
+from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
@@ -25,11 +25,13 @@ from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
+from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Multiplication, Optimisation, Rows, Task, Vector
+from plinth.step.tasks import Accesses, Multiplication, Optimisation, Rows, Task, TileTransform, Vector
+from plinth.step.tile_operations import Scatter
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
 #: so that all operations have about so many groups, but no fewer than these.
@@ -195,9 +197,9 @@ class _Walk:
         """Classes of the other dies that send the die something."""
         if not self._several:
             return (0,)
-        source, target = operation.source, operation.targets[0]
-        found = np.prod([sent(axis, size, target.region, source.region, self.given.links.factors, self.die)
-                         for axis, size in plane(self.given.batch, source.channels)], axis=0)
+        flow = operation.flow
+        found = np.prod([sent(axis, size, flow.target, flow.source, self.given.links.factors, self.die)
+                         for axis, size in flow.sizes], axis=0)
         return self._classes([die for die in np.flatnonzero(found).tolist() if die != self.die])
 
     def _task(self, task: Task, run: Run, after: Sequence[int] = (), others: tuple[int, ...] | None = None) -> None:
@@ -226,6 +228,9 @@ class _Walk:
             cycles, moved = rows_cost(self.machine, work)
             written = moved / (2 + work.added)
             return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
+        if isinstance(work, TileTransform):
+            made, moves, parts = *self._transforms([task]), work.descriptors
+            return lambda die, ready: die.task("transfer", ready, made, moves, 1, parts)
         if isinstance(work, Optimisation):
             update = optimiser_cost(self.parameters, work)
             return lambda die, ready: die.task("optimiser", ready, update.cycles, (update.reads, update.writes))
@@ -270,19 +275,26 @@ class _Walk:
         waits = sorted(set(self._accesses.needed(mine, there)))
         kept: list[int] = []
         tiles: list[int] = []
-        found = given.links.tiles(source.region, target.region, given.batch, source.channels, source.positions, die)
+        flow = operation.flow
+        found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
         for turn, (samples, width, link, hops, count, lane) in enumerate(found):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.
-            copy = Copy(samples * source.positions, width, *(max(stride, width) for stride in strides))
+            copy = Copy(samples * flow.positions, width, *(max(stride, width) for stride in strides))
             if turn:
                 # Flits are not full where narrow rows do not follow each other.
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
-                link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(copy, parameters, hops))
+                link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(
+                    copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
+            if isinstance(operation, Scatter):
+                # Of many dies all others are as the first one is.
+                others = operation.peers(die)
+                other = (die + turn) % operation.dies
+                cycles, words = self._transforms(operation.tiles(die, other if other in others else others[1]))
             (tiles if turn else kept).append(self._count)
             self._add(waits, self._tile(cycles, words, count, link, hops, copy, lane) if turn else
                       self._own(cycles, words, count))
@@ -290,6 +302,17 @@ class _Walk:
         self._accesses.touch(mine, [], last)
         self._add(kept or waits, lambda die, ready: ready, self._senders(operation), tiles)
         self._accesses.touch([], there, last)
+
+    def _transforms(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
+        """Tasks that make tiles or maps, all together."""
+        alone = row = reads = writes = 0.0
+        for task in tasks:
+            assert isinstance(task.work, TileTransform)
+            found, count = transform_cost(self.parameters, task.work), task.work.descriptors
+            first, more = found.cycles
+            alone, row = row + first + (count - 1) * more, row + count * more
+            reads, writes = reads + count * found.reads, writes + count * found.writes
+        return (alone, row), (reads, writes)
 
     @staticmethod
     def _own(cycles: Cycles, words: Words, count: int) -> Run:

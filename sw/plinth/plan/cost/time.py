@@ -20,13 +20,14 @@ from plinth.model.array import Array
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds, parts
-from plinth.partition.graph import DP, MP, PlanGraph
+from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.regions import Layout, Partition, Splits, layout, weight_words
+from plinth.partition.regions import Layout, Partition, Splits, layout, tile_exchange, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
+from plinth.plan.cost.transforms import node_transforms
 from plinth.plan.cost.updates import update_cycles
 from plinth.step.sums import LEFT, additions
 
@@ -102,7 +103,8 @@ class StepTime:
         return splits[first] if first >= 0 else self._whole
 
     def _layout(self, number: int, vector: Vector, first: Vector) -> Layout:
-        return layout(self.graph.nodes[number].weighted, vector, first)
+        node = self.graph.nodes[number]
+        return layout(node.weighted, vector, first, node.free)
 
     def compute(self, number: int, vector: Vector) -> Compute:
         """Cycles of a node's tasks on the slowest die."""
@@ -115,7 +117,7 @@ class StepTime:
     def _compute(self, number: int, vector: Vector) -> Compute:
         node, factors, die = self.graph.nodes[number], self.factors, self.machine
         here = self._layout(number, vector, self._whole)
-        low, high = bounds(self.batch, here.dp, factors)
+        low, high = bounds(self.batch, here.dp + here.ep, factors)
         first, last = bounds(node.input_channels, here.mp, factors)
         start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
         home_low, home_high = here.home.bounds(SAMPLES, self.batch, factors)
@@ -133,7 +135,9 @@ class StepTime:
         worst = [0.0] * 4
         for (samples, inputs, outputs, home), speed in sizes.items():
             fprop = update = error = 0.0
-            if node.weighted and node.macs:
+            if node.tiling is not None:
+                fprop, error, update = self._tiled(node, here, samples, inputs, outputs)
+            elif node.weighted and node.macs:
                 fprop, error, update = (die.product(Product.of(direction, node, samples, inputs, outputs)).cycles[0]
                                         for direction in DIRECTIONS)
             elif node.gathers:
@@ -151,6 +155,18 @@ class StepTime:
                 worst[place] = max(worst[place], cycles / speed)
         return Compute(*worst)
 
+    def _tiled(self, node: Node, here: Layout, samples: int, inputs: int, outputs: int) -> tuple[float, float, float]:
+        """fprop, bprop and updateGrad of a Winograd layer on a die with some samples: its products, of all its
+        cluster's, and its tiles."""
+        assert node.tiling is not None
+        cluster = parts(here.ep, self.factors)
+        elements, tiles = -(-node.tiling.elements // cluster), samples * cluster * node.tiling.positions
+        products = [elements * self.machine.product(Product(direction, tiles, inputs, outputs)).cycles[1]
+                    for direction in DIRECTIONS]
+        ins, outs = (node_transforms(self.machine.parameters, node, which, samples, channels)
+                     for which, channels in ((False, inputs), (True, outputs)))
+        return products[0] + ins + outs, products[1] + ins + outs, products[2]
+
     def ring(self, number: int, vector: Vector) -> float:
         """Cycles of a node's weight reduction, and of the update behind it."""
         key = (self._node_shape[number], vector)
@@ -166,8 +182,9 @@ class StepTime:
         return found
 
     def own(self, number: int, vector: Vector, first: Vector) -> float:
-        """Cycles in which a node's partial sums go to their homes, or its errors from there; once each way."""
-        if MP not in vector:
+        """Cycles in which a node's partial sums go to their homes, or its errors from there, and its tiles to those
+        that have their elements; once each way."""
+        if MP not in vector and EP not in vector:
             return 0.0
         key = (self._node_shape[number], vector, first)
         found = self._owns.get(key)
@@ -178,6 +195,10 @@ class StepTime:
                 here = self._layout(number, vector, first)
                 positions = node.raw_elements // node.output_channels
                 found = self._there_and_back(here.output, here.home, node.output_channels, positions)
+                for phase in ("fprop", "bprop") if here.ep else ():
+                    tiles = tile_exchange(node, here, phase, "scatter", self.factors)
+                    found += sum(self.links.exchanges(tiles.source, tiles.target, self.batch, tiles.channels,
+                                                      tiles.positions, tiles.extra))
             self._owns[key] = found
         return found
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 
+from plinth.partition.cuts import Factors
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Splits
 from plinth.plan.planners.joint import vectors
@@ -18,11 +19,11 @@ WHOLE, TRIALS = 1 << 9, 2000
 
 
 def fitting(graph: PlanGraph, found: Splits, splits: Sequence[str], seeds: Sequence[Splits], *,
-            need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
+            factors: Factors, need: Callable[[Splits], int], most: int, cost: Callable[[Splits], float]) -> Splits:
     """What was found if it needs at most so much; else the cheapest that does, or that which needs least."""
     if need(found) <= most:
         return found
-    candidates = [vectors(graph, number, len(found[0]), splits, (found, *seeds)) for number in range(len(graph.nodes))]
+    candidates = [vectors(graph, number, factors, splits, (found, *seeds)) for number in range(len(graph.nodes))]
     if prod(map(len, candidates)) <= WHOLE:
         ends = list(product(*candidates))
     else:

@@ -1,4 +1,4 @@
-"""All levels together, dp, mp and op, for the shortest predicted step.
+"""All levels together, dp, mp, op and ep, for the shortest predicted step.
 
 1. *Seeds*: the plans of every other planner.
 2. *Beam search* along the nodes: a state is the splits of the nodes so far, for all levels at once; states that agree
@@ -11,7 +11,7 @@
 
 Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
 better.
-Up to 4 levels a node may take any of the 3^H combinations; above that those of the seeds, and those in which each
+Up to 4 levels a node may take any combination; above that those of the seeds, and those in which each
 kind of split stands on neighbouring levels.
 """
 
@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import permutations, product
 from typing import Any
 
+from plinth.partition.cuts import Factors
 from plinth.partition.graph import SPLITS, PlanGraph
-from plinth.partition.regions import Splits
+from plinth.partition.regions import Splits, has_elements
 from plinth.plan.cost.time import StepTime, Vector
 
 #: States that the beam keeps.
@@ -38,9 +39,15 @@ ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
 MAXIMUM_PAIRS = 250_000
 
 
-def vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str],
+def vectors(graph: PlanGraph, number: int, factors: Factors, splits: Sequence[str],
             seeds: Iterable[Splits]) -> list[Vector]:
     """Combinations of splits that the search gives a node."""
+    found = _vectors(graph, number, len(factors), splits, seeds)
+    return [vector for vector in found if has_elements(graph.nodes[number], vector, factors)]
+
+
+def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], seeds: Iterable[Splits]
+             ) -> list[Vector]:
     choices = graph.choices(number, splits)
     if levels <= ALL_LEVELS:
         return list(product(choices, repeat=levels))
@@ -151,7 +158,8 @@ def _improve(time: StepTime, cost: Callable[[Splits], float], splits: Splits,
                         changes.append({node: (*splits[node][:level], split, *splits[node][level + 1:])
                                         for node, split in ((number, one), (reader, two))})
             for change in changes:
-                if all(splits[node] == vector for node, vector in change.items()):
+                if all(splits[node] == vector for node, vector in change.items()) or not all(
+                        has_elements(graph.nodes[node], vector, time.factors) for node, vector in change.items()):
                     continue
                 trials += 1
                 trial = list(splits)
@@ -170,7 +178,7 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     graph = time.graph
     if not time.levels:
         return seeds[0]
-    candidates = [vectors(graph, number, time.levels, splits, seeds) for number in range(len(graph.nodes))]
+    candidates = [vectors(graph, number, time.factors, splits, seeds) for number in range(len(graph.nodes))]
     rows = _Rows(time, candidates)
     ranked = sorted((*seeds, *(_beam(time, candidates, rows, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))

@@ -1,0 +1,83 @@
+"""Tasks that make Winograd tiles of maps, and maps of tiles: an image each, or a column of the tiles of all images."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from plinth.mapping.convolution import FeatureMap
+from plinth.step.tasks import TileTransform
+from plinth_hw.isa.tasks import TransferOperation
+from plinth_hw.isa.winograd import TRANSFORMS, Lattice, Transform
+
+ADDRESS_MASK = 0xFFFF_FFFF
+
+
+def _matrix(one: Transform, outputs: bool, scatter: bool) -> int:
+    """The number of B^T or A, or of their transposes."""
+    return 0 if one.size == 1 else 1 + 4 * TRANSFORMS.index((one.outputs, one.taps)) + outputs + 2 * (not scatter)
+
+
+@dataclass(frozen=True)
+class _Loops:
+    """Tiles of a descriptor: planes x rows of them, the first one's image and column."""
+
+    planes: int
+    rows: int
+    image: int
+    column: int
+    by_column: bool
+
+
+def _loops(work: TileTransform) -> Iterator[_Loops]:
+    """Of each descriptor: rows of tiles x columns, or x images."""
+    down, across = work.tiling.tiles
+    for number in range(work.descriptors):
+        if work.by_column:
+            yield _Loops(down, work.maps.images, 0, number, True)
+        else:
+            yield _Loops(down, across, number, 0, False)
+
+
+def _map_side(maps: FeatureMap, loops: _Loops, lattices: tuple[Lattice, Lattice]) -> dict[str, Any]:
+    """A side of a task that is a map."""
+    down, across = lattices
+    row, place = maps.row_words, maps.buffer.stride
+    column = across.first + loops.column * across.step
+    return {"pointer": maps.pointer(loops.image, 0, 0), "origin": down.first * row + column * place & ADDRESS_MASK,
+            "plane_stride": down.step * row,
+            "row_stride": maps.image_words if loops.by_column else across.step * place, "down": row, "across": place,
+            "row": down.first, "column": column, "rows": maps.height, "columns": maps.width, "row_step": down.step,
+            "column_step": 0 if loops.by_column else across.step}
+
+
+def _tile_side(work: TileTransform, loops: _Loops, columns: int) -> dict[str, Any]:
+    """A side of a task that is tiles, with so many elements in a row of each."""
+    tiles, (row, rows, column, wide) = work.tiles, work.elements
+    _, across = work.tiling.tiles
+    image = work.tiling.positions * tiles.stride
+    first = tiles.address + loops.image * image + loops.column * tiles.stride
+    return {"pointer": {"offset": first, "base": tiles.base},
+            "origin": -(row * columns + column) * work.plane & ADDRESS_MASK, "plane_stride": across * tiles.stride,
+            "row_stride": image if loops.by_column else tiles.stride, "down": columns * work.plane,
+            "across": work.plane, "row": -row, "column": -column, "rows": rows, "columns": wide, "row_step": 0,
+            "column_step": 0}
+
+
+def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]]:
+    """The operation, and the body of each descriptor; addresses are those of the work's buffers."""
+    assert work.node.window is not None
+    down, across = work.tiling.form.transforms
+    lattices = work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
+    found = []
+    for loops in _loops(work):
+        sides = _map_side(work.maps, loops, lattices), _tile_side(work, loops, across.size)
+        body: dict[str, Any] = {
+            "columns": work.tiles.columns, "planes": loops.planes, "rows": loops.rows,
+            "down_first": int(not work.scatter), "down": _matrix(down, work.outputs, work.scatter),
+            "across": _matrix(across, work.outputs, work.scatter)}
+        for name, side in zip(("source", "destination"), sides if work.scatter else sides[::-1], strict=True):
+            body |= {name if key == "pointer" else f"{name}_{key}": value for key, value in side.items()}
+        if work.die is not None:
+            body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
+        found.append(body)
+    return TransferOperation.TRANSFORM_ADD if work.added else TransferOperation.TRANSFORM, found

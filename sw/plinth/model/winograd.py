@@ -1,0 +1,108 @@
+"""Convolutions of a network by Winograd tiles: which, and weights of kernels as those of tiles and back."""
+
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, Shape
+from plinth.model.network import Network
+from plinth_hw.isa.winograd import OUTPUTS, Form, Matrix, form
+
+Floats = NDArray[np.floating]
+
+
+def tiled(network: Network) -> bool:
+    """Whether any layer is computed by Winograd tiles."""
+    return any(isinstance(layer, Convolution) and layer.transform(network.shapes[layer.name].inputs) is not None
+               for layer in network.layers)
+
+
+def with_tiles(network: Network, winograd: str | int | None, weights: str | None) -> Network:
+    """The network with these settings of its convolutions: those that have no such transform are computed directly.
+    None: as the network says.
+
+    Raises
+    ------
+    ValueError
+        If no convolution has it, or tiles are trained of a network that has none.
+    """
+    layers, found = [], False
+    for layer in network.layers:
+        if isinstance(layer, Convolution):
+            made = replace(layer, winograd=layer.winograd if winograd is None else winograd,
+                           weights=layer.weights if weights is None else weights)
+            inputs = network.shapes[layer.name].inputs
+            try:
+                has = made.transform(inputs) is not None
+            except ValueError:
+                if winograd is None and weights is None:
+                    raise
+                has = False
+            layer = made if has or made.winograd == AUTO else replace(made, winograd=OFF, weights=SPATIAL)
+            found = found or has
+        layers.append(layer)
+    if not found and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
+        what = "trains Winograd tiles" if winograd is None else f"has a Winograd transform of {winograd} outputs"
+        raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
+                         "spatial")
+    return replace(network, layers=tuple(layers))
+
+
+def _floats(matrix: Matrix) -> NDArray[np.float64]:
+    return np.array(matrix, dtype=np.float64)
+
+
+def elements_of_kernel(tiles: Form, kernel: Floats) -> NDArray[np.float64]:
+    """Elements of Winograd tiles ``[T, T', in, out]`` that do what a kernel ``[rows, columns, in, out]`` does: W = G w
+    G^T."""
+    down, across = (_floats(one.g) for one in tiles.transforms)
+    return np.einsum("uk,vl,klio->uvio", down, across, kernel.astype(np.float64))
+
+
+def kernel_of_elements(tiles: Form, elements: Floats) -> NDArray[np.float64]:
+    """The kernel whose elements are nearest to some, by the sum of squares: of those of a kernel, that one."""
+    down, across = (np.linalg.pinv(_floats(one.g)) for one in tiles.transforms)
+    return np.einsum("ku,lv,uvio->klio", down, across, elements.astype(np.float64))
+
+
+def _forms(layer: Convolution) -> list[Form | None]:
+    """What weights of a layer may be: the kernel's, or those of tiles."""
+    return [None, *(form(layer.kernel, outputs) for outputs in OUTPUTS.get(layer.kernel, ()))]
+
+
+def _shape(layer: Convolution, tiles: Form | None, inputs: Shape) -> Shape:
+    taps = layer.kernel if tiles is None else tuple(one.size for one in tiles.transforms)
+    return Shape((*taps, inputs.channels, layer.channels))
+
+
+def other_forms(network: Network, name: str) -> dict[int, Form | None]:
+    """By its number of parameters, what else than the network's a layer's weights may be; None: the kernel's."""
+    layer, shapes = network.layer(name), network.shapes[name]
+    if not isinstance(layer, Convolution):
+        return {}
+    bias = network.layer_parameters(name) - network.layer_weights(name)
+    found = {_shape(layer, tiles, shapes.inputs[0]).elements + bias: tiles for tiles in _forms(layer)}
+    found.pop(network.layer_parameters(name), None)
+    return found
+
+
+def converted(network: Network, name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Parameters of a layer, of one of its :func:`other_forms`, as the network has them: exact but for rounding to
+    FP32, unless tiles become a kernel that they do not follow from, which is the nearest then.
+
+    Raises
+    ------
+    KeyError
+        If there are as many as no form has.
+    """
+    layer, shapes = network.layer(name), network.shapes[name]
+    assert isinstance(layer, Convolution)
+    tiles, inputs = other_forms(network, name)[len(values)], shapes.inputs
+    shape = _shape(layer, tiles, inputs[0])
+    weights: Floats = values[:prod(shape)].reshape(shape)
+    kernel = weights if tiles is None else kernel_of_elements(tiles, weights)
+    outputs = layer.trained_tiles(inputs)
+    made = kernel if outputs is None else elements_of_kernel(form(layer.kernel, outputs), kernel)
+    return np.concatenate([made.ravel(), values[prod(shape):]]).astype(np.float32)

@@ -1,0 +1,83 @@
+"""What tasks that make Winograd tiles of maps, or maps of tiles, cost: docs/winograd.md."""
+
+from dataclasses import dataclass
+from math import prod
+
+from plinth.partition.graph import Node
+from plinth.plan.cost.copies import FIRST_FLIT
+from plinth.plan.cost.machine import Cycles, row_words
+from plinth.step.tasks import TileTransform
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import Lattice, terms, transposed
+
+#: Cycles of a descriptor beside its blocks, and from its end to the start of the next one; of a packet of a beat that
+#: is added, at least.
+STAGES_CYCLES, NEXT_CYCLES, ADDED_CYCLES = 115, 32, 6
+
+
+@dataclass(frozen=True)
+class TransformCost:
+    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits and packets that leave
+    it, words of the beats read and written."""
+
+    cycles: Cycles
+    flits: float
+    packets: float
+    reads: float
+    writes: float
+
+
+def _flits(parameters: DieParameters, columns: int) -> int:
+    """Of a place: each of its blocks, of a beat at most, begins with one."""
+    full, rest = divmod(columns, parameters.beat_words)
+    return full * (parameters.beat_words // parameters.flit_words) + -(-rest // parameters.flit_words)
+
+
+def _inside(lattice: Lattice, side: int) -> float:
+    """Places of a window that lie in the map, in the mean."""
+    return sum(max(0, min(start + lattice.reach, side) - max(start, 0)) for start in (
+        lattice.first + number * lattice.step for number in range(lattice.count))) / lattice.count
+
+
+def lattices(work: TileTransform) -> tuple[Lattice, Lattice]:
+    """Windows of the maps, down and across."""
+    assert work.node.window is not None
+    return work.tiling.form.lattices(work.node.window.size, work.node.window.padding)[work.outputs]
+
+
+def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformCost:
+    """What one of a task's descriptors costs."""
+    both = lattices(work)
+    columns, sides = work.tiles.columns, (work.maps.height, work.maps.width)
+    places, elements = prod(one.reach for one in both), prod(one.size for one in both)
+    middle = both[0].reach * both[1].size
+    inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
+    tiles = work.tiling.positions * work.maps.images / work.descriptors
+    flits, block = _flits(parameters, columns), _flits(parameters, min(columns, parameters.beat_words))
+    blocks = -(-columns // parameters.beat_words)
+    read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
+    each = max(places, elements) * flits
+    if work.added:
+        each = max(each, ADDED_CYCLES * places * blocks)
+    alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
+    words = row_words(parameters, columns)
+    return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * flits,
+                         tiles * made * blocks, tiles * read * words, tiles * made * (1 + work.added) * words)
+
+
+def transform_adds(work: TileTransform) -> float:
+    """Sums of one of a task's descriptors, in the mean: of both matrices, and of what is added to the map."""
+    down, across = lattices(work)
+    ways = [one.matrix if work.scatter else transposed(one.matrix) for one in (down, across)]
+    sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
+    # A scatter goes across first, a gather down: both have as many lines between.
+    each = sums[0] * across.size + sums[1] * down.reach + work.added * down.reach * across.reach
+    return float(each * work.tiles.columns * work.tiling.positions * work.maps.images / work.descriptors)
+
+
+def node_transforms(parameters: DieParameters, node: Node, outputs: bool, samples: int, channels: int) -> float:
+    """Cycles, about, in which a die makes tiles of some samples' maps, or maps of tiles."""
+    assert node.tiling is not None
+    places = max(node.tiling.elements, prod(one.size if not outputs else one.outputs
+                                            for one in node.tiling.form.transforms))
+    return float(samples * node.tiling.positions * places * _flits(parameters, channels) if channels else 0)

@@ -1,0 +1,218 @@
+"""The operations of a Winograd layer: its tiles between maps and dies that multiply them, and the products of their
+elements. As those of :mod:`plinth.step.operations` they tell the tasks of each die."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from plinth.buffers import Buffer
+from plinth.mapping.convolution import FeatureMap
+from plinth.partition.graph import Node
+from plinth.step import cuts
+from plinth.step.between import Exchange
+from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task, Tile, TileTransform
+from plinth.step.tensors import Constant, Inner, Tensor, Tiles, Weights
+from plinth_hw.isa.tasks import Engine
+
+
+def rectangles(first: int, count: int, columns: int) -> Iterator[tuple[int, int, int, int]]:
+    """Neighbouring elements of a tile, row by row, as rectangles: first row, rows, first column, columns."""
+    while count:
+        row, column = divmod(first, columns)
+        rows = count // columns if not column else 0
+        wide = columns if rows else min(count, columns - column)
+        yield row, max(1, rows), column, wide
+        some = max(1, rows) * wide
+        first, count = first + some, count - some
+
+
+def _maps(node: Node, outputs: bool, tensor: Tensor, die: int, inner: Inner) -> FeatureMap:
+    """Some samples and channels of what a die has of a layer's inputs or outputs."""
+    assert node.window is not None
+    size = node.window.output if outputs else node.window.size
+    return FeatureMap(tensor.part(die).view(tensor.buffer(die), inner), *size)
+
+
+def _tile_columns(node: Node) -> int:
+    """Elements of a row of a tile."""
+    assert node.tiling is not None
+    return node.tiling.form.transforms[1].size
+
+
+@dataclass(frozen=True)
+class Scatter(Exchange):
+    """Every die makes tiles of the maps of its samples and gives each die of its cluster the elements that it has.
+
+    Parameters
+    ----------
+    layer : Node
+    outputs : bool
+        Whether the maps are the layer's outputs, else its inputs.
+    """
+
+    layer: Node | None = None
+    outputs: bool = False
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run."""
+        target, layer, own = self.targets[0], self.layer, die == other
+        assert isinstance(target, Tiles) and layer is not None
+        theirs, whole = target.at(other), target.buffer(other)
+        columns, stride = _tile_columns(layer), theirs.part.channels
+        for number, (here, there) in enumerate(self.source.part(die).meet(theirs.part)):
+            maps = _maps(layer, self.outputs, self.source, die, here)
+            first = there.sample * target.positions * stride + there.channel
+            for corner, (row, rows, column, wide) in enumerate(rectangles(theirs.first, theirs.count, columns)):
+                element = row * columns + column
+                tiles = whole.part(whole.name, (element - theirs.first) * theirs.plane + first,
+                                   there.samples * target.positions, there.channels, stride)
+                last = (row + rows - 1) * columns + column + wide - 1
+                touched = tiles.part(whole.name, 0, 1, (last - element) * theirs.plane + tiles.words)
+                work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
+                                     (row, rows, column, wide), None if own else other, -1 if own else self.number)
+                run = f".{number}.{corner}" if number or corner else ""
+                yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
+                           (maps.buffer,), (touched,) if own else (), 1, layer)
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
+        works = (task.work for task in self.tiles(other, die))
+        return sum(work.descriptors for work in works if isinstance(work, TileTransform))
+
+
+@dataclass(frozen=True)
+class Gather(Exchange):
+    """Every die gives each die of its cluster the elements that it has of the tiles of that die's samples."""
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: a task a run of samples, for all elements."""
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, theirs = source.at(die), target.at(other)
+        for number, (here, there) in enumerate(mine.part.meet(theirs.part) if mine.words else ()):
+            one, two = (which.part.view(which.of(tensor.buffer(at), mine.first), inner)
+                        for which, tensor, at, inner in ((mine, source, die, here), (theirs, target, other, there)))
+            apart, run = (mine.plane, theirs.plane), f".{number}" if number else ""
+            reads, writes = (tile.part(tile.name, 0, 1, (mine.count - 1) * plane + tile.words)
+                             for tile, plane in zip((one, two), apart, strict=True))
+            if die == other:
+                yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=mine.count, apart=apart),
+                           (reads,), (writes,))
+            else:
+                yield Task(f"{self.name}[{other}]{run}", Engine.TRANSFER,
+                           Tile(one, two, other, self.number, mine.count, apart), (reads,))
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        source = self.source
+        assert isinstance(source, Tiles)
+        return len(source.part(other).meet(self.targets[0].part(die))) if source.at(other).count else 0
+
+
+@dataclass(frozen=True)
+class Untile:
+    """The tiles of what a die has of a layer's inputs or outputs made maps.
+
+    Parameters
+    ----------
+    added : bool
+        Windows overlap: what is made is added to the places of the maps, which hold zeros.
+    """
+
+    name: str
+    node: Node
+    outputs: bool
+    source: Tiles
+    target: Tensor
+    added: bool
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        tiles, part = self.source.at(die), self.target.part(die)
+        if not part.words:
+            return
+        assert self.node.tiling is not None
+        down, across = (one.size for one in self.node.tiling.form.transforms)
+        maps = _maps(self.node, self.outputs, self.target, die, Inner(0, part.samples, 0, part.channels))
+        whole = self.source.buffer(die)
+        work = TileTransform(self.node, self.outputs, False, self.added, maps, tiles.of(whole, 0), tiles.plane,
+                             (0, down, 0, across))
+        yield Task(self.name, Engine.TRANSFER, work, (whole, maps.buffer) if self.added else (whole,), (maps.buffer,),
+                   1, self.node)
+
+
+@dataclass(frozen=True)
+class ElementProducts:
+    """Products of a Winograd layer, element by element of its tiles: a task each, of all samples.
+
+    Parameters
+    ----------
+    x, z : Tiles
+        Of inputs and outputs, or their errors.
+    weights : Weights
+        Of elements, or their gradient.
+    """
+
+    node: Node
+    direction: str
+    x: Tiles
+    z: Tiles
+    weights: Weights
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.{'update_grad' if self.direction == UPDATE else self.direction}"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        x, z, piece = self.x.at(die), self.z.at(die), self.weights.slice(die)
+        if not (x.words and z.words):
+            return
+        inputs, outputs, weights = self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
+        for group in cuts.groups(x.count, most):
+            first, last = (x.first + place for place in (group.start, group.stop - 1))
+            a, c = x.of(inputs, first), z.of(outputs, first)
+            w = weights.lines(group.start * piece.inputs, piece.inputs)
+            whole_a, whole_c, whole_w = (
+                one.part(one.name, 0, 1, (last - first) * plane + one.words)
+                for one, plane in ((a, x.plane), (c, z.plane), (w, piece.inputs * piece.outputs)))
+            operands, reads, writes = {
+                FPROP: ((a, w, c), (whole_a, whole_w), whole_c), BPROP: ((c, w, a), (whole_c, whole_w), whole_a),
+                UPDATE: ((a, c, w), (whole_a, whole_c), whole_w)}[self.direction]
+            share = Share(len(group) * a.rows, x.count * a.rows, piece.inputs, piece.outputs)
+            yield Task(f"{self.name}[{first}]", Engine.MATRIX,
+                       Multiplication(self.node.name, self.direction, None, *operands), reads, (writes,), len(group),
+                       self.node, share)
+
+
+@dataclass(frozen=True)
+class KernelProducts:
+    """Elements of tiles made of a kernel's weights, W = G w G^T, or the kernel's gradient of theirs, dw = G^T dW G: one
+    product with the matrix ``[elements, taps]`` of all G[u, k] G[v, l]."""
+
+    node: Node
+    direction: str
+    matrix: Constant
+    kernel: Callable[[int], Buffer]
+    elements: Weights
+    #: Of a gradient: the tiles that it is made of; a die that has none has no gradient.
+    of: Tiles | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.{'kernel_grad' if self.direction == UPDATE else 'elements'}"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        piece = self.elements.slice(die)
+        if not piece.words or (self.of is not None and not self.of.at(die).words):
+            return
+        words, taps = piece.inputs * piece.outputs, len(self.matrix.values[0])
+        matrix = self.matrix.buffer(die).lines(piece.first_tap, piece.taps)
+        kernel, elements = (one.part(one.name, 0, rows, words) for one, rows in (
+            (self.kernel(die), taps), (self.elements.buffer(die), piece.taps)))
+        operands, made = (((matrix, kernel, elements), elements) if self.direction == FPROP else
+                          ((matrix, elements, kernel), kernel))
+        yield Task(self.name, Engine.MATRIX, Multiplication(self.node.name, self.direction, None, *operands),
+                   operands[:2], (made,), 1, self.node, Share(matrix.rows, matrix.rows, taps, words))

@@ -1,0 +1,138 @@
+"""A Winograd layer in a training step: what stands in place of its convolution. With V the tiles of inputs X, U those
+of outputs Z, W the weights of their elements::
+
+    W = G w G^T                                     matrix, if the kernel is trained
+    V = B^T X B to who has the elements             transfer
+    U[e] = V[e] W[e]                                matrix, a task an element e
+    U to who has the samples, Z = A^T U A           transfer
+    bprop    dU = A dZ A^T to who has the elements  transfer
+             dV[e] = dU[e] W[e]^T                   matrix
+             dV to who has the samples, dX = B dV B^T  transfer
+    update   dW[e] = V[e]^T dU[e]                   matrix
+             dw = G^T dW G                          matrix, if the kernel is trained
+
+Where the elements of tiles are not split over dies nothing is sent.
+"""
+
+from dataclasses import dataclass, replace
+
+from plinth.errors import UserError
+from plinth.partition.axes import ELEMENTS, Region
+from plinth.partition.graph import Node
+from plinth.partition.groups import TILES
+from plinth.partition.regions import tile_exchange
+from plinth.step.operations import Clear
+from plinth.step.step import Step
+from plinth.step.tasks import BPROP, FPROP, UPDATE
+from plinth.step.tensors import Constant, Tensor, Tiles
+from plinth.step.tile_operations import ElementProducts, Gather, KernelProducts, Scatter, Untile
+from plinth_hw.isa.parameters import DieParameters
+
+
+def check_transforms(node: Node, parameters: DieParameters) -> None:
+    """Refuse a layer whose tiles dies cannot make.
+
+    Raises
+    ------
+    UserError
+        With the layer and its transform.
+    """
+    assert node.tiling is not None
+    if parameters.packing > 1:
+        bits = parameters.multiply_format.bits
+        raise UserError(f"layer {node.name!r} is computed by Winograd tiles, numbers of 32 bits, but operands "
+                        f"of preset {parameters.name!r} have {bits}; choose --format fp32, or --winograd off")
+    for one in node.tiling.form.transforms:
+        sizes = one.outputs, one.taps
+        if one.size > 1 and sizes not in parameters.transforms:
+            raise UserError(f"layer {node.name!r} needs Winograd transform F({one.outputs},{one.taps}), which dies of "
+                            f"preset {parameters.name!r} have not; choose a preset that has it, such as "
+                            "ndp-demo-winograd, or --winograd off")
+
+
+@dataclass
+class WinogradLayer:
+    """Builds fprop, bprop and updateGrad of a layer."""
+
+    step: Step
+    number: int
+
+    def __post_init__(self) -> None:
+        step, self.node = self.step, self.step.graph.nodes[self.number]
+        assert self.node.tiling is not None
+        self.tiling, self.here = self.node.tiling, step.layouts[self.number]
+        self._cluster = step.members(TILES, self.number)
+        if self.node.free:
+            self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
+            return
+        down, across = (one.g for one in self.tiling.form.transforms)
+        # Rounded once.
+        self._matrix = step.reserve(Constant(f"{self.node.name}.transform", tuple(
+            tuple(float(one * other) for one in row for other in column) for row in down for column in across)))
+        step.constants.append(self._matrix)
+        whole = step.weights[self.node.name]
+        axes = whole.region.axes + (((ELEMENTS, self.here.ep),) if self.here.ep else ())
+        self.weights = step.reserve(replace(
+            whole, name=f"{self.node.name}.elements", shape=(self.tiling.elements, *whole.shape[1:]),
+            region=Region(axes, whole.region.owners), bias=False))
+        self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
+
+    def _place(self, name: str, like: Tensor, region: Region) -> Tiles:
+        return self.step.reserve(Tiles(f"{self.node.name}.{name}", like.samples, self.tiling.positions, like.channels,
+                                       region, like.factors, elements=self.tiling.elements))
+
+    def _scatter(self, name: str, phase: str, maps: Tensor, *, outputs: bool) -> Tiles:
+        """Tiles of maps, where their elements are multiplied."""
+        step, node = self.step, self.node
+        tiles = self._place(name, maps, self.here.tiles[outputs])
+        # Where elements are not split nothing is sent, and there is no counter of what comes.
+        number = step.next_exchange() if self.here.ep else -1
+        step.add(Scatter(f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None,
+                         True, self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node,
+                         outputs))
+        return tiles
+
+    def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool) -> None:
+        """Maps of tiles."""
+        step, node = self.step, self.node
+        if self.here.ep:
+            whole = self._place(f"{name}_whole", maps, maps.region)
+            step.add(Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None, step.next_exchange(),
+                            tiles, [whole], None, True, self._cluster,
+                            tile_exchange(node, self.here, phase, "gather", step.factors)))
+            tiles = whole
+        added = not outputs
+        if added:
+            step.add(Clear(f"{maps.name}.zero", node, step.parameters, maps.buffer, step.any))
+        step.add(Untile(f"{node.name}.{'untile' if outputs else 'error_untile'}", node, outputs, tiles, maps, added))
+
+    def prepare(self) -> None:
+        """Weights of elements, if the kernel is trained."""
+        if not self.node.free:
+            self.step.add(KernelProducts(self.node, FPROP, self._matrix, self.step.weights[self.node.name].buffer,
+                                         self.weights))
+
+    def forward(self, x: Tensor, z: Tensor) -> None:
+        """fprop."""
+        self._inputs = self._scatter("tiles", "fprop", x, outputs=False)
+        made = self._place("product_tiles", z, self.here.tiles[1])
+        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self.weights))
+        self.step.empty(self._inputs, made)
+        self._gather("product_tiles", "fprop", made, z, outputs=True)
+
+    def backward(self, error: Tensor, found: Tensor | None) -> None:
+        """bprop, if the input has an error."""
+        self._errors = self._scatter("error_tiles", "bprop", error, outputs=True)
+        if found is None:
+            return
+        made = self._place("input_error_tiles", found, self.here.tiles[0])
+        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self.weights))
+        self.step.empty(self._errors, made)
+        self._gather("input_error_tiles", "bprop", made, found, outputs=False)
+
+    def update(self) -> None:
+        """updateGrad."""
+        self.step.add(ElementProducts(self.node, UPDATE, self._inputs, self._errors, self.gradient))
+        if not self.node.free:
+            self.step.add(KernelProducts(self.node, UPDATE, self._matrix, self.step.gradients[self.node.name].buffer,
+                                         self.gradient, self._inputs))

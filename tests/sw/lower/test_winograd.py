@@ -1,0 +1,153 @@
+"""Winograd layers in training steps: random networks under random splits, elements among them, against the float64
+reference, which for kernels knows no tiles; RTL against golden; words against the plan."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data, random_plan, winograd_network
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.errors import UserError
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import Convolution
+from plinth.model.network import Network
+from plinth.model.update import UpdateRule
+from plinth.model.winograd import tiled, with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.training.data import Dataset
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import Engine
+
+TINY = "ndp-tiny-winograd"
+
+
+def lowered(network: Network, plan: Plan, rule: UpdateRule | None = None) -> TrainingProgram:
+    return lower_training(network, plan, preset(TINY), rule=rule or UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+
+
+def case(seed: int, dies: int) -> tuple[Network, Plan, Dataset]:
+    """A network with a Winograd layer, and any split of it."""
+    for number in range(seed, seed + 10_000, 1000):
+        generator = np.random.default_rng([number, dies])
+        network = winograd_network(generator)
+        batch = int(generator.integers(max(1, dies // 2), 3 * dies + 3))
+        if not tiled(network):
+            continue
+        try:
+            plan = random_plan(network, dies, batch, generator)
+        except UserError as error:
+            assert "groups of dies, but a tile has" in str(error)
+            continue
+        return network, plan, random_data(network, batch, generator)
+    raise AssertionError("no such case")
+
+
+@pytest.mark.parametrize(("seed", "dies"), [
+    *((seed, dies) for dies, count in ((1, 12), (2, 10), (4, 16), (8, 16), (3, 6), (6, 6), (12, 4))
+      for seed in range(count))])
+def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> None:
+    network, plan, data = case(seed, dies)
+    made = session(network, plan, data, lowered(network, plan))
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 3e-5
+
+
+@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.parametrize(("seed", "dies"), [
+    (0, 2), (1, 4), (2, 8),
+    *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in (
+        (3, 1), (4, 2), (5, 4), (6, 4), (7, 8), (8, 8), (9, 3), (10, 6)))])
+def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
+    network, plan, data = case(100 + seed, dies)
+    made = session(network, plan, data, lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal
+    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+
+
+def arranged(dies: int, vectors: tuple[tuple[str, ...], ...], batch: int = 16) -> tuple[Network, Plan]:
+    """The digits' network with tiles trained, each of its convolutions in an arrangement of its own."""
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+    graph = from_network(network)
+    given = iter(vectors)
+    splits = tuple(next(given) if node.tiling else ("dp",) * len(vectors[0]) for node in graph.nodes)
+    return network, Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
+                         splits=splits, factors=(2,) * len(vectors[0]))
+
+
+@pytest.mark.xdist_group("tiny-winograd-dies")
+def test_layers_of_a_step_have_groups_and_clusters_of_their_own() -> None:
+    """(4 groups, 2 clusters) beside (1, 8), then (8, 1) beside (2, 4), on the same eight dies; weights stay where they
+    are."""
+    for vectors in ((("dp", "ep", "ep"), ("dp",) * 3), (("ep",) * 3, ("dp", "dp", "ep"))):
+        network, plan = arranged(8, vectors)
+        made = session(network, plan, random_data(network, 16, np.random.default_rng(3)), lowered(network, plan),
+                       rtl=True)
+        next(iter(made.epoch(0)))
+        assert made.equal and made.checks is not None and made.checks.failure is None
+        assert sum(made.driver.injected_words(die) for die in range(8)) == plan.words
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("tiny-winograd-dies")
+def test_sixteen_dies_have_an_element_each() -> None:
+    network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")))
+    made = session(network, plan, random_data(network, 16, np.random.default_rng(4)), lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal
+    assert sum(made.driver.injected_words(die) for die in range(16)) == plan.words
+
+
+def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
+    network, plan = arranged(4, (("dp", "dp"), ("dp", "dp")))
+    program = lowered(network, plan)
+    names = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
+    assert any(name.startswith("conv1.scatter.own") for name in names)
+    assert not any("[" in name for name in names if name.startswith("conv"))
+    assert not [one for one in plan.transfers if one.exchange.layer.startswith("conv")]
+
+
+def test_more_groups_than_elements_are_refused() -> None:
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
+    graph = from_network(network)
+    splits = tuple(("ep",) * 5 if node.tiling else ("dp",) * 5 for node in graph.nodes)
+    with pytest.raises(UserError, match="'conv1' splits its tiles over 32 groups of dies, but a tile has 16 elements"):
+        Plan(graph=graph, planner="data", model="exact", array="x", batch=32, chunk_words=64, splits=splits)
+
+
+@pytest.mark.parametrize(("name", "why"), [
+    ("ndp-tiny", r"needs Winograd transform F\(2,3\), which dies of preset 'ndp-tiny' have not"),
+    ("ndp-demo-mixed", "operands of preset 'ndp-demo-mixed' have 16"), ("hypar-tiny", "choose a preset that has it")])
+def test_dies_that_cannot_are_refused(name: str, why: str) -> None:
+    network = with_tiles(NETWORKS["digits-cnn"], 2, None)
+    plan = random_plan(network, 1, 4, np.random.default_rng(0))
+    with pytest.raises(UserError, match=why):
+        lower_training(network, plan, preset(name), rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+
+
+def test_updates_with_a_state_train_tiles_too() -> None:
+    network, plan = arranged(4, (("dp", "ep"), ("ep", "ep")), batch=8)
+    rule = UpdateRule("momentum", rate=0.05, momentum=0.9)
+    plan = replace(plan, rule=rule)
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(5)), lowered(network, plan, rule),
+                   rule=rule)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+
+
+def test_kernels_train_as_without_tiles() -> None:
+    """One step by tiles and one directly from the same kernels give the same kernels but for rounding."""
+    found = []
+    for winograd in ("off", 4):
+        network = with_tiles(NETWORKS["digits-cnn"], winograd, "spatial")
+        plan = replace(random_plan(network, 1, 8, np.random.default_rng(0)), splits=((),) * 5)
+        made = session(network, plan, random_data(network, 8, np.random.default_rng(6)), lowered(network, plan))
+        next(iter(made.epoch(0)))
+        found.append(made.parameters(made.driver))
+    assert isinstance(NETWORKS["digits-cnn"].layers[0], Convolution)
+    for one, two in zip(*found, strict=True):
+        assert np.abs(one - two).max() < 1e-5 * np.abs(one).max()

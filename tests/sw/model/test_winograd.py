@@ -1,0 +1,138 @@
+"""Settings of convolutions that are computed by Winograd tiles, and weights of kernels as those of tiles."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from plinth.cli import cli
+from plinth.errors import UserError
+from plinth.model.files import parse_yaml
+from plinth.model.layers import Convolution, Shape
+from plinth.model.network_file import network_from_data, network_to_data, network_to_yaml
+from plinth.model.winograd import converted, elements_of_kernel, kernel_of_elements, other_forms, with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.training import checkpoint
+from plinth.training.session import initial_parameters
+from plinth_hw.isa.winograd import OUTPUTS, form
+
+DIGITS = NETWORKS["digits-cnn"]
+MAP = Shape((3, 8, 8))
+
+
+def layer(**settings) -> Convolution:
+    return Convolution(**({"name": "conv", "channels": 4, "kernel": (3, 3), "padding": (1, 1)} | settings))
+
+
+@pytest.mark.parametrize(("settings", "transform", "weights"), [
+    ({}, None, (3, 3, 3, 4)), ({"winograd": 2}, 2, (3, 3, 3, 4)), ({"winograd": 4}, 4, (3, 3, 3, 4)),
+    ({"winograd": "auto"}, 4, (3, 3, 3, 4)), ({"winograd": "auto", "weights": "winograd"}, 2, (4, 4, 3, 4)),
+    ({"winograd": 4, "weights": "winograd"}, 4, (6, 6, 3, 4)),
+    ({"winograd": 2, "weights": "winograd", "kernel": (1, 3), "padding": (0, 2)}, 2, (1, 4, 3, 4)),
+    ({"winograd": "auto", "kernel": (2, 2)}, None, (2, 2, 3, 4)),
+    ({"winograd": "auto", "stride": (2, 2)}, None, (3, 3, 3, 4)),
+    ({"winograd": "auto", "weights": "winograd", "kernel": (4, 4)}, None, (4, 4, 3, 4)),
+])
+def test_what_a_convolution_says(settings, transform, weights) -> None:
+    made = layer(**settings)
+    made.output([MAP])
+    assert made.transform([MAP]) == transform
+    assert made.parameter_shapes([MAP])["weights"] == weights
+
+
+def test_products_are_those_of_tiles() -> None:
+    assert layer(winograd=4).macs([MAP]) == 36 * 4 * 3 * 4
+    assert layer(winograd=2).macs([MAP]) == 16 * 16 * 3 * 4
+
+
+@pytest.mark.parametrize(("settings", "why"), [
+    ({"winograd": 2, "kernel": (7, 7)}, "a kernel of 7x7 has no Winograd transform here"),
+    ({"winograd": 4, "kernel": (5, 5)}, "a kernel of 5x5 makes 2 outputs a tile each way, not 4"),
+    ({"winograd": 2, "stride": (2, 1)}, "a stride of 2x1 has no Winograd transform; use direct convolution"),
+    ({"winograd": 2, "padding": (3, 3)}, "a padding of 3 is not between 0 and 2"),
+    ({"weights": "winograd"}, "trains Winograd tiles, but winograd is off"),
+])
+def test_what_has_no_transform_is_refused(settings, why) -> None:
+    with pytest.raises(ValueError, match=why):
+        layer(**settings).output([MAP])
+
+
+@pytest.mark.parametrize("settings", [{"winograd": 3}, {"winograd": True}, {"winograd": None}, {"weights": "free"},
+                                      {"winograd": "2"}])
+def test_other_words_are_refused(settings) -> None:
+    with pytest.raises(ValueError, match="must be one of"):
+        layer(**settings)
+
+
+def test_files_say_it_too() -> None:
+    network = with_tiles(DIGITS, 4, "winograd")
+    assert network_from_data(parse_yaml(network_to_yaml(network), "x"), "x") == network
+    data = network_to_data(DIGITS)
+    text = network_to_yaml(DIGITS).replace("channels: 8,", "channels: 8, winograd: off,")
+    assert "off" in text
+    assert network_from_data(parse_yaml(text, "x"), "x") == DIGITS
+    data["layers"][0]["winograd"] = "some"
+    with pytest.raises(UserError, match=r"x: layer 1 \('conv1'\): winograd must be one of off, auto, 2, 4, not the"):
+        network_from_data(data, "x")
+
+
+def test_what_no_layer_can_is_refused() -> None:
+    with pytest.raises(ValueError, match="no layer of network 'digits-mlp' has a Winograd transform of 4 outputs"):
+        with_tiles(NETWORKS["digits-mlp"], 4, None)
+    with pytest.raises(ValueError, match="no layer of network 'digits-cnn' trains Winograd tiles"):
+        with_tiles(DIGITS, None, "winograd")
+    assert with_tiles(NETWORKS["digits-mlp"], "auto", None) == NETWORKS["digits-mlp"]
+    assert with_tiles(with_tiles(DIGITS, 4, "winograd"), "off", None) == DIGITS
+
+
+@pytest.mark.parametrize(("kernel", "outputs"), [
+    (kernel, outputs) for kernel, some in OUTPUTS.items() for outputs in some])
+def test_a_kernel_comes_back(kernel, outputs) -> None:
+    weights = np.random.default_rng(0).standard_normal((*kernel, 3, 2))
+    tiles = form(kernel, outputs)
+    elements = elements_of_kernel(tiles, weights)
+    assert np.allclose(kernel_of_elements(tiles, elements), weights, atol=1e-12)
+    # What a change of the elements leaves is the nearest kernel: the rest is orthogonal to all kernels.
+    moved = elements + np.random.default_rng(1).standard_normal(elements.shape)
+    rest = moved - elements_of_kernel(tiles, kernel_of_elements(tiles, moved))
+    assert abs((rest * elements_of_kernel(tiles, np.ones_like(weights))).sum()) < 1e-9
+
+
+def test_initial_tiles_are_those_of_the_initial_kernels() -> None:
+    plain, tiles = (initial_parameters(network, 5) for network in (DIGITS, with_tiles(DIGITS, 2, "winograd")))
+    network = with_tiles(DIGITS, 2, "winograd")
+    assert np.allclose(converted(network, "conv2", plain[1]), tiles[1], rtol=1e-6, atol=1e-7)
+    assert (plain[2] == tiles[2]).all()
+    assert set(other_forms(network, "conv2")) == {20 * (9 * 8 + 1), 20 * (36 * 8 + 1)}
+
+
+def test_checkpoints_convert_both_ways(tmp_path: Path) -> None:
+    first, second, third = (tmp_path / f"{name}.npz" for name in "abc")
+    tiles = with_tiles(DIGITS, 4, "winograd")
+    plain = initial_parameters(DIGITS, 3)
+    checkpoint.save(first, DIGITS, checkpoint.Checkpoint(plain, 2, 3))
+    with pytest.raises(UserError, match="holds 80 weights of a kernel, but network 'digits-cnn' trains other 296; "
+                                        "`plinth convert` makes them"):
+        checkpoint.load(first, tiles)
+    run = CliRunner()
+    assert run.invoke(cli, ["convert", str(first), str(second), "--network", "digits-cnn", "--winograd", "4",
+                            "--weights", "winograd"]).exit_code == 0
+    found = checkpoint.load(second, tiles)
+    assert (found.epoch, found.seed) == (2, 3)
+    with pytest.raises(UserError, match="holds 296 weights of Winograd tiles"):
+        checkpoint.load(second, DIGITS)
+    assert run.invoke(cli, ["convert", str(second), str(third), "--network", "digits-cnn"]).exit_code == 0
+    for one, two in zip(checkpoint.load(third, DIGITS).parameters, plain, strict=True):
+        assert np.allclose(one, two, atol=1e-6)
+
+
+def test_a_state_does_not_convert(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    plain = initial_parameters(DIGITS, 3)
+    kept = {one.name: {"state": np.zeros(len(values), np.float32)}
+            for one, values in zip(DIGITS.weighted, plain, strict=True)}
+    checkpoint.save(path, DIGITS, replace(checkpoint.Checkpoint(plain, 2, 3), update="momentum", kept=kept))
+    with pytest.raises(UserError, match="holds the state of update 'momentum', which has no other form"):
+        checkpoint.load(path, with_tiles(DIGITS, 2, "winograd"), convert=True)
