@@ -85,6 +85,8 @@ class LayerWeights:
     buffers: Sequence[Buffer]
     #: Dies whose slices are parts of one sum (gradients) or copies of each other (weights).
     rings: Sequence[tuple[int, ...]]
+    #: Factors on gradients of each tap, where they have been multiplied by rates of their own.
+    rates: Sequence[float] = ()
 
     def cut(self, flat: Floats, die: int) -> Floats:
         """A die's slice of all weights and bias of the layer, flat."""
@@ -103,7 +105,10 @@ class LayerWeights:
         weights = flat[:size].reshape(self.shape)
         for ring, flat_slice in zip(self.rings, values, strict=True):
             piece = self.slices[ring[0]]
-            weights[self._index(piece)] = flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs)
+            taps = flat_slice[:piece.weights].reshape(piece.taps, piece.inputs, piece.outputs)
+            if self.rates:
+                taps = taps / np.array(self.rates)[piece.tap_index][:, None, None]
+            weights[self._index(piece)] = taps
             if piece.bias:
                 flat[size:][piece.output_index] = flat_slice[piece.weights:]
         return flat

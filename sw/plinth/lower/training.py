@@ -49,6 +49,7 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
+from plinth.step.tile_operations import ElementRates
 from plinth.step.vector import Move, VectorProgram
 from plinth_hw.isa.formats import Fixed, factor_word
 from plinth_hw.isa.limits import GROUPS, field_bits
@@ -247,12 +248,14 @@ class _Lowering:
                 self._add(self.builders[die], item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
+        rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
         setup = self.setup if any(one.advances for one in self.setup) else ()
         base = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
         return TrainingProgram(
             **{field.name: getattr(base, field.name) for field in fields(base)},
             weights={name: self._weights(one) for name, one in step.weights.items()},
-            gradients={name: self._weights(one) for name, one in step.gradients.items()},
+            gradients={name: replace(self._weights(one), rates=rates.get(name, ()))
+                       for name, one in step.gradients.items()},
             inputs=[self._input(number) for number in range(len(step.inputs))], targets=self._tensor(step.targets),
             predictions=self._tensor(step.predictions),
             maps={name: self._tensor(tensor) for name, tensor in step.maps.items()},

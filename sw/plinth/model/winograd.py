@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, Shape
 from plinth.model.network import Network
-from plinth_hw.isa.winograd import OUTPUTS, Form, Matrix, form
+from plinth_hw.isa.winograd import OUTPUTS, Form, Matrix, Transform, form
 
 Floats = NDArray[np.floating]
 
@@ -65,6 +65,36 @@ def kernel_of_elements(tiles: Form, elements: Floats) -> NDArray[np.float64]:
     """The kernel whose elements are nearest to some, by the sum of squares: of those of a kernel, that one."""
     down, across = (np.linalg.pinv(_floats(one.g)) for one in tiles.transforms)
     return np.einsum("ku,lv,uvio->klio", down, across, elements.astype(np.float64))
+
+
+def element_rates(tiles: Form) -> tuple[float, ...]:
+    """Learning rates of trained elements, row by row, times that of kernels; none where one rate fits all.
+
+    Rows and columns have r_u = m / (|A_u|^2 |B^T_u|^2) each: by it a step changes outputs as one of a kernel does, by
+    the gains of element u's way from inputs and to outputs. Up to T = 4 these are so near each other that 1 does.
+    """
+    if max(one.size for one in tiles.transforms) <= 4:
+        return ()
+    down, across = (_rates(one) for one in tiles.transforms)
+    return tuple(float(np.float32(one * other)) for one in down for other in across)
+
+
+def _rates(one: Transform) -> list[float]:
+    """r_u of a direction."""
+    out, into = (_floats(one.a) ** 2).sum(axis=0), (_floats(one.b) ** 2).sum(axis=1)
+    return list(map(float, one.outputs / (out * into)))
+
+
+def parameter_rates(network: Network) -> list[NDArray[np.float64] | None]:
+    """Of each layer with weights, the factor on the learning rate of each of its parameters; None: 1."""
+    found: list[NDArray[np.float64] | None] = []
+    for layer in network.weighted:
+        inputs, shape = network.shapes[layer.name].inputs, network.shapes[layer.name].parameters["weights"]
+        outputs = layer.trained_tiles(inputs) if isinstance(layer, Convolution) else None
+        rates = element_rates(form(layer.kernel, outputs)) if isinstance(layer, Convolution) and outputs else ()
+        bias = network.layer_parameters(layer.name) - shape.elements
+        found.append(np.concatenate([np.repeat(rates, shape[2] * shape[3]), np.ones(bias)]) if rates else None)
+    return found
 
 
 def _forms(layer: Convolution) -> list[Form | None]:

@@ -9,9 +9,11 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step import cuts
 from plinth.step.between import Exchange
-from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task, Tile, TileTransform
+from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task, Tile, TileTransform, Vector
 from plinth.step.tensors import Constant, Inner, Tensor, Tiles, Weights
-from plinth_hw.isa.tasks import Engine
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine, VectorOp
 
 
 def rectangles(first: int, count: int, columns: int) -> Iterator[tuple[int, int, int, int]]:
@@ -183,6 +185,37 @@ class ElementProducts:
             yield Task(f"{self.name}[{first}]", Engine.MATRIX,
                        Multiplication(self.node.name, self.direction, None, *operands), reads, (writes,), len(group),
                        self.node, share)
+
+
+@dataclass(frozen=True)
+class ElementRates:
+    """The gradient of tiles' elements times the rate of each, for updates by one."""
+
+    node: Node
+    parameters: DieParameters
+    gradient: Weights
+    rates: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.rates"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        piece, whole, size = self.gradient.slice(die), self.gradient.buffer(die), cuts.zero_step(self.parameters)
+        words = piece.inputs * piece.outputs
+        for element in range(piece.taps):
+            for group in cuts.groups(-(-words // size), most):
+                start = group.start * size
+                columns = min(words, group.stop * size) - start
+                place = whole.part(whole.name, element * words + start, 1, columns)
+                program = VectorProgram(self.parameters, 1, columns)
+                program.load("g", place)
+                program.run(VectorOp.SCALE, "g", "g", immediate=self.rates[piece.first_tap + element])
+                program.store("g", place)
+                yield Task(f"{self.name}[{element},{start}]", Engine.VECTOR, Vector(program, 1, min(size, columns)),
+                           (place,), (place,), len(group), self.node)
 
 
 @dataclass(frozen=True)

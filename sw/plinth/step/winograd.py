@@ -10,6 +10,7 @@ of outputs Z, W the weights of their elements::
              dV to who has the samples, dX = B dV B^T  transfer
     update   dW[e] = V[e]^T dU[e]                   matrix
              dw = G^T dW G                          matrix, if the kernel is trained
+             dW[e] = r[e] dW[e]                     vector, if elements are, with rates of their own
 
 Where the elements of tiles are not split over dies nothing is sent.
 """
@@ -17,6 +18,7 @@ Where the elements of tiles are not split over dies nothing is sent.
 from dataclasses import dataclass, replace
 
 from plinth.errors import UserError
+from plinth.model.winograd import element_rates
 from plinth.partition.axes import ELEMENTS, Region
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
@@ -25,7 +27,7 @@ from plinth.step.operations import Clear
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
-from plinth.step.tile_operations import ElementProducts, Gather, KernelProducts, Scatter, Untile
+from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, KernelProducts, Scatter, Untile
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -132,7 +134,11 @@ class WinogradLayer:
 
     def update(self) -> None:
         """updateGrad."""
-        self.step.add(ElementProducts(self.node, UPDATE, self._inputs, self._errors, self.gradient))
+        step = self.step
+        step.add(ElementProducts(self.node, UPDATE, self._inputs, self._errors, self.gradient))
+        rates = element_rates(self.tiling.form) if self.node.free and not step.rule.squares else ()
+        if rates:
+            step.add(ElementRates(self.node, step.parameters, self.gradient, rates))
         if not self.node.free:
             self.step.add(KernelProducts(self.node, UPDATE, self._matrix, self.step.gradients[self.node.name].buffer,
                                          self.gradient, self._inputs))

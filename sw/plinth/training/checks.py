@@ -29,6 +29,7 @@ from plinth import backends
 from plinth.model.network import Network
 from plinth.model.parameters import Parameters, Reference, ReferenceStep
 from plinth.model.update import UpdateRule
+from plinth.model.winograd import parameter_rates
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -127,7 +128,7 @@ def _update_distance(copy: Floats, wanted: Doubles, place: float | None) -> floa
 
 
 def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, found: FoundStep,
-                place: float | None = None) -> Iterator[StepError]:
+                place: float | None = None, rates: Sequence[Doubles | None] = ()) -> Iterator[StepError]:
     """Errors of a step; of layers each one's.
 
     Parameters
@@ -138,17 +139,20 @@ def step_errors(layers: Sequence[str], rule: UpdateRule, wanted: ReferenceStep, 
         How weights are updated.
     place : float or None
         As :attr:`Bounds.place`.
+    rates : sequence of array or None
+        As :attr:`Checks.rates`.
     """
     sizes = wanted.sizes
+    factors = [1.0 if one is None else one for one in rates] or [1.0] * len(layers)
     yield StepError("prediction", None, _distance(found.predictions, wanted.predictions) / sizes.predictions, 1.0)
     yield StepError("loss", None, abs(found.loss - wanted.loss) / sizes.loss, 1.0)
-    for name, before, state, copies, own, gradient, terms in zip(
+    for name, before, state, copies, own, gradient, terms, rate in zip(
             layers, found.before, found.states, found.after, found.gradients, wanted.gradients, sizes.gradients,
-            strict=True):
+            factors, strict=True):
         scale = sizes.cancellation * max(1.0, terms / BATCH_CANCELLATION)
         yield StepError("gradient", name, _distance(own, gradient) / _norm(gradient), scale)
         for error, slope, factor in (("update", gradient, scale), ("descent", own, 1.0)):
-            target = rule.apply(before, slope, state)
+            target = rule.apply(before, rate * slope, state)
             worst = max(_update_distance(copy, target, place) for copy in copies)
             yield StepError(error, name, worst / _norm(target - before), factor)
 
@@ -172,6 +176,8 @@ class Checks:
     rule: UpdateRule
     layers: Sequence[str]
     number_format: str
+    #: Of each layer the factor on the rate of each parameter, weights then bias; None, or nothing at all: 1.
+    rates: Sequence[Doubles | None] = ()
     #: Largest error so far, by name.
     largest: dict[str, float] = field(default_factory=lambda: dict.fromkeys(ERRORS, 0.0))
     #: Largest error over its factor, by name, of each step.
@@ -198,7 +204,7 @@ class Checks:
         wanted = self.reference(found.before, x, targets, decided)
         self.kinks += wanted.kinks
         step = dict.fromkeys(ERRORS, 0.0)
-        for error in step_errors(self.layers, self.rule, wanted, found, self.bounds.place):
+        for error in step_errors(self.layers, self.rule, wanted, found, self.bounds.place, self.rates):
             self.largest[error.name] = max(self.largest[error.name], error.value)
             step[error.name] = max(step[error.name], error.value / error.scale)
             allowed = getattr(self.bounds, error.name).largest * error.scale
@@ -239,4 +245,5 @@ class Checks:
 def against_float64(network: Network, rule: UpdateRule, number_format: str) -> Checks:
     """Checks of a network's steps by a rule, in a number format."""
     return Checks(backends.float64_reference(network, BOUNDS[number_format].rounding), rule,
-                  [layer.name for layer in network.weighted], number_format)
+                  [layer.name for layer in network.weighted], number_format,
+                  () if rule.squares else parameter_rates(network))

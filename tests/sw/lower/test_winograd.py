@@ -139,6 +139,28 @@ def test_updates_with_a_state_train_tiles_too() -> None:
     assert made.checks is not None and made.checks.failure is None
 
 
+@pytest.mark.parametrize("rule", [
+    UpdateRule(rate=0.1), UpdateRule("momentum", rate=0.05), UpdateRule("adagrad", rate=0.01)])
+def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
+    """Of tiles of 36; the float64 reference takes them, but not for Adagrad, whose steps do not depend on it."""
+    network = with_tiles(NETWORKS["digits-cnn"], 4, "winograd")
+    graph = from_network(network)
+    splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, splits=splits,
+                factors=(2, 2), rule=rule)
+    program = lowered(network, plan, rule)
+    assert any(".rates" in task.name for task in program.step[0].tasks) == (rule.kind != "adagrad")
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(7)), program, rule=rule)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+    if rule.kind == "sgd":
+        wrong = replace(made.checks, rates=(), largest=dict(made.checks.largest), failure=None)
+        again = session(network, plan, made.dataset, program, rule=rule)
+        again.checks = wrong
+        next(iter(again.epoch(0)))
+        assert wrong.failure is not None and "update" in wrong.failure
+
+
 def test_kernels_train_as_without_tiles() -> None:
     """One step by tiles and one directly from the same kernels give the same kernels but for rounding."""
     found = []

@@ -12,7 +12,15 @@ from plinth.errors import UserError
 from plinth.model.files import parse_yaml
 from plinth.model.layers import Convolution, Shape
 from plinth.model.network_file import network_from_data, network_to_data, network_to_yaml
-from plinth.model.winograd import converted, elements_of_kernel, kernel_of_elements, other_forms, with_tiles
+from plinth.model.winograd import (
+    converted,
+    element_rates,
+    elements_of_kernel,
+    kernel_of_elements,
+    other_forms,
+    parameter_rates,
+    with_tiles,
+)
 from plinth.model.zoo import NETWORKS
 from plinth.training import checkpoint
 from plinth.training.session import initial_parameters
@@ -98,6 +106,17 @@ def test_a_kernel_comes_back(kernel, outputs) -> None:
     moved = elements + np.random.default_rng(1).standard_normal(elements.shape)
     rest = moved - elements_of_kernel(tiles, kernel_of_elements(tiles, moved))
     assert abs((rest * elements_of_kernel(tiles, np.ones_like(weights))).sum()) < 1e-9
+
+
+def test_rates_of_elements() -> None:
+    """r_u = m / (|A_u|^2 |B^T_u|^2): F(4,3) has columns of A^T of 1, 4, 85 and rows of B^T of 42, 34, 10."""
+    each = [4 / 42, 4 / 136, 4 / 136, 4 / 850, 4 / 850, 4 / 42]
+    assert np.allclose(element_rates(form((3, 3), 4)), np.outer(each, each).ravel(), rtol=1e-6)
+    assert element_rates(form((3, 3), 2)) == element_rates(form((1, 3), 2)) == ()
+    first, *rest = parameter_rates(with_tiles(DIGITS, 4, "winograd"))
+    assert first is not None and len(first) == 36 * 8 + 8
+    assert first[8] == np.float32(each[0] * each[1]) and (first[-8:] == 1).all()
+    assert rest[1:] == [None, None]
 
 
 def test_initial_tiles_are_those_of_the_initial_kernels() -> None:
