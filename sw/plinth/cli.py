@@ -47,7 +47,7 @@ ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
 #: Planners of `plinth plan`; `plinth.plan.planning` has them.
-PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
+PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
 #: Objects and rounds after which Python looks for cycles among them: plans and steps are many small objects without
 #: any, and as it comes, looking takes a fourth of the time of the larger ones.
 COLLECTED = 50_000, 20, 50
@@ -299,6 +299,7 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     from plinth.model.zoo import NETWORKS
     from plinth.output import write_json
     from plinth.plan.plan_file import load_plan
+    from plinth.plan.planning import arranged
     from plinth.report.picture import draw
     from plinth.report.progress import training_progress
     from plinth.report.table import training_table
@@ -328,6 +329,8 @@ def train(network: str | None, dies: int | None, array_name: str | None, planner
     if array is None:
         array = _array(array_name, (len(ports) or None) if dies is None else dies, machine, number_format)
         array = array if machine in PRESETS else _able(array, given)
+    if plan_file is None:
+        given = arranged(given, array, planner or "data", batch)
     if ports and len(ports) != array.dies:
         raise UserError(f"the array has {array.dies} dies, but {len(ports)} --device serial:PORT; give one for each")
     usual_epochs, usual_rate = JOBS.get(network, (EPOCHS, RATE))
@@ -543,7 +546,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
     from plinth.model.network_file import load_network
     from plinth.partition.graph import from_network
     from plinth.plan.lists_file import load_lists
-    from plinth.plan.planning import plan_network
+    from plinth.plan.planning import arranged, plan_network
     from plinth.report.plan import draw_plan, plan_report, show_plan
 
     if out is not None and out.suffix not in (".yaml", ".yml", ".json"):
@@ -552,6 +555,7 @@ def plan(network: str, array_name: str, planner: str, model: str, batch: int, pa
         raise UserError(f"--picture {picture} must end in .png")
     given = _tiled(load_network(network), winograd, weights)
     array = _able(load_array(array_name), given)
+    given = arranged(given, array, planner, batch)
     planned = plan_network(given, array, planner=planner, model=model, batch=batch,
                            lists=None if parts is None else load_lists(parts, from_network(given)),
                            rule=_form(array, update, wide, stochastic))
@@ -623,7 +627,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
     from plinth.model.array_file import load_array
     from plinth.model.network_file import load_network
     from plinth.plan.plan_file import check_use
-    from plinth.plan.planning import check_prediction
+    from plinth.plan.planning import arranged, check_prediction
     from plinth.report.progress import simulation_progress
     from plinth.report.simulation import draw_simulation, show_simulation, simulation_report
     from plinth.simulate import step
@@ -651,6 +655,7 @@ def simulate(network: str | None, array_name: str | None, plan_file: Path | None
             raise UserError("nothing to simulate; give a NETWORK or --plan FILE")
         given = _tiled(load_network(network), winograd, weights)
         array = _able(load_array(array_name or "hypar-16"), given)
+        given = arranged(given, array, planner or "hypar", batch or 256)
         plan_ = step.planned(given, array, planner=planner or "hypar", model=model or "exact",
                              batch=batch or 256, rule=_form(array, update, wide, stochastic))
     step.check_memory(plan_, array)

@@ -415,7 +415,7 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-tiny-winograd", 4, operand_buffer_words=1024, vector_buffer_words=1024, transforms=TRANSFORMS),
         _ndp("ndp-demo-winograd", 8, transforms=TRANSFORMS),
         _ndp("ndp-bench", 16),
-        _ndp("ndp-paper", 64),
+        _ndp("ndp-paper", 64, transforms=TRANSFORMS),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),

@@ -8,12 +8,19 @@ Ring::                                torus, rows x columns, die = row x columns
 Full: the port to die d is d, or d - 1 behind the own number. A side of two dies has two links, one round each
 way; a side of one has none. H-tree: dies are leaves of a binary tree of switches without dies; a switch has ports
 0 and 1 down and 2 up, a die port 0, and each level up the links have twice the rate (HyPar, section 5).
+
+Clusters (MPT, section IV): groups x clusters of dies, die = group x clusters + cluster::
+
+    ports 0 and 1 to the next and the previous die of the group, at the ends to the host, a switch, which so closes
+    rings of a group and joins those of several; ports from 2 on to the other dies of the cluster in its row and in its
+    column, in a grid as square as can be (a flattened butterfly), at ``narrow_rate``
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +40,9 @@ MAXIMUM_MEMORY = 1 << 40
 #: Largest of rates, speeds and clocks; also the largest numerator and denominator.
 MAXIMUM_RATE = 1 << 20
 #: Topologies: the named ones derive their links, "links" lists them.
-TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links")
+TOPOLOGIES = ("ring", "torus", "full", "h-tree", "links", "clusters")
+#: Topologies that have two dimensions, what messages call them, and which those are.
+SIDES = {"torus": ("a torus", "[rows, columns]"), "clusters": ("an array of clusters", "[groups, clusters]")}
 
 
 def prime_factors(number: int) -> tuple[int, ...]:
@@ -77,11 +86,13 @@ class Array:
     preset : str
         Preset of every die.
     dimensions : tuple of int
-        Rows and columns of a torus; empty otherwise.
+        Rows and columns of a torus, groups and clusters of clusters; empty otherwise.
     wiring : tuple of (die, port, die, port)
         The links of topology "links"; empty otherwise.
     link_rate : Fraction or None
         Words a cycle and direction of a die's link; None: what the preset's links carry.
+    narrow_rate : Fraction or None
+        The same of links inside clusters; None: as others. Of topology "clusters" only.
     link_latency : int
         Cycles from die to die.
     speeds : tuple of Fraction
@@ -105,6 +116,7 @@ class Array:
     dimensions: tuple[int, ...] = ()
     wiring: tuple[tuple[int, int, int, int], ...] = ()
     link_rate: Fraction | None = None
+    narrow_rate: Fraction | None = None
     link_latency: int = 5
     speeds: tuple[Fraction, ...] = ()
     clock_mhz: Fraction = Fraction(1000)
@@ -138,30 +150,37 @@ class Array:
         self._check_links()
 
     def _check_rates(self) -> None:
-        for what, value in (("link_rate", self.link_rate), ("clock_mhz", self.clock_mhz),
+        if self.narrow_rate is not None and self.topology != "clusters":
+            raise ValueError(f"topology {self.topology!r} has no narrow_rate")
+        for what, value in (("link_rate", self.link_rate), ("narrow_rate", self.narrow_rate),
+                            ("clock_mhz", self.clock_mhz),
                             *((f"speed of die {die}", speed) for die, speed in enumerate(self.speeds))):
             if value is not None and not (0 < value <= MAXIMUM_RATE and value.denominator <= MAXIMUM_RATE):
                 raise ValueError(f"{what} must be above 0 and at most {MAXIMUM_RATE}, not {value}")
         if self.speeds and len(self.speeds) != self.dies:
             raise ValueError(f"speeds must have one value for each of {self.dies} dies, not {len(self.speeds)}")
         most = PRESETS[self.preset].flit_words
-        if self.rate > most:
-            raise ValueError(f"link_rate is {self.link_rate} words a cycle, but links of preset {self.preset!r} "
-                             f"carry at most {most}; lower it or choose another preset")
+        for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate)):
+            if value is not None and value > most:
+                raise ValueError(f"{what} is {value} words a cycle, but links of preset {self.preset!r} carry at most "
+                                 f"{most}; lower it or choose another preset")
 
     def _check_topology(self) -> None:
-        for key, given, wanted in (("dimensions", self.dimensions, "torus"), ("links", self.wiring, "links")):
-            if given and self.topology != wanted:
+        for key, given, wanted in (("dimensions", self.dimensions, tuple(SIDES)), ("links", self.wiring, ("links",))):
+            if given and self.topology not in wanted:
                 raise ValueError(f"topology {self.topology!r} has no {key}")
-            if not given and self.topology == wanted and self.dies > 1:
+            if not given and self.topology in wanted and self.dies > 1:
                 raise ValueError(f"topology {self.topology!r} needs {key}")
-        if self.topology == "torus":
+        if self.topology in SIDES and self.dimensions:
+            what, sides = SIDES[self.topology]
             if len(self.dimensions) != 2 or not all(is_integer(size, 1, MAXIMUM_DIES) for size in self.dimensions):
-                raise ValueError(f"dimensions of a torus must be [rows, columns], not "
-                                 f"{described(list(self.dimensions))}")
+                raise ValueError(f"dimensions of {what} must be {sides}, not {described(list(self.dimensions))}")
             rows, columns = self.dimensions
             if rows * columns != self.dies:
-                raise ValueError(f"a torus of {rows} x {columns} has {rows * columns} dies, not {self.dies}")
+                raise ValueError(f"{what} of {rows} x {columns} has {rows * columns} dies, not {self.dies}")
+        if self.topology == "clusters" and self.dimensions and self._narrow_ports + 2 > MAXIMUM_PORTS:
+            raise ValueError(f"a die in a cluster of {self.dimensions[0]} needs {self._narrow_ports + 2} ports; a "
+                             f"router has at most {MAXIMUM_PORTS}; choose fewer groups")
         if self.topology == "h-tree" and self.dies & (self.dies - 1):
             raise ValueError(f"an h-tree has a power of two of dies, not {self.dies}")
         if self.topology == "full" and self.dies - 1 > MAXIMUM_PORTS:
@@ -205,6 +224,8 @@ class Array:
     @property
     def switches(self) -> int:
         """Nodes without a die, numbered behind the dies, the root first."""
+        if self.topology == "clusters":
+            return int(bool(self.dimensions) and self.dimensions[1] > 1)
         return self.dies - 1 if self.topology == "h-tree" else 0
 
     @property
@@ -214,14 +235,21 @@ class Array:
 
     @cached_property
     def factors(self) -> tuple[int, ...]:
-        """In how many parts each level cuts the dies, the highest first: the prime factors of the rows of a torus, then
-        of its columns; else of the dies."""
+        """In how many parts each level cuts the dies, the highest first: the prime factors of the rows of a torus, or
+        of groups, then of its columns, or clusters; else of the dies."""
         return tuple(factor for size in self.dimensions or (self.dies,) for factor in prime_factors(size))
 
     @property
     def levels(self) -> int:
         """Levels down to one die."""
         return len(self.factors)
+
+    @property
+    def group_levels(self) -> int:
+        """How many of the highest levels may split the elements of Winograd tiles: those of groups, else all."""
+        if self.topology == "clusters":
+            return len(prime_factors(self.dimensions[0])) if self.dimensions else 0
+        return self.levels
 
     def level_rate(self, level: int) -> Fraction:
         """Words a cycle and direction of each link at a level of an H-tree: from the dies (level H) up it doubles.
@@ -247,6 +275,8 @@ class Array:
         """Every link once, each carrying words both ways."""
         if self.topology == "h-tree":
             return tuple(self._tree())
+        if self.topology == "clusters":
+            return tuple(self._clusters())
         wiring = {"ring": self._ring, "torus": self._torus, "full": self._full, "links": lambda: self.wiring}
         return tuple(Link(*ends, rate=self.rate, latency=self.link_latency) for ends in wiring[self.topology]())
 
@@ -296,6 +326,40 @@ class Array:
     def _full(self) -> list[tuple[int, int, int, int]]:
         return [(one, two - 1, two, one) for one in range(self.dies) for two in range(one + 1, self.dies)]
 
+    @property
+    def _grid(self) -> tuple[int, int]:
+        """Rows and columns of a cluster's dies, as square as can be."""
+        groups = self.dimensions[0]
+        rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
+        return rows, groups // rows
+
+    @property
+    def _narrow_ports(self) -> int:
+        """Links of a die to others of its cluster."""
+        rows, columns = self._grid
+        return rows + columns - 2
+
+    def _clusters(self) -> list[Link]:
+        """Rings of groups through the host, and grids of clusters."""
+        groups, clusters = self.dimensions or (1, 1)
+        found, latency = [], self.link_latency
+        narrow = self.rate if self.narrow_rate is None else self.narrow_rate
+        for group in range(groups if clusters > 1 else 0):
+            first = group * clusters
+            ways = [(first + one, 0, first + one + 1, 1) for one in range(clusters - 1)]
+            ways += [(self.dies, 2 * group, first, 1), (first + clusters - 1, 0, self.dies, 2 * group + 1)]
+            found += [Link(*ends, rate=self.rate, latency=latency) for ends in ways]
+        rows, columns = self._grid if self.dimensions else (1, 1)
+        for cluster in range(clusters):
+            for one in range(groups):
+                row, column = divmod(one, columns)
+                # To the column c of its row by port 2 + c, or one less behind its own, then likewise to rows.
+                others = [(row * columns + c, 2 + c - 1, 2 + column) for c in range(column + 1, columns)]
+                others += [(r * columns + column, columns + r, columns + 1 + row) for r in range(row + 1, rows)]
+                found += [Link(one * clusters + cluster, port, other * clusters + cluster, there, rate=narrow,
+                               latency=latency) for other, port, there in others]
+        return found
+
     def _tree(self) -> list[Link]:
         """Switch i (from 1, the root) has below it the nodes 2i and 2i + 1; the dies follow the last switch."""
         def node(place: int) -> int:
@@ -323,6 +387,13 @@ def torus(rows: int, columns: int) -> Array:
                  preset="ndp-demo")
 
 
+def clusters(groups: int, of: int) -> Array:
+    """Groups x clusters of MPT's workers (Table III): dies of 64x64 at 1 GHz, 5 ns a hop; two full links for rings, 60
+    GB/s a direction together, and links of 10 GB/s inside clusters."""
+    return Array(name=f"mpt-{groups}x{of}", topology="clusters", dies=groups * of, dimensions=(groups, of),
+                 preset="ndp-paper", link_rate=Fraction(15), narrow_rate=Fraction(5, 2))
+
+
 #: HyPar, section 6.1: row-stationary dies of 12x14 with 8 GB each, links of 1600 Mb/s (50 million words a second) at
 #: 250 MHz.
 _HYPAR = {"dies": 16, "preset": "hypar-paper", "link_rate": Fraction(1, 5), "clock_mhz": Fraction(250)}
@@ -339,22 +410,24 @@ ARRAYS: dict[str, Array] = {
         Array(name="hypar-1024", topology="h-tree", **_HYPAR | {"dies": MAXIMUM_DIES}),  # type: ignore[arg-type]
         # HyPar, section 6.5.1: the same links in a torus.
         Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
+        # MPT, section VII.A: 16 groups x 16 clusters.
+        replace(clusters(16, 16), name="mpt-256"),
     )
 }
 
 
 def sized(name: str) -> Array | None:
-    """The array of a name such as ring-3, full-6 or torus-3x4; None if it has none of these forms.
+    """The array of a name such as ring-3, full-6, torus-3x4 or mpt-4x8; None if it has none of these forms.
 
     Raises
     ------
     ValueError
         If there cannot be an array of this size.
     """
-    match = re.fullmatch(r"(ring|full)-([1-9]\d{0,3})|torus-([1-9]\d{0,3})x([1-9]\d{0,3})", name)
+    match = re.fullmatch(r"(ring|full)-([1-9]\d{0,3})|(torus|mpt)-([1-9]\d{0,3})x([1-9]\d{0,3})", name)
     if match is None:
         return None
-    topology, dies, rows, columns = match.groups()
+    topology, dies, sides, rows, columns = match.groups()
     if topology is None:
-        return torus(int(rows), int(columns))
+        return {"torus": torus, "mpt": clusters}[sides](int(rows), int(columns))
     return {"ring": ring, "full": full}[topology](int(dies))

@@ -24,7 +24,7 @@ from plinth_hw.isa.parameters import PRESETS
 ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
-_OPTIONAL = ("dimensions", "links", "link_rate", "link_latency", "speeds", "clock_mhz", "memory_bytes")
+_OPTIONAL = ("dimensions", "links", "link_rate", "narrow_rate", "link_latency", "speeds", "clock_mhz", "memory_bytes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -78,7 +78,7 @@ def array_from_data(data: Any, where: str) -> Array:
             if not isinstance(link, list) or len(link) != 4:
                 raise UserError(f"{where}: a link must be [die, port, die, port], not {described(link)}")
         settings["wiring"] = tuple(tuple(link) for link in links)
-    for key in ("link_rate", "clock_mhz"):
+    for key in ("link_rate", "narrow_rate", "clock_mhz"):
         if key in data:
             settings[key] = _rate(data[key], where, key)
     if "speeds" in data:
@@ -100,6 +100,8 @@ def array_to_data(array: Array) -> dict[str, Any]:
         data["links"] = [list(link) for link in array.wiring]
     if array.link_rate is not None:
         data["link_rate"] = _rate_to_data(array.link_rate)
+    if array.narrow_rate is not None:
+        data["narrow_rate"] = _rate_to_data(array.narrow_rate)
     if array.link_latency != Array.link_latency:
         data["link_latency"] = array.link_latency
     if array.speeds:
@@ -132,12 +134,13 @@ def array_schema() -> dict[str, Any]:
                          "enum": list(TOPOLOGIES)},
             "dies": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
             "preset": {"description": "preset of every die", "enum": list(PRESETS)},
-            "dimensions": {"description": "rows and columns of a torus", "type": "array",
+            "dimensions": {"description": "rows and columns of a torus; groups and clusters", "type": "array",
                            "items": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
                            "minItems": 2, "maxItems": 2},
             "links": {"description": "[die, port, die, port], both ways", "type": "array", "minItems": 1,
                       "items": {"type": "array", "prefixItems": [die, port, die, port], "minItems": 4, "maxItems": 4}},
             "link_rate": {**rate, "description": "words a cycle and direction; default: the preset's"},
+            "narrow_rate": {**rate, "description": "the same of links inside clusters; default: as others"},
             "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,
                              "maximum": MAXIMUM_LATENCY, "default": Array.link_latency},
             "speeds": {"description": "speed of each die relative to the others; default: all 1", "type": "array",
@@ -169,5 +172,5 @@ def load_array(name_or_path: str) -> Array:
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
         raise UserError(f"array {quoted(name_or_path)} is unknown; {nearest(name_or_path, ARRAYS)}, "
-                        "a ring-N, full-N or torus-RxC of another size, or give a .yaml file")
+                        "a ring-N, full-N, torus-RxC or mpt-GxC of another size, or give a .yaml file")
     return array_from_data(read_yaml(path), str(path))

@@ -10,7 +10,8 @@ is split that way:
     output   Z = samples cut at dp, output channels cut at op; a partial sum on dies that differ at mp
 
 With ep the levels at which the elements of a Winograd layer's tiles are split, dies that differ there, a cluster's,
-have samples of their own as if the level were dp's, of which they send each other elements:
+have samples of their own as if the level were dp's, of which they send each other elements. In all nodes of a network
+levels that split elements anywhere cut samples last, so that nodes in other groups and clusters have the same ones:
 
     input    X = samples cut at dp, then ep                 output likewise
     tiles    V = samples cut at dp, elements at ep          of inputs, and of outputs
@@ -218,13 +219,26 @@ def has_elements(node: Node, vector: tuple[str, ...], factors: Factors) -> bool:
 _region = lru_cache(maxsize=1 << 16)(Region.of)
 
 
+def tile_levels(*vectors: tuple[str, ...]) -> Levels:
+    """Levels at which any of some nodes splits elements, in the order in which all of them cut samples: the more
+    choices of such levels have one, the later it comes, so that those of each node come last if one holds the other."""
+    found = {tuple(split == EP for split in vector) for vector in vectors}
+    count = [sum(levels) for levels in zip(*found, strict=True)]
+    return tuple(sorted((level for level, some in enumerate(count) if some), key=lambda level: (count[level], level)))
+
+
 @lru_cache(maxsize=1 << 16)
-def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free: bool = False) -> Layout:
+def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free: bool = False,
+           late: Levels = ()) -> Layout:
     """Regions of a node; ``first`` has the splits of its first consumer, which its home goes by. ``free``: its weights
-    are elements of Winograd tiles."""
+    are elements of Winograd tiles. ``late``: levels that cut samples after the others, and in which order, as they
+    split elements of some node: so all nodes cut samples alike."""
     dp, mp, op, ep = (tuple(level for level, split in enumerate(vector) if split == which) for which in SPLITS)
+    if late:
+        dp, ep = (tuple(sorted(levels, key=lambda level: (late.index(level) if level in late else -1, level)))
+                  for levels in (dp, ep))
     weights = _region(inputs=mp, outputs=op, elements=ep) if free and ep else _region(inputs=mp, outputs=op)
-    ring = dp if free else tuple(sorted(dp + ep))
+    ring = tuple(sorted(dp)) if free else tuple(sorted(dp + ep))
     if not weighted:
         own = _region(samples=dp, channels=mp)
         return Layout(own, own, own, dp, mp, op, weights, ring=ring)
@@ -264,10 +278,11 @@ def _listed(here: Layout, lists: Lists, factors: Factors) -> Layout:
 def layouts(graph: PlanGraph, splits: Splits, lists: Partition = (), factors: Factors = ()) -> tuple[Layout, ...]:
     """Regions of all nodes; where there are lists, on an array of some factors."""
     found = []
+    late = tile_levels(*splits)
     for number, node in enumerate(graph.nodes):
         outputs = graph.outputs[number]
         first = splits[graph.edges[outputs[0]].consumer] if outputs else (DP,) * len(splits[number])
-        here = layout(node.weighted, splits[number], first, node.free)
+        here = layout(node.weighted, splits[number], first, node.free, late)
         given = lists[number] if lists else None
         found.append(here if given is None else _listed(here, given, factors))
     return tuple(found)

@@ -25,7 +25,7 @@ from plinth.model.network_file import network_to_data
 from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition import regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
-from plinth.partition.cuts import Factors, Levels, halves, levels_of
+from plinth.partition.cuts import Factors, Levels, halves, levels_of, parts
 from plinth.partition.graph import LOSS, PlanGraph
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Lists, Partition, Ring, Splits
@@ -66,6 +66,27 @@ class Reduction:
     weights: tuple[Levels, Levels]
     #: Words that all members of all rings send together.
     words: int
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Of a Winograd layer: F(``outputs``, ``taps``), how many groups of dies split the elements of its tiles, and how
+    many clusters its samples."""
+
+    outputs: int
+    taps: int
+    groups: int
+    clusters: int
+
+    @property
+    def transform(self) -> str:
+        """As tables show it."""
+        return f"{self.outputs},{self.taps}"
+
+    @property
+    def arranged(self) -> str:
+        """Groups x clusters."""
+        return f"{self.groups}x{self.clusters}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +173,13 @@ class Plan:
         return tuple(Reduction(node.name, here.ring, (here.mp, here.op), regions.ring_words(node, here, self.factors))
                      for node, here in reversed(list(zip(self.graph.nodes, self.layouts, strict=True)))
                      if node.weighted)
+
+    @cached_property
+    def arrangements(self) -> dict[str, Arrangement]:
+        """Of Winograd layers by name."""
+        return {node.name: Arrangement(node.tiling.outputs, max(node.tiling.kernel), parts(here.ep, self.factors),
+                                       self.dies // parts(here.mp + here.op + here.ep, self.factors))
+                for node, here in zip(self.graph.nodes, self.layouts, strict=True) if node.tiling is not None}
 
     def _number(self, layer: str) -> int:
         return next(number for number, node in enumerate(self.graph.nodes) if node.name == layer)

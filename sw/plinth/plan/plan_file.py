@@ -29,7 +29,7 @@ MAXIMUM_FILE_BYTES = 1 << 24
 _AGAIN = "make the plan again with `plinth plan`"
 
 #: Planners and communication models that a file may name.
-PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint")
+PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joint", "mpt")
 MODEL_NAMES = ("exact", "published")
 
 _KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",

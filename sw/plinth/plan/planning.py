@@ -22,6 +22,7 @@ from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
+from plinth.plan.planners.mpt import mpt, with_transforms
 
 #: Share by which two predictions of a step may differ: they are sums in another order.
 ROUNDING = 1e-6
@@ -66,7 +67,8 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
 def _joint(given: Task) -> Splits:
     """`joint`, seeded with the plans of all others and of both models."""
     graph, levels, words = given.graph, given.levels, given.words
-    seeds = [planner(given) for name, planner in PLANNERS.items() if name not in ("exhaustive", "joint")]
+    seeds = [planner(given) for name, planner in PLANNERS.items()
+             if name not in ("exhaustive", "joint", *(() if any(node.tiling for node in graph.nodes) else ("mpt",)))]
     for name, make in MODELS.items():
         if name != words.name and (name != "published" or set(given.factors) <= {2}):
             seeds.append(hypar(make(graph, words.batch, factors=given.factors), levels))
@@ -84,6 +86,7 @@ PLANNERS: dict[str, Callable[[Task], Splits]] = {
     "hypar": lambda given: hypar(given.words, given.levels),
     "exhaustive": lambda given: exhaustive(given.graph, given.levels, given.words.total_bytes),
     "joint": _joint,
+    "mpt": lambda given: mpt(given.time),
 }
 
 
@@ -168,6 +171,13 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
     baselines = {name: outcome(given, PLANNERS[name](given)) for name in ("data", "model")}
     return Planned(plan, found, baselines, given.time.machine.source, memory_bytes(given, splits, parts),
                    array.memory_bytes)
+
+
+def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
+    """The network with what a planner chooses of its layers, beside their splits: `mpt` transforms."""
+    if planner != "mpt":
+        return network
+    return with_transforms(network, StepTime(from_network(network), batch, array))
 
 
 def predicted_seconds(plan: Plan, array: Array) -> float:

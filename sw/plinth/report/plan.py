@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
-         "op": ("model-parallel (output channels)", "green", "#519e3e")}
+         "op": ("model-parallel (output channels)", "green", "#519e3e"),
+         "ep": ("elements of Winograd tiles", "magenta", "#a53b80")}
 
 
 def _number(value: float) -> int | float:
@@ -81,6 +82,10 @@ def show_plan(console: Console, planned: Planned) -> None:
         for level in range(plan.levels):
             splits = [plan.splits[number][level] for number in block]
             table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[split][1]) for split in splits))
+        tiled = [plan.arrangements.get(graph.nodes[number].name) for number in block]
+        if any(tiled):
+            for name, what in (("F", "transform"), ("g x c", "arranged")):
+                table.add_row(name, *(Text(getattr(one, what) if one else "", style="dim") for one in tiled))
         console.print(table)
         console.print()
     for number, node in enumerate(graph.nodes):

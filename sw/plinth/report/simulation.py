@@ -1,5 +1,6 @@
 """A simulated step for eyes: tables, JSON, a picture."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def simulation_report(found: Simulated) -> dict[str, Any]:
         "joules": found.joules, "joules_total": sum(found.joules.values()),
         "memory_bytes": memory_bytes(found.plan, found.array), "die_memory_bytes": found.array.memory_bytes,
         "moved_words": found.work.moved_words,
+        "winograd": {name: asdict(one) for name, one in plan.arrangements.items()},
         "counts": {key: getattr(result.counts, key) for key in
                    ("adds", "multiplies", "sram_words", "dram_words", "link_words")},
         "tasks": len(found.work.activities), "events": result.events, "engines": dies,
@@ -116,6 +118,12 @@ def show_simulation(console: Console, found: Simulated) -> None:
         mean = float(result.link_words[:len(used)].mean())
         links.add_row(f"mean of {len(used)}", f"{used.mean():.1%}", size(word * mean), "")
         console.print(links)
+    arranged: dict[str, list[str]] = {}
+    for name, one in plan.arrangements.items():
+        arranged.setdefault(f"F({one.transform}) in {one.groups} x {one.clusters}", []).append(name)
+    for what, names in arranged.items():
+        told = ", ".join(names if len(names) < 4 else [names[0], "..", names[-1]])
+        console.print(f"Winograd layers {what} groups x clusters: {len(names)} ({told})", highlight=False)
     energy = ", ".join(f"{label} {joules[key] / total:.1%}" for key, label, _ in KINDS) if total else "none"
     console.print(f"energy: {energy}", highlight=False)
     words = (f"{size(word * found.work.moved_words)} moved between dies, "

@@ -78,7 +78,7 @@ class TaskByTask(Collected):
         dies, beat = range(step.dies), float(self.parameters.beat_words)
         self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
-        several = array.topology in ("torus", "links", "ring")
+        several = array.topology in ("torus", "links", "ring", "clusters")
         named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), float(array.rate))
                  for die, port, other, _ in links]
         named += [(f"die {die} {what}", rate) for what, rate in (

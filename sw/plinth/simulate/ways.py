@@ -73,7 +73,7 @@ class Ways:
         def node(number: int) -> str:
             return f"die {number}" if number < self.dies else f"switch {number - self.dies}"
 
-        several = self.array.topology in ("torus", "links", "ring")
+        several = self.array.topology in ("torus", "links", "ring", "clusters")
         return [f"{node(one)} to {node(two)}" + (f" by port {port}" if several else "")
                 for one, port, two, _ in self.directed]
 

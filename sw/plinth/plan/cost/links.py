@@ -2,7 +2,8 @@
 
 Every pair of dies has one shortest way (over the lowest ports). What is sent at once loads the links on its ways;
 it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
-walked pair by pair: their words are taken to load all links evenly, each at the mean distance.
+walked pair by pair, unless their links have several rates: their words are taken to load all links evenly, each at the
+mean distance.
 """
 
 from collections import deque
@@ -45,7 +46,8 @@ class Links:
     def __init__(self, array: Array) -> None:
         self.array = array
         self.factors = array.factors
-        self.walked = array.dies <= KEPT_DIES
+        # Of links of several rates a mean says nothing.
+        self.walked = array.dies <= KEPT_DIES or array.narrow_rate is not None
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
         self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
         self.tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)
@@ -97,9 +99,20 @@ class Links:
 
     def _cycles(self, words: Floats) -> tuple[float, int]:
         """Cycles of the most loaded link, and hops of the longest way."""
-        loads, hops = self._ways
         flat = words.reshape(-1)
+        if self.array.dies > KEPT_DIES:
+            return self._sparse_cycles(flat)
+        loads, hops = self._ways
         return float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[flat > 0].max(initial=0))
+
+    def _sparse_cycles(self, flat: Floats) -> tuple[float, int]:
+        """The same, of pairs that send something alone."""
+        ways, dies, pairs = self.array.ways, self.array.dies, np.flatnonzero(flat)
+        loads = np.zeros(len(ways.links))
+        for pair, over in ways.walk(pairs // dies, pairs % dies):
+            np.add.at(loads, over, flat[pairs[pair]])
+        hops = ways.hops[:dies].reshape(-1)[pairs]
+        return float((loads / self.array.directed_rates).max(initial=0.0)), int(hops.max(initial=0))
 
     def _pattern_cycles(self, one: Region, two: Region, sizes: Sizes) -> tuple[tuple[float, int], tuple[float, int]]:
         """There, and back."""

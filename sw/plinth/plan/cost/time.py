@@ -22,7 +22,7 @@ from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.cuts import bounds, parts
 from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
-from plinth.partition.regions import Layout, Partition, Splits, layout, tile_exchange, weight_words
+from plinth.partition.regions import Layout, Partition, Splits, layout, tile_exchange, tile_levels, weight_words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
@@ -73,10 +73,10 @@ class StepTime:
     """Predicts steps of one network on one array; keeps what it has computed."""
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: Machine | None = None,
-                 rule: UpdateRule = PLAIN) -> None:
+                 rule: UpdateRule = PLAIN, links: Links | None = None) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine(array.die_parameters())
-        self.links = Links(array)
+        self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
         self.schedule = Schedule(graph, batch, array, self.machine, self.links, rule)
         self._steps: dict[tuple[Splits, Partition], Step] = {}
@@ -102,9 +102,9 @@ class StepTime:
         first = self.first[number]
         return splits[first] if first >= 0 else self._whole
 
-    def _layout(self, number: int, vector: Vector, first: Vector) -> Layout:
+    def _layout(self, number: int, vector: Vector, first: Vector, *others: Vector) -> Layout:
         node = self.graph.nodes[number]
-        return layout(node.weighted, vector, first, node.free)
+        return layout(node.weighted, vector, first, node.free, tile_levels(vector, first, *others))
 
     def compute(self, number: int, vector: Vector) -> Compute:
         """Cycles of a node's tasks on the slowest die."""
@@ -216,8 +216,8 @@ class StepTime:
         found = self._betweens.get(key)
         if found is None:
             one = self.graph.edges[edge]
-            home = self._layout(one.producer, vector, first).home
-            need = self._layout(one.consumer, reader, self._whole).input
+            home = self._layout(one.producer, vector, first, reader).home
+            need = self._layout(one.consumer, reader, self._whole, vector, first).input
             found = self._betweens[key] = self._there_and_back(home, need, one.channels, one.elements // one.channels)
         return found
 
