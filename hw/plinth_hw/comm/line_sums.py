@@ -152,7 +152,7 @@ class LineSums(wiring.Component):
                     m.submodules[f"delay_{lane}_{pair}"] = delay = DelayLine(FP32.bits, (pair - 1) * both.latency)
                     m.d.comb += delay.i.eq(both.o)
                     waits = delay.o
-                m.submodules[f"sum_{lane}_{pair}"] = added = FloatAdder(FP32)
+                m.submodules[f"adder_{lane}_{pair}"] = added = FloatAdder(FP32)
                 m.d.comb += [added.a.eq(total), added.b.eq(waits)]
                 total, latency = added.o, latency + added.latency
             made.append(total)
