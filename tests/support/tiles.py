@@ -11,6 +11,7 @@ from plinth.lower.builder import GraphBuilder
 from plinth.lower.program import assemble
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, TransferOperation
+from plinth_hw.isa.winograd import MATRICES
 
 #: Rows and columns of the buffers; rows of their index lists.
 SIZE, LIST = 14, 24
@@ -87,6 +88,40 @@ class RandomTiles:
                 **random_transform(self.rng, self.parameters.transforms, 6, 6, SIZE * SIZE)}
         self.tile(name, source_die, source, die, target, TransferOperation(2 + int(self.rng.integers(2))), body)
 
+    def spread(self, name: str) -> None:
+        """Tiles of a map whose places go to several dies, in runs; perhaps the die's own as well."""
+        rng, dies = self.rng, self.dies
+        source_die, first, step = (int(number) for number in rng.integers((0, 0, 1), (dies, dies, max(2, dies))))
+        body: dict[str, Any] = {"destination_row_step": 0}
+        while "destination_row_step" in body:
+            body = random_transform(rng, self.parameters.transforms, 6, 6, SIZE * SIZE)
+        places = len(MATRICES[body["down"]]) * len(MATRICES[body["across"]])
+        members = int(rng.integers(1, min(places, (dies - 1 - first) // step + 1) + 1))
+        each, longer = divmod(places, members)
+        source, target = (int(number) for number in rng.permutation(3)[:2])
+        builder, reads = self.builders[source_die], [self.pool[source_die][source]]
+        others = [first + number * step for number in range(members)]
+        for die in others:
+            if die != source_die:
+                reads.append(self._granted(name, source_die, die, self.pool[die][target]))
+        builder.add(name, Engine.TRANSFER, TransferOperation(2 + int(rng.integers(2))), {
+            "source": self.pool[source_die][source].pointer, "destination": self.pool[source_die][target].pointer,
+            **body, "remote": 1, "destination_die": first, "arrival_enable": 1, "arrival": TILES + source_die,
+            "members": members, "member_places": each, "longer_members": longer, "member_step": step},
+            reads=reads, writes=[self.pool[source_die][target]] if source_die in others else [])
+        for die in others:
+            self.builders[die].expect([self.pool[die][target]], TILES + source_die, 1)
+
+    def _granted(self, name: str, source_die: int, die: int, target: Buffer) -> Buffer:
+        """What tells a die that it may write to another's place."""
+        token, mine = self.tokens[source_die][die], self.tokens[die][die]
+        self.builders[die].add(f"{name}.grant", Engine.TRANSFER, TransferOperation.COPY, {
+            "source": mine.pointer, "destination": token.pointer, "columns": 1, "rows": 1, "planes": 1,
+            "remote": 1, "destination_die": source_die, "arrival_enable": 1, "arrival": GRANTS + die},
+            reads=[mine], writes=[target])
+        self.builders[source_die].expect([token], GRANTS + die, 1)
+        return token
+
     def tile(self, name: str, source_die: int, source: Buffer, die: int, target: Buffer,
              operation: TransferOperation, body: dict[str, Any] | None = None) -> None:
         """Send a tile when its destination's die allows it."""
@@ -96,13 +131,7 @@ class RandomTiles:
         if die == source_die:
             builder.add(name, Engine.TRANSFER, operation, body, reads=reads, writes=[target])
             return
-        token = self.tokens[source_die][die]
-        mine = self.tokens[die][die]
-        other.add(f"{name}.grant", Engine.TRANSFER, TransferOperation.COPY, {
-            "source": mine.pointer, "destination": token.pointer, "columns": 1, "rows": 1, "planes": 1,
-            "remote": 1, "destination_die": source_die, "arrival_enable": 1, "arrival": GRANTS + die},
-            reads=[mine], writes=[target])
-        builder.expect([token], GRANTS + die, 1)
+        token = self._granted(name, source_die, die, target)
         builder.add(name, Engine.TRANSFER, operation, {
             **body, "remote": 1, "destination_die": die, "arrival_enable": 1, "arrival": TILES + source_die},
             reads=[*reads, token])

@@ -7,18 +7,20 @@
 
 A block is ``down`` x ``across`` places, each a run of words at its own address; the blocks of a tile follow each
 other, and tiles go across, then down. On the side that is read a place outside the map is zeros, on the side that is
-written it is left out.
+written it is left out. There a block's places may go to several dies, one after the other: those of each follow each
+other from the block's first place on.
 
 Throughput: a place a cycle. Latency: block to its first place 1 cycle.
 """
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.limits import field_bits
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import TransformBody
+from plinth_hw.shapes import shape_of
 
 #: Bits of places in a map.
 MAP_BITS = field_bits(TransformBody, "source_rows")
@@ -36,6 +38,16 @@ def lattice_layout(parameters: DieParameters) -> data.StructLayout:
         "row_step": step, "column_step": step, "rows": unsigned(MAP_BITS), "columns": unsigned(MAP_BITS)})
 
 
+def members_layout(parameters: DieParameters) -> data.StructLayout:
+    """``several``: there is more than one; ``die``: the first one's number; ``step``: from one's to the next;
+    ``places`` of each, one less, and of the first ``longer`` of them one more."""
+    shapes = shape_of(TransformBody)
+    count = shapes["member_places"].shape
+    return data.StructLayout({
+        "several": unsigned(1), "die": unsigned(parameters.die_bits), "step": unsigned(parameters.die_bits),
+        "places": count, "longer": shapes["longer_members"].shape})
+
+
 def block_layout(parameters: DieParameters) -> data.StructLayout:
     """``address`` of the first word of a block's first place; ``words`` of each place, at most a beat's; ``ends_tile``,
     ``ends_row``: the next block is another tile's, in another row of tiles."""
@@ -45,10 +57,11 @@ def block_layout(parameters: DieParameters) -> data.StructLayout:
 
 
 def place_layout(parameters: DieParameters) -> data.StructLayout:
-    """``address`` and ``words`` of a place; whether it lies ``inside`` the map; ``last`` of its block."""
+    """``address`` and ``words`` of a place; whether it lies ``inside`` the map; ``last`` of its block; the ``die`` that
+    it goes to, if blocks go to several."""
     return data.StructLayout({
         "address": unsigned(parameters.address_bits), "words": unsigned(parameters.beat_words.bit_length()),
-        "inside": unsigned(1), "last": unsigned(1)})
+        "inside": unsigned(1), "last": unsigned(1), "die": unsigned(parameters.die_bits)})
 
 
 class PlaceWalk(wiring.Component):
@@ -59,20 +72,26 @@ class PlaceWalk(wiring.Component):
     parameters : DieParameters
     places : int
         Of a block, each way, at most.
+    spreads : bool
+        Its blocks may go to several dies.
 
     Members
     -------
     start : In(1)
         Pulse, before the first block: the walk begins with the first window.
     lattice : In, :func:`lattice_layout`
+    members : In, :func:`members_layout`
+        Of a walk that spreads; stable as the lattice.
     last_down, last_across : In
         Places of a block, one less; stable from ``start`` on, as the lattice.
     block : In stream of :func:`block_layout`
     o : Out stream of :func:`place_layout`
     """
 
-    def __init__(self, parameters: DieParameters, places: int):
+    def __init__(self, parameters: DieParameters, places: int, *, spreads: bool = False):
+        self._spreads = spreads
         super().__init__({
+            **({"members": In(members_layout(parameters))} if spreads else {}),
             "start": In(1), "lattice": In(lattice_layout(parameters)),
             "last_down": In(range(places)), "last_across": In(range(places)),
             "block": In(stream.Signature(block_layout(parameters))),
@@ -94,9 +113,10 @@ class PlaceWalk(wiring.Component):
             line_ends.eq(across == self.last_across), place.last.eq(line_ends & (down == self.last_down)),
             steps.eq(self.o.valid & self.o.ready), self.block.ready.eq(~self.o.valid | (steps & place.last)),
             takes.eq(self.block.valid & self.block.ready),
-            following.eq(Mux(line_ends, line + lattice.down, place.address + lattice.across)),
             place.inside.eq((y.as_unsigned() < lattice.rows) & (x.as_unsigned() < lattice.columns)),
         ]
+        following_line = Mux(line_ends, line + lattice.down, place.address + lattice.across)
+        m.d.comb += following.eq(self._spread(m, takes, steps, following_line) if self._spreads else following_line)
         with m.If(takes):
             m.d.sync += [
                 self.o.valid.eq(1), place.words.eq(block.words), place.address.eq(block.address),
@@ -114,3 +134,21 @@ class PlaceWalk(wiring.Component):
         with m.If(self.start):
             m.d.sync += [row.eq(lattice.row), column.eq(lattice.column)]
         return m
+
+    def _spread(self, m: Module, takes: Value, steps: Value, following_line: Value) -> Value:
+        """Where the next place lies if blocks go to several dies: from a member's last one, at the block's first."""
+        members, place = self.members, self.o.payload
+        base = Signal.like(place.address, name="base")
+        # Places that are left of the member, one less, and members that have one more.
+        left, longer = Signal.like(members.places, name="left_places"), Signal.like(members.longer, name="longer")
+        ends, given, before = Signal(name="member_ends"), Signal(name="longer_begins"), Signal.like(longer)
+        m.d.comb += [ends.eq(left == 0), before.eq(Mux(takes, members.longer, longer)), given.eq(before != 0)]
+        with m.If(takes):
+            m.d.sync += [base.eq(self.block.payload.address), place.die.eq(members.die)]
+        with m.Elif(steps & ends):
+            m.d.sync += place.die.eq(place.die + members.step)
+        with m.If(takes | (steps & ends)):
+            m.d.sync += [left.eq(members.places + given), longer.eq(before - given)]
+        with m.Elif(steps):
+            m.d.sync += left.eq(left - 1)
+        return Mux(members.several, Mux(ends, base, place.address + self.lattice.across), following_line)

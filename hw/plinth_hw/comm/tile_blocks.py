@@ -22,6 +22,7 @@ from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import TransferBody, TransformBody
 from plinth_hw.isa.winograd import MATRICES, matrix_numbers
+from plinth_hw.lib.choice import select
 from plinth_hw.shapes import shape_of
 
 #: Words of a body that other tasks have as well.
@@ -33,6 +34,16 @@ def _lattices_layout() -> data.StructLayout:
     shapes = shape_of(TransformBody)
     return data.StructLayout({name: shapes[name].shape for name, field in TransformBody.FIELDS.items()
                               if field.offset >= TransferBody.BITS})
+
+
+def spread_layout(parameters: DieParameters) -> data.StructLayout:
+    """``members``, ``places``, ``longer`` as in a body; ``step`` between dies; ``all`` places of a tile."""
+    shapes = shape_of(TransformBody)
+    most = max(len(MATRICES[number]) for number in matrix_numbers(parameters.transforms))
+    return data.StructLayout({
+        "members": shapes["members"].shape, "places": shapes["member_places"].shape,
+        "longer": shapes["longer_members"].shape, "step": shapes["member_step"].shape,
+        "all": unsigned((most * most).bit_length())})
 
 
 class TileBlocks(wiring.Component):
@@ -49,6 +60,10 @@ class TileBlocks(wiring.Component):
         A word of a task's body; none comes from ``start`` until the task has ended.
     unfit : Out(1)
         The body names a matrix that the die has not.
+    die : In
+        The first one that tiles go to.
+    spread : Out, :func:`spread_layout`
+        To how many they go.
     start : In(1)
         Pulse: the walk begins.
     walk : In stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
@@ -67,6 +82,7 @@ class TileBlocks(wiring.Component):
         piece, flit = (stream.Signature(layout(parameters)) for layout in (tile_piece_layout, tile_flit_layout))
         super().__init__({
             "body_valid": In(1), "body": In(BodyWord), "unfit": Out(1), "start": In(1),
+            "die": In(self.parameters.die_bits), "spread": Out(spread_layout(parameters)),
             "walk": In(piece), "ends_row": In(1), "ends_plane": In(1),
             "piece": Out(piece), "flit": In(flit), "o": Out(flit), "idle": Out(1),
         })
@@ -94,7 +110,15 @@ class TileBlocks(wiring.Component):
                 for place, number in enumerate(numbers):
                     with m.Case(number):
                         m.d.comb += [getattr(stages, way).eq(place), found.eq(1)]
+        rows = select([len(MATRICES[number]) for number in numbers], stages.down)
+        columns = select([len(MATRICES[number]) for number in numbers], stages.across)
+        members = stages.members
         m.d.comb += [
+            members.several.eq(body.members != 0), members.die.eq(self.die), members.step.eq(body.member_step),
+            members.places.eq(body.member_places - 1), members.longer.eq(body.longer_members),
+            self.spread.members.eq(body.members), self.spread.step.eq(body.member_step),
+            self.spread.places.eq(body.member_places), self.spread.longer.eq(body.longer_members),
+            self.spread.all.eq(rows * columns),
             self.unfit.eq(~(known["down"] & known["across"])), stages.start.eq(self.start),
             stages.down_first.eq(body.down_first), self.idle.eq(stages.idle),
         ]

@@ -51,14 +51,15 @@ def tile_piece_layout(parameters: DieParameters) -> data.StructLayout:
     })
 
 
-def tile_tag_layout() -> data.StructLayout:
-    """``use`` and ``last`` of a piece."""
-    return data.StructLayout({"use": PieceUse, "last": unsigned(1)})
+def tile_tag_layout(parameters: DieParameters) -> data.StructLayout:
+    """``use`` and ``last`` of a piece; with transforms, which ``die`` a place goes to, where tiles go to several."""
+    return data.StructLayout({"use": PieceUse, "last": unsigned(1),
+                              **({"die": unsigned(parameters.die_bits)} if parameters.transforms else {})})
 
 
 def tile_flit_layout(parameters: DieParameters) -> data.StructLayout:
     """A flit of a packet (:func:`~plinth_hw.comm.align.aligned_flit_layout`) with the tag of its piece."""
-    return aligned_flit_layout(parameters, tile_tag_layout())
+    return aligned_flit_layout(parameters, tile_tag_layout(parameters))
 
 
 class TileRead(wiring.Component):
@@ -120,7 +121,7 @@ class TileRead(wiring.Component):
         ]
 
         # The piece at the head, and its sectors, which lie in beats one behind the other.
-        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout())
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters))
         head, part = pieces.o.payload, aligner.piece.payload
         sector = Signal(index_bits(parameters.beat_words // flit_words), name="sector")
         following_sector = Signal.like(sector, name="following_sector")

@@ -27,7 +27,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.comm.align import Aligner
 from plinth_hw.comm.block_turn import BLOCKS
-from plinth_hw.comm.place_walk import PlaceWalk, block_layout, lattice_layout
+from plinth_hw.comm.place_walk import PlaceWalk, block_layout, lattice_layout, members_layout
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import PIECES, PieceUse, tile_flit_layout, tile_piece_layout, tile_tag_layout
 from plinth_hw.comm.tile_transform import TileTransform, tile_block_layout
@@ -53,6 +53,8 @@ class TileStages(wiring.Component):
         Pulse, while ``idle``, before the first block of a task.
     source, destination : In, :func:`~plinth_hw.comm.place_walk.lattice_layout`
         Stable from ``start`` until ``idle``.
+    members : In, :func:`~plinth_hw.comm.place_walk.members_layout`
+        Dies that places go to, if these are several; stable likewise.
     down, across, down_first : In
         As of a transform's block; stable likewise. A block has as many places as the matrices have columns at the
         source, and as they have rows at the destination.
@@ -76,6 +78,7 @@ class TileStages(wiring.Component):
         lattice, address = lattice_layout(parameters), unsigned(parameters.address_bits)
         super().__init__({
             "start": In(1), "source": In(lattice), "destination": In(lattice),
+            "members": In(members_layout(parameters)),
             "down": In(number), "across": In(number), "down_first": In(1),
             "block": In(stream.Signature(data.StructLayout({
                 "source": address, "destination": address, "words": block_layout(parameters)["words"].shape,
@@ -90,7 +93,7 @@ class TileStages(wiring.Component):
         parameters, lane_bits = self.parameters, exact_log2(self.parameters.flit_words)
         m.submodules.transform = transform = TileTransform(parameters, self.matrices)
         m.submodules.reads = reads = PlaceWalk(parameters, self.places)
-        m.submodules.writes = writes = PlaceWalk(parameters, self.places)
+        m.submodules.writes = writes = PlaceWalk(parameters, self.places, spreads=True)
         m.submodules.written = written = FIFO(block_layout(parameters), BLOCKS)
         wiring.connect(m, written.o, writes.block)
         block, count = self.block.payload, Signal(range(BLOCKS + 1), name="count")
@@ -100,6 +103,7 @@ class TileStages(wiring.Component):
                  (writes, written.i, self.destination, block.destination, rows))
         receivers = (reads.block, written.i, transform.block)
         m.d.comb += [
+            writes.members.eq(self.members),
             takes.eq(self.block.valid & self.block.ready), self.idle.eq((count == 0) & ~self.o.valid),
             self.block.ready.eq((count != BLOCKS) & reads.block.ready & written.i.ready & transform.block.ready),
             *(receiver.valid.eq(takes) for receiver in receivers),
@@ -144,7 +148,7 @@ class TileStages(wiring.Component):
         """Places of the destination, in one packet or two, or nowhere."""
         parameters, reach = self.parameters, packet_words(self.parameters)
         lane_bits, reach_bits = exact_log2(parameters.flit_words), exact_log2(reach)
-        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout())
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters))
         wiring.connect(m, aligner.o, wiring.flipped(self.o))
         place, piece = walk.o.payload, aligner.piece.payload
         room, rest = Signal(reach_bits + 1, name="room"), Signal.like(place.words, name="rest")
@@ -157,7 +161,7 @@ class TileStages(wiring.Component):
             piece.run.address.eq(Mux(second, (place.address[reach_bits:] + 1) << reach_bits, place.address)),
             piece.run.words.eq(Mux(second, rest, Mux(crosses, room, place.words))),
             piece.origin.eq(Mux(second, room[:lane_bits], 0)), piece.tail.eq(1),
-            piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
+            piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1), piece.tag.die.eq(place.die),
             aligner.piece.valid.eq(walk.o.valid & place.inside),
             aligner.sector.eq(transform.o.payload), aligner.sector_valid.eq(transform.o.valid),
             drops.eq(walk.o.valid & ~place.inside & transform.o.valid),

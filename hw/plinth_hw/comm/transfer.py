@@ -36,7 +36,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
-from plinth_hw.comm.tile_blocks import TileBlocks
+from plinth_hw.comm.tile_blocks import TileBlocks, spread_layout
 from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout
 from plinth_hw.comm.tile_walk import TileWalk
 from plinth_hw.control.control import ReceiveFault
@@ -53,9 +53,11 @@ OWN_BITS = 8
 
 def _target_layout(parameters: DieParameters) -> data.StructLayout:
     """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there; whether its
-    pieces are ``blocks``."""
+    pieces are ``blocks``, and go to ``several`` dies: how many, and from one to the next."""
+    blocks = {"blocks": unsigned(1), "several": unsigned(1), **{
+        name: spread_layout(parameters)[name].shape for name in ("members", "step")}} if parameters.transforms else {}
     return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits),
-                              **({"blocks": unsigned(1)} if parameters.transforms else {})})
+                              **blocks})
 
 
 class TransferEngine(wiring.Component):
@@ -128,7 +130,7 @@ class TransferEngine(wiring.Component):
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
         self._control(m, platform, walk, tile_read, blocks, receiver, target, leaving, idle)
-        self._deliver(m, walk, receiver, target, leaving)
+        self._deliver(m, walk, blocks, receiver, target, leaving)
         return m
 
     def _branch(self, m: Module, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks,
@@ -178,13 +180,19 @@ class TransferEngine(wiring.Component):
         unfit: Value = walk.empty | (placement.gather & placement.scatter)
         begun = [stored.eq(0)]
         if blocks is not None:
-            transforms = engine.operation[1]
+            transforms, spread = engine.operation[1], blocks.spread
+            several = transforms & (spread.members != 0)
             adds |= engine.operation == TransferOperation.TRANSFORM_ADD.value
             unfit |= transforms & (blocks.unfit | placement.gather | placement.scatter)
-            begun = [target.blocks.eq(transforms)]
-            m.d.comb += [blocks.body_valid.eq(came), blocks.body.eq(word), blocks.start.eq(walk.start)]
+            unfit |= several & (~placement.remote | (spread.places == 0))
+            begun = [target.blocks.eq(transforms), target.several.eq(several), target.members.eq(spread.members),
+                     target.step.eq(spread.step)]
+            m.d.comb += [blocks.die.eq(placement.destination_die), blocks.body_valid.eq(came), blocks.body.eq(word),
+                         blocks.start.eq(walk.start)]
 
         remote = placement.remote & (placement.destination_die != self.die)
+        if blocks is not None:
+            remote &= ~several
         with m.FSM():
             with m.State("START"):
                 m.d.comb += engine.start.ready.eq(staged)
@@ -202,9 +210,16 @@ class TransferEngine(wiring.Component):
                     with m.Elif(placement.remote & (placement.destination_die >= self.dies)):
                         m.d.sync += done.error.eq(ErrorCode.BAD_DIE)
                     with m.Else():
-                        m.d.comb += walk.start.eq(1)
                         m.d.sync += staged.eq(1)
                         m.next = "PIECES"
+                        if blocks is None:
+                            m.d.comb += walk.start.eq(1)
+                        else:
+                            m.d.comb += walk.start.eq(~several)
+                            with m.If(several):
+                                m.next = "MEMBERS"
+            if blocks is not None:
+                self._check_members(m, blocks, walk, target, staged, done)
             with m.State("PIECES"):
                 m.d.comb += running.eq(1)
                 with m.If(walk.done):
@@ -231,17 +246,21 @@ class TransferEngine(wiring.Component):
 
         flit = leaving
         leaves = flit.valid & (flit.payload.tag.use == PieceUse.TILE)
+        # Of what goes to several dies, words of others.
+        counted: Value = flit.payload.words
+        if blocks is not None:
+            counted = Mux(target.several & (flit.payload.tag.die == self.die), 0, counted)
         stalled = Signal()
         m.d.comb += [
             moved.eq(leaves & flit.ready), stalled.eq(running & ~moved),
-            engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(moved, flit.payload.words, 0)),
+            engine.strobes.busy.eq(moved), engine.strobes.words.eq(Mux(moved, counted, 0)),
             engine.strobes.stall_output.eq(stalled & leaves),
             engine.strobes.stall_memory.eq(stalled & ~leaves & idle & walk.done),
             engine.strobes.stall_input.eq(stalled & ~leaves & ~(idle & walk.done)),
         ]
         # A cycle in which words leave counts these, any other itself.
         total = chosen_sum(m, platform, "total", moved, done.payload_words, done.stall_cycles,
-                           Mux(moved, flit.payload.words, 1))
+                           Mux(moved, counted, 1))
         with m.If(engine.start.valid & engine.start.ready):
             m.d.sync += [done.payload_words.eq(0), done.stall_cycles.eq(0)]
         with m.Elif(moved):
@@ -249,23 +268,82 @@ class TransferEngine(wiring.Component):
         with m.Elif(running):
             m.d.sync += done.stall_cycles.eq(total)
 
-    def _deliver(self, m: Module, walk: TileWalk, receiver: ReceivePath, target: Any, leaving: Any) -> None:
+    def _check_members(self, m: Module, blocks: TileBlocks, walk: TileWalk, target: Any, staged: Signal, done: Any
+                       ) -> None:
+        """Dies that a task's tiles go to, one by one, before it begins: they exist, and have all places."""
+        spread = blocks.spread
+        # As wide as a step beyond the last die.
+        die = Signal(max(len(self.dies), len(spread.step)) + 1, name="member_die")
+        left, longer = Signal.like(spread.members, name="members_left"), Signal.like(spread.longer, name="longer_left")
+        places, begins = Signal(len(spread.all) + 2, name="member_places"), Signal(init=1, name="members_begin")
+        now, sum_, more = Signal.like(die, name="now"), Signal.like(places, name="so_far"), Signal.like(longer)
+        last = Signal(name="last_member")
+        m.d.comb += [
+            now.eq(Mux(begins, target.die, die)), more.eq(Mux(begins, spread.longer, longer)),
+            sum_.eq(Mux(begins, 0, places) + spread.places + (more != 0)),
+            last.eq(Mux(begins, spread.members, left) == 1),
+        ]
+        with m.State("MEMBERS"):
+            m.d.sync += [
+                die.eq(now + spread.step), longer.eq(more - (more != 0)), begins.eq(0),
+                left.eq(Mux(begins, spread.members, left) - 1),
+                # Beyond all places it stays so.
+                places.eq(Mux(sum_ > spread.all, spread.all + 1, sum_)),
+            ]
+            with m.If(now >= self.dies):
+                m.d.sync += [done.error.eq(ErrorCode.BAD_DIE), staged.eq(0), begins.eq(1)]
+                m.next = "REPORT"
+            with m.Elif(last):
+                m.d.sync += begins.eq(1)
+                m.next = "PIECES"
+                with m.If(sum_ == spread.all):
+                    m.d.comb += walk.start.eq(1)
+                with m.Else():
+                    m.d.sync += [done.error.eq(ErrorCode.BAD_OPERAND), staged.eq(0)]
+                    m.next = "REPORT"
+
+    def _several(self, m: Module, receiver: ReceivePath, target: Any, leaving: Any) -> tuple[Value, Value, Value]:
+        """Of a task whose tiles go to several dies: whether the flit that leaves goes to another one, and which;
+        whether it is done with then. An arrival goes to each of them."""
+        flit = leaving.payload
+        remote, die, ends = Signal(name="remote"), Signal.like(target.die, name="to_die"), Signal(init=1, name="ends")
+        die_of, left = Signal.like(target.die, name="arrival_die"), Signal.like(target.members, name="arrivals_left")
+        inside, arrives, last = Signal(name="arriving"), Signal(name="arrives"), Signal(name="last_arrival")
+        taken = Mux(remote, self.send.ready, receiver.own.ready)
+        m.d.comb += [
+            arrives.eq(target.several & (flit.tag.use == PieceUse.ARRIVAL)),
+            die.eq(Mux(arrives, Mux(inside, die_of, target.die), Mux(target.several, flit.tag.die, target.die))),
+            remote.eq(Mux(target.several, die != self.die, target.remote)),
+            last.eq(Mux(inside, left, target.members) == 1), ends.eq(~arrives | last),
+        ]
+        with m.If(leaving.valid & arrives & taken):
+            m.d.sync += [inside.eq(~last), die_of.eq(die + target.step),
+                         left.eq(Mux(inside, left, target.members) - 1)]
+        return remote, die, ends
+
+    def _deliver(self, m: Module, walk: TileWalk, blocks: TileBlocks | None, receiver: ReceivePath, target: Any,
+                 leaving: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
         flit, own, sent = leaving.payload, receiver.own.payload, self.send.payload
+        remote: Value = target.remote
+        die: Value = target.die
+        ends: Value | None = None
+        if blocks is not None:
+            remote, die, ends = self._several(m, receiver, target, leaving)
+        taken = Mux(remote, self.send.ready, receiver.own.ready)
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
             is_index.eq(flit.tag.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(leaving.valid & is_index), walk.index.payload.eq(flit),
-            receiver.own.valid.eq(leaving.valid & ~is_index & ~target.remote),
-            self.send.valid.eq(leaving.valid & ~is_index & target.remote),
-            leaving.ready.eq(Mux(is_index, walk.index.ready,
-                                     Mux(target.remote, self.send.ready, receiver.own.ready))),
+            receiver.own.valid.eq(leaving.valid & ~is_index & ~remote),
+            self.send.valid.eq(leaving.valid & ~is_index & remote),
+            leaving.ready.eq(Mux(is_index, walk.index.ready, taken if ends is None else taken & ends)),
             *(own[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
             own.last.eq(flit.tag.last), own.kind.eq(kind),
             sent.data.eq(flit.data), sent.words.eq(flit.words - 1), sent.tail.eq(flit.tail),
             address_fields(sent).eq(flit.address), sent.kind.eq(kind),
-            sent.destination.eq(target.die),
+            sent.destination.eq(die),
         ]
         with m.If(flit.tag.use == PieceUse.ARRIVAL):
             m.d.comb += kind.eq(PacketKind.ADVANCE)

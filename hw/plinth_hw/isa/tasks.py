@@ -675,6 +675,16 @@ class TransformBody(TransferBody):
     #: M goes first, else M'.
     down_first: unsigned(1)
     reserved2: unsigned(7)
+    # word 22
+    #: Not 0, and ``remote``: places of a tile go, row by row, to so many dies, ``destination_die`` first,
+    #: ``member_step`` dies from one to the next, each ``member_places`` of them, of the first ``longer_members`` one
+    #: more: all places together. Those of a die lie ``destination_across`` words apart from the first place on;
+    #: ``arrival`` advances on each. Words are counted that go to other dies than the task's own.
+    members: unsigned(6)
+    member_places: unsigned(6)
+    longer_members: unsigned(6)
+    member_step: unsigned(10)
+    reserved3: unsigned(4)
 
 
 #: Operations of each engine.
@@ -766,6 +776,6 @@ class ErrorCode(Code, bits=8):
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
-                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (TransformBody, 22),
+                        (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (TransformBody, 23),
                         (OptimiserBody, 14), (Record, RECORD_WORDS)):
     assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

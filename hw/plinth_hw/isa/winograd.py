@@ -257,6 +257,21 @@ def form(kernel: Pair, outputs: int) -> Form:
     return Form((down, across))
 
 
+def member_places(body: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of a task whose tiles go to several dies, for each place of a tile, row by row: the number of the die, and that
+    of the place among those of the die.
+
+    Parameters
+    ----------
+    body : object
+        With the fields of :class:`~plinth_hw.isa.tasks.TransformBody` as attributes, and matrices that exist.
+    """
+    sizes = [body.member_places + (member < body.longer_members) for member in range(body.members)]
+    member = np.repeat(np.arange(body.members), sizes)
+    first = np.concatenate([[0], np.cumsum(sizes)])
+    return member, np.arange(len(member)) - first[member]
+
+
 def places(body: Any, side: str, start: int) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """First words of all places of a task that transforms, and which of them lie in the map.
 
@@ -280,8 +295,11 @@ def places(body: Any, side: str, start: int) -> tuple[NDArray[np.int64], NDArray
         "origin", "plane_stride", "row_stride", "down", "across", "row", "row_step", "rows", "column", "column_step",
         "columns")}
     plane, row, i, j = np.ogrid[:body.planes, :body.rows, :counts[0], :counts[1]]
-    words = (start + field["origin"] + plane * field["plane_stride"] + row * field["row_stride"] + i * field["down"]
-             + j * field["across"]) & 0xFFFF_FFFF
+    inner = i * field["down"] + j * field["across"]
+    if side == "destination" and body.members:
+        _, place = member_places(body)
+        inner = place.reshape(1, 1, *counts) * field["across"]
+    words = (start + field["origin"] + plane * field["plane_stride"] + row * field["row_stride"] + inner) & 0xFFFF_FFFF
     y, x = (first + tile * step + place for first, tile, step, place in (
         (field["row"], plane, field["row_step"], i), (field["column"], row, field["column_step"], j)))
     inside = (y >= 0) & (y < field["rows"]) & (x >= 0) & (x < field["columns"])

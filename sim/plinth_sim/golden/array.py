@@ -200,7 +200,8 @@ class GoldenArray:
                         break
                     try:
                         if engine is Engine.TRANSFER:
-                            self._send(die.tile(task))
+                            for tile in die.tiles(task):
+                                self._send(tile)
                         else:
                             die.run(task)
                     except DescriptorError as error:

@@ -30,6 +30,7 @@ from plinth_hw.isa.tasks import (
     Pointer,
     Record,
     TaskHeader,
+    TransferOperation,
 )
 from plinth_sim.golden import convolution, matrix, optimiser, row_stationary, transfer, vector
 from plinth_sim.golden.blocks import window
@@ -340,8 +341,8 @@ class GoldenDevice:
         for message in self.arrivals.rest():
             self.apply(message)
 
-    def tile(self, task: FetchedTask) -> Tile:
-        """What a transfer task sends, to another die or to this one.
+    def tiles(self, task: FetchedTask) -> list[Tile]:
+        """What a transfer task sends, to other dies or to this one.
 
         Raises
         ------
@@ -352,18 +353,24 @@ class GoldenDevice:
         if (not (body.columns and body.rows and body.planes) or (body.gather and body.scatter)
                 or (arrival or 0) >= self.parameters.counters):
             raise DescriptorError(ErrorCode.BAD_OPERAND)
-        if body.remote and body.destination_die >= self.known_dies:
-            raise DescriptorError(ErrorCode.BAD_DIE)
         destination = body.destination_die if body.remote else self.number
+        transforms = task.operation in (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)
+        members = body.members if transforms else 0
+        dies = [destination + number * body.member_step for number in range(members)] or [destination]
+        if body.remote and dies[-1] >= self.known_dies:
+            raise DescriptorError(ErrorCode.BAD_DIE)
         try:
             rows = transfer.rows(task.operation, self.memory, body, self.bases, self.parameters.transforms)
-            if destination == self.number:
-                transfer.check(self.memory, rows)
+            tiles = [Tile(self.number, die, rows.of_member(number) if members else rows, arrival)
+                     for number, die in enumerate(dies)]
+            for tile in tiles:
+                if tile.destination == self.number:
+                    transfer.check(self.memory, tile.rows)
         except vector.BadOperandError as error:
             raise DescriptorError(ErrorCode.BAD_OPERAND) from error
         except (IndexError, transfer.ReceiveError) as error:
             raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
-        return Tile(self.number, destination, rows, arrival)
+        return tiles
 
     def complete(self, task: FetchedTask) -> Advance | None:
         """Take the first task of its engine off: its counter, its record; what it tells another die."""

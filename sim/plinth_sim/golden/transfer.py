@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
-from plinth_hw.isa.winograd import MATRICES, matrix_numbers, places
+from plinth_hw.isa.winograd import MATRICES, matrix_numbers, member_places, places
 from plinth_sim.golden import arithmetic, winograd
 from plinth_sim.golden.vector import BadOperandError
 
@@ -49,6 +49,13 @@ class Rows:
     starts: NDArray[np.int64]
     words: Words
     adds: bool
+    #: Of each row the number of the die that it goes to, if they go to several.
+    members: NDArray[np.int64] | None = None
+
+    def of_member(self, number: int) -> "Rows":
+        """Those of one of several dies."""
+        mine = self.members == number
+        return Rows(self.starts[mine], self.words[mine], self.adds)
 
 
 def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int],
@@ -75,6 +82,10 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
     known = matrix_numbers(transforms)
     if body.gather or body.scatter or body.down not in known or body.across not in known:
         raise BadOperandError("A transform indexes nothing and has matrices of the die")
+    if body.members:
+        given = body.members * body.member_places + min(body.members, body.longer_members)
+        if not body.remote or not body.member_places or given != len(MATRICES[body.down]) * len(MATRICES[body.across]):
+            raise BadOperandError("Members of a transform have all places of a tile, each some, and are remote")
     return _transformed(source, body, bases, adds)
 
 
@@ -111,7 +122,11 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
     for number, axis in ways if body.down_first else ways[::-1]:
         windows = winograd.weighted(MATRICES[number], windows, axis)
     targets, wanted = places(body, "destination", bases[body.destination.base] + body.destination.offset)
-    return Rows(targets[wanted], np.ascontiguousarray(windows[wanted]).view(source.dtype), adds)
+    members = None
+    if body.members:
+        number, _ = member_places(body)
+        members = np.broadcast_to(number.reshape(1, 1, *wanted.shape[2:]), wanted.shape)[wanted]
+    return Rows(targets[wanted], np.ascontiguousarray(windows[wanted]).view(source.dtype), adds, members)
 
 
 def check(target: Words, rows: Rows) -> None:

@@ -382,7 +382,7 @@ class _Lowering:
         maps = replace(work.maps, buffer=self.at(work.maps.buffer))
         placed = replace(work, maps=maps, tiles=self.at(work.tiles))
         operation, made = transform_bodies(placed)
-        bodies = [body | ({"arrival": self._counter(work.exchange)} if work.die is not None else {}) for body in made]
+        bodies = [body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {}) for body in made]
         names = [f"{task.name}.{number}" for number in range(len(bodies))]
         builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
 

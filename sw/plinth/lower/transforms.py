@@ -77,7 +77,11 @@ def bodies(work: TileTransform) -> tuple[TransferOperation, list[dict[str, Any]]
             "across": _matrix(across, work.outputs, work.scatter)}
         for name, side in zip(("source", "destination"), sides if work.scatter else sides[::-1], strict=True):
             body |= {name if key == "pointer" else f"{name}_{key}": value for key, value in side.items()}
-        if work.die is not None:
+        if work.members is not None:
+            members = work.members
+            body |= {"destination_die": members.first, "remote": 1, "arrival_enable": 1, "members": members.count,
+                     "member_step": members.step, "member_places": members.elements, "longer_members": members.longer}
+        elif work.die is not None:
             body |= {"destination_die": work.die, "remote": 1, "arrival_enable": 1}
         found.append(body)
     return TransferOperation.TRANSFORM_ADD if work.added else TransferOperation.TRANSFORM, found

@@ -287,7 +287,7 @@ class _Die:
                    counted=Cost(adds=float(work.added * work.rows.rows * work.rows.columns)))
 
     def _tile(self, key: str, work: Tile | TileTransform, waits: list[Wait], signals: list[str]) -> None:
-        die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
+        die, parameters, given = self.die, self.parameters, self.given
         other = die if work.die is None else work.die
         path, counted = given.path(die, other), Cost()
         # What meets on the way is simulated: longer ways cost what one link does.
@@ -302,35 +302,54 @@ class _Die:
                                                            found.writes)
             row, counted = max(row, flits / float(parameters.link_rate)) if path else row, Cost(
                 adds=transform_adds(work))
-        # What buffers hold on the way lands in its own time: it does not hold the sender up.
-        held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
-        (reads, *_), (_, writes, receives) = given.channels(die), given.channels(other)
-        loads = {reads: read, receives: flits * (1 - held), writes: written * (1 - held)}
-        if path:
-            loads[given.injects(die)] = flits * parameters.flit_words
-        for place, link in enumerate(path):
-            loads[link] = flits * parameters.flit_words
-            # Packets that go on wait for their routes behind the link.
-            loads[given.queue(link)] = flits + (place + 1 < len(path)) * lookups(packets, flits, len(path))
-        places, amounts = ([die], [read + written]) if other == die else ([die, other], [read, written * (1 - held)])
+        if isinstance(work, TileTransform) and work.members is not None:
+            shares = [(to, share / work.tiling.elements) for to, share in work.members.shares]
+        else:
+            shares = [(other, 1.0)]
+        self._sent(key, shares, (alone, row), (flits, packets, read, written), counted, waits, signals)
+        for to, _ in shares if work.die is not None or len(shares) > 1 else ():
+            self._arrival([key, *([f"{key} held {to}"] if given.path(die, to) else [])], to, work.exchange)
+
+    def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
+              moved: tuple[float, ...], counted: Cost, waits: list[Wait], signals: list[str]) -> None:
+        """Words that go to dies, each to its share: the engine, and all that they share on the way."""
+        die, parameters, given, cycle = self.die, self.parameters, self.given, self.cycle
+        (alone, row), (all_flits, all_packets, read, all_written) = cycles, moved
+        reads, *_ = given.channels(die)
+        loads, memory = {reads: read}, {die: read}
+
+        def add(where: dict[int, float], key: int, amount: float) -> None:
+            where[key] = where.get(key, 0.0) + amount
+
+        for other, share in shares:
+            flits, packets, written = (share * one for one in (all_flits, all_packets, all_written))
+            path = given.path(die, other)
+            # What buffers hold on the way lands in its own time: it does not hold the sender up.
+            held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
+            _, writes, receives = given.channels(other)
+            for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
+                add(loads, link, amount)
+            add(memory, other, written * (1 - held))
+            if path:
+                add(loads, given.injects(die), flits * parameters.flit_words)
+                self._add(Flow(name=f"{key} held {other}", links=np.array([receives, writes]),
+                               words=held * np.array([flits, written]), seconds=row * cycle, dies=np.array([other]),
+                               die_words=np.array([held * written]), waits=waits))
+            for place, link in enumerate(path):
+                add(loads, link, flits * parameters.flit_words)
+                # Packets that go on wait for their routes behind the link.
+                add(loads, given.queue(link), flits + (place + 1 < len(path)) * lookups(packets, flits, len(path)))
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
-                       latency=max(0.0, alone - row) * cycle, dies=np.array(places), die_words=np.array(amounts),
-                       die=die, engine="transfer", waits=waits, signals=signals, adds=counted.adds))
-        arrived = [key]
-        if held:
-            arrived.append(f"{key} held")
-            self._add(Flow(name=arrived[-1], links=np.array([receives, writes]),
-                           words=held * np.array([flits, written]), seconds=row * cycle, dies=np.array([other]),
-                           die_words=np.array([held * written]), waits=waits))
-        if work.die is not None:
-            self._arrival(arrived, other, work.exchange)
+                       latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
+                       die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,
+                       signals=signals, adds=counted.adds))
 
     def _arrival(self, keys: Sequence[str], other: int, exchange: int) -> None:
         """A counter of another die advances once a task's words are there: after some activities."""
         hops = len(self.given.path(self.die, other))
         latency = (self.control["arrival"] - self.control["issue"] + hops * self.given.array.link_latency
                    - LINK_LATENCY)
-        self._add(Flow(name=f"{keys[0]} arrival", latency=max(0.0, latency) * self.cycle,
+        self._add(Flow(name=f"{keys[0]} arrival {other}", latency=max(0.0, latency) * self.cycle,
                        waits=[Wait(key) for key in keys], signals=[f"{other}.exchange {exchange}"]))
 
     def _reduce(self, key: str, place: int, work: Reduction, waits: list[Wait], signals: list[str]) -> None:

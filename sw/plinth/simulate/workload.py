@@ -228,8 +228,7 @@ class Groups(Collected):
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
             if isinstance(operation, Scatter):
-                seconds = max(seconds, sum(self.costs.task(task).seconds for other in operation.peers(die)
-                                           for task in operation.tiles(die, other)))
+                seconds = max(seconds, sum(self.costs.task(task).seconds for task in operation.sends(die)))
             received = group.received * positions * self.costs.added * sums
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
             self._flow(label, group, positions * packets, ready, seconds=seconds,

@@ -97,11 +97,15 @@ class Exchange:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
         """As :class:`~plinth.step.operations.Operation`."""
-        for other in self.peers(die)[0 if self.own else 1:]:
-            yield from self.tiles(die, other)
+        yield from self.sends(die)
         arrivals = self.arrivals(die)
         if arrivals is not None:
             yield arrivals
+
+    def sends(self, die: int) -> Iterator[Task]:
+        """All tiles that a die sends, its own ones among them if they are copied."""
+        for other in self.peers(die)[0 if self.own else 1:]:
+            yield from self.tiles(die, other)
 
     def arrivals(self, die: int) -> Arrivals | None:
         """What others send to a die."""

@@ -58,6 +58,24 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Members:
+    """Dies that elements of tiles go to, row by row of a tile: the first one's number, from one to the next, and how
+    many; elements of each, and how many of the first have one more."""
+
+    first: int
+    step: int
+    count: int
+    elements: int
+    longer: int
+
+    @property
+    def shares(self) -> list[tuple[int, int]]:
+        """Each die, and its elements."""
+        return [(self.first + number * self.step, self.elements + (number < self.longer))
+                for number in range(self.count)]
+
+
+@dataclass(frozen=True)
 class TileTransform:
     """Winograd tiles of some images: made of maps and sent to who has their elements, or made a map.
 
@@ -79,6 +97,8 @@ class TileTransform:
         Of a tile, that ``tiles`` has.
     die, exchange
         As of :class:`Tile`.
+    members : Members or None
+        Dies that have the elements, in place of one; each counts what comes, also the die itself.
     """
 
     node: Node
@@ -91,6 +111,7 @@ class TileTransform:
     elements: tuple[int, int, int, int]
     die: int | None = None
     exchange: int = -1
+    members: Members | None = None
 
     @property
     def tiling(self) -> Tiling:

@@ -3,13 +3,26 @@ elements. As those of :mod:`plinth.step.operations` they tell the tasks of each 
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from plinth.buffers import Buffer
 from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step import cuts
 from plinth.step.between import Exchange
-from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, Share, Task, Tile, TileTransform, Vector
+from plinth.step.tasks import (
+    BPROP,
+    FPROP,
+    UPDATE,
+    Arrivals,
+    Members,
+    Multiplication,
+    Share,
+    Task,
+    Tile,
+    TileTransform,
+    Vector,
+)
 from plinth.step.tensors import Constant, Inner, Tensor, Tiles, Weights
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
@@ -54,6 +67,39 @@ class Scatter(Exchange):
     layer: Node | None = None
     outputs: bool = False
 
+    def members(self, die: int) -> Members | None:
+        """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an
+        element more come first. None: there is nobody else, or a task for each."""
+        target = self.targets[0]
+        assert isinstance(target, Tiles)
+        dies = sorted(self.peers(die), key=lambda other: target.at(other).first)
+        steps, counts = {two - one for one, two in pairwise(dies)}, [target.at(other).count for other in dies]
+        longer = sum(count > counts[-1] for count in counts)
+        if len(steps) != 1 or min(steps) < 1 or counts != [counts[-1] + 1] * longer + [counts[-1]] * (
+                len(counts) - longer):
+            return None
+        return Members(dies[0], steps.pop(), len(dies), counts[-1], longer)
+
+    def sends(self, die: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: a task a run of samples, for all dies of the cluster or for
+        each."""
+        members, target, layer = self.members(die), self.targets[0], self.layer
+        if members is None:
+            yield from super().sends(die)
+            return
+        assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
+        mine, whole = target.at(die), target.buffer(die)
+        down, across = (one.size for one in layer.tiling.form.transforms)
+        for number, (here, there) in enumerate(self.source.part(die).meet(mine.part)):
+            maps, stride = _maps(layer, self.outputs, self.source, die, here), mine.part.channels
+            tiles = whole.part(whole.name, there.sample * target.positions * stride + there.channel,
+                               there.samples * target.positions, there.channels, stride)
+            touched = tiles.part(whole.name, 0, 1, (mine.count - 1) * mine.plane + tiles.words)
+            work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across), None,
+                                 self.number, members)
+            yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
+                       (maps.buffer,), (touched,), 1, layer)
+
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run."""
         target, layer, own = self.targets[0], self.layer, die == other
@@ -77,8 +123,17 @@ class Scatter(Exchange):
 
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
-        works = (task.work for task in self.tiles(other, die))
+        sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
+        works = (task.work for task in sent)
         return sum(work.descriptors for work in works if isinstance(work, TileTransform))
+
+
+    def arrivals(self, die: int) -> Arrivals | None:
+        """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
+        if self.members(die) is None:
+            return super().arrivals(die)
+        count = sum(self.arriving(die, other) for other in self.peers(die))
+        return Arrivals(self.number, self.received(die), count) if count else None
 
 
 @dataclass(frozen=True)

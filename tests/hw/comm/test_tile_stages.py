@@ -15,7 +15,7 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import TileRead
 from plinth_hw.comm.tile_stages import TileStages
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.winograd import form, transposed
+from plinth_hw.isa.winograd import TRANSFORMS, form, transposed
 from plinth_hw.memory.port import ReadPort
 from plinth_sim.golden import arithmetic, winograd
 
@@ -121,7 +121,7 @@ def blocks_of(pair, channels, beat, source, destination):
     ((5, 5), 2, False, 2, 4, 0.8, 0.8), ((1, 3), 2, True, 1, 5, 1.0, 0.8), ((3, 1), 2, False, 2, 6, 1.0, 1.0)])
 def test_scatter_and_gather(kernel, outputs, forward, flit_words, seed, offer, accept) -> None:
     """Of inputs and outputs forward, of outputs' and inputs' errors backward."""
-    parameters, rng = preset("ndp-tiny", flit_words=flit_words), np.random.default_rng(seed)
+    parameters, rng = preset("ndp-tiny", flit_words=flit_words, transforms=TRANSFORMS), np.random.default_rng(seed)
     beat, found = parameters.beat_words, form(kernel, outputs)
     shape, channels = (int(rng.integers(5, 7)), int(rng.integers(5, 7))), int(rng.integers(2, 2 * beat))
     padding = tuple(int(rng.integers(taps)) for taps in kernel)
@@ -172,7 +172,7 @@ def test_scatter_and_gather(kernel, outputs, forward, flit_words, seed, offer, a
 @pytest.mark.parametrize("outputs", [2, 4])
 def test_a_flit_a_cycle(outputs) -> None:
     """A map of several tiles, channels of whole beats: once the first block is there, the flits of all tiles follow."""
-    parameters, channels = preset("ndp-tiny"), 8
+    parameters, channels = preset("ndp-tiny", transforms=TRANSFORMS), 8
     shape = (3 * outputs, 3 * outputs)
     pair, _ = form((3, 3), outputs).lattices(shape, (1, 1))
     sizes, pitch = [lattice.size for lattice in pair], pair[0].count * pair[1].count * channels

@@ -70,6 +70,15 @@ def test_random_transforms(seed: int) -> None:
     compare(tiles, array, seed)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_random_tiles_whose_places_go_to_several_dies(seed: int) -> None:
+    array = ARRAYS["full-4"]
+    tiles = RandomTiles(replace(parameters(array), transforms=((2, 3),)), array.dies, seed)
+    for number in range(30):
+        (tiles.spread, tiles.transform, tiles.spread, tiles.transfer)[number % 4](f"t{number}")
+    compare(tiles, array, seed)
+
+
 def test_links_of_different_latency() -> None:
     array = ring(4)
     tiles = RandomTiles(parameters(array), 4, 5)
@@ -129,6 +138,12 @@ def test_bad_transfers_are_named(make: Any, changes: dict[str, Any], message: st
 @pytest.mark.parametrize("make", [CosimArray, GoldenArray])
 @pytest.mark.parametrize(("changes", "message"), [
     ({"down": 5}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND"),
+    # Members that have too few places, too many, none each, or are not remote; that do not exist.
+    *(({"members": members, "member_places": places, "longer_members": longer, "remote": remote},
+       r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_OPERAND")
+      for members, places, longer, remote in ((2, 1, 1, 1), (4, 1, 1, 1), (2, 0, 2, 1), (2, 2, 0, 0), (63, 63, 0, 1))),
+    ({"members": 2, "member_places": 2, "member_step": 1020},
+     r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_DIE"),
     ({"source_origin": MEMORY_WORDS}, r"die \d: task 'to\d' at word 0x\w+ stopped with BAD_ADDRESS"),
     ({"destination_across": MEMORY_WORDS},
      r"die (\d) stopped with BAD_PACKET: a tile from another die goes beyond its memory; see 'to\1' of die "),

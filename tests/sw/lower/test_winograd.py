@@ -111,6 +111,23 @@ def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
     assert not [one for one in plan.transfers if one.exchange.layer.startswith("conv")]
 
 
+@pytest.mark.parametrize(("outputs", "dies", "spreads"), [(2, 8, True), (4, 4, True), (4, 8, False)])
+def test_one_task_sends_to_a_cluster_where_a_word_can_say_whom(outputs: int, dies: int, spreads: bool) -> None:
+    """16 elements on 8 dies are 2 each; 36 on 4 are 9; 36 on 8, halved three times, are 5, 4, 5, 4, .., which do not
+    fall."""
+    network = with_tiles(NETWORKS["digits-cnn"], outputs, "winograd")
+    graph, levels = from_network(network), dies.bit_length() - 1
+    splits = tuple(("ep",) * levels if node.tiling else ("dp",) * levels for node in graph.nodes)
+    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=8, chunk_words=64,
+                splits=splits, factors=(2,) * levels)
+    program = lowered(network, plan)
+    names = [task.name for task in program.step[0].tasks if task.name.startswith("conv1.scatter")]
+    assert all(("..]" in name) == spreads for name in names) and names
+    made = session(network, plan, random_data(network, 8, np.random.default_rng(8)), program)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+
+
 def test_more_groups_than_elements_are_refused() -> None:
     network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd")
     graph = from_network(network)

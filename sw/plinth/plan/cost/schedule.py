@@ -277,7 +277,16 @@ class _Walk:
         tiles: list[int] = []
         flow = operation.flow
         found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
-        for turn, (samples, width, link, hops, count, lane) in enumerate(found):
+        spread = isinstance(operation, Scatter) and operation.members(die) is not None
+        if isinstance(operation, Scatter) and spread and mine:
+            cycles, words = self._transforms(operation.sends(die))
+            (_, batch), (_, channels), *further = flow.sizes
+            link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
+            hops = max(one.hops for one in found)
+            tiles.append(self._count)
+            copy = Copy.part(sum(one.samples for one in found) * flow.positions, source.part(die).channels)
+            self._add(waits, self._tile(cycles, words, 1, link, hops, copy, 0))
+        for turn, (samples, width, link, hops, count, lane) in enumerate(() if spread else found):
             if not (samples and width) or not (turn or operation.own):
                 continue
             # Where it has nothing there, rows lie in another die as wide as they are.

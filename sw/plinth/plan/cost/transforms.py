@@ -18,7 +18,7 @@ STAGES_CYCLES, NEXT_CYCLES, ADDED_CYCLES = 115, 32, 6
 @dataclass(frozen=True)
 class TransformCost:
     """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits and packets that leave
-    it, words of the beats read and written."""
+    it, for all dies that it goes to, words of the beats read and written."""
 
     cycles: Cycles
     flits: float
