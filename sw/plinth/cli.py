@@ -52,7 +52,7 @@ PLANNER_NAMES = ("data", "model", "one-weird-trick", "hypar", "exhaustive", "joi
 #: any, and as it comes, looking takes a fourth of the time of the larger ones.
 COLLECTED = 50_000, 20, 50
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
-PAPERS = ("hypar",)
+PAPERS = ("hypar", "mpt")
 #: Number formats, and machines of a training run with their presets by format.
 FORMATS = ("fp32", "mixed", "fixed")
 MACHINES = {"ndp": {"fp32": "ndp-demo", "mixed": "ndp-demo-mixed"},

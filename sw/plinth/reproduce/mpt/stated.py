@@ -1,0 +1,83 @@
+"""What MPT states outside its figures: the setup, Tables I to IV, formulas."""
+
+from plinth.model.array import ARRAYS
+from plinth.model.layers import Convolution
+from plinth.model.winograd import with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import DP, EP, from_network
+from plinth.partition.regions import exchange_words, exchanges, layouts
+from plinth.plan.cost.exact import node_words
+from plinth.reproduce.mpt.cases import BATCH, CLUSTERS, GROUPS, LAYERS, array
+from plinth.reproduce.paper import Draft
+from plinth_hw.isa.parameters import PRESETS
+from plinth_sim.array.energy import Energy
+
+#: What the paper calls the networks of Table I, and its layers of Table II.
+NAMES = {"Wide ResNet": "wrn-40-10", "ResNet": "resnet-34", "FractalNet": "fractalnet-4-4"}
+
+
+def setup(made: Draft) -> None:
+    """Section VII.A and Table III: what is simulated as stated, and what our die of that size has."""
+    where, die, energy = ARRAYS["mpt-256"], PRESETS[ARRAYS["mpt-256"].preset], Energy()
+    hertz, word = float(where.clock_mhz) * 1e6, die.word_bytes
+    assert where.narrow_rate is not None
+    full, narrow = (float(rate) * word * hertz / 1e9 for rate in (where.rate / 2, where.narrow_rate))
+    memory = float(die.memory_words_per_cycle) * word * hertz / 1e9
+    made.add("", "clock, GHz", hertz / 1e9)
+    made.add("", "full link, GB/s a direction", full)
+    made.add("", "narrow link, GB/s a direction", narrow)
+    made.add("", "topology", "ring + flattened butterfly")
+    made.add("", "routing", "minimal")
+    made.add("", "memory, GB/s", memory)
+    made.add("", "workers", array().dies)
+    made.add("", "batch", BATCH)
+    made.add("", "groups x clusters", f"{GROUPS}x{CLUSTERS} 4x64 1x256")
+    made.add("", "packet of a collective, B", die.chunk_words * word)
+    made.add("", "hop, ns", where.link_latency / hertz * 1e9)
+    made.add("", "PEs, FP32", f"{die.rows}x{die.columns}")
+    made.add("", "stream, GB/s", die.beat_words * word * hertz / 1e9)
+    made.add("", "half of an input buffer, KB", die.operand_buffer_words * word / 1024)
+    made.add("", "output buffer, KB", die.output_buffer_words * word / 1024)
+    made.add("", "half of the scratchpad, KB", die.vector_buffer_words * word / 1024)
+    made.add("", "addition, pJ", energy.add)
+    made.add("", "multiplication, pJ", energy.multiply)
+    made.add("", "full links, GB/s", 4 * 2 * full)
+
+
+def networks(made: Draft) -> None:
+    """Tables I and II."""
+    for title, name in NAMES.items():
+        network = NETWORKS[name]
+        projections = sum(network.layer_weights(layer.name) for layer in network.weighted
+                          if layer.name.startswith("shortcut"))
+        kernels = sum(network.layer_weights(layer.name) for layer in network.layers
+                      if isinstance(layer, Convolution) and layer.kernel == (3, 3))
+        made.add("", f"{title}, parameters", (network.parameters - projections) / 1e6)
+        made.add("", f"{title}, of 3x3", kernels / 1e6)
+    for name in LAYERS:
+        conv, source = NETWORKS[name].layers[0], NETWORKS[name].input
+        assert isinstance(conv, Convolution)
+        made.add("", name, f"{source.channels} {conv.channels} {source[1]}x{source[2]} "
+                           f"{conv.kernel[0]}x{conv.kernel[1]}")
+
+
+def formulas(made: Draft) -> None:
+    """Words of a worker, as the formulas say and as our dies move them: Late-1, 16 groups and 16 clusters."""
+    graph = from_network(with_tiles(NETWORKS["mpt-late-1"], 2, "winograd"))
+    node, factors, dies = graph.nodes[0], (2,) * 8, GROUPS * CLUSTERS
+    assert node.tiling is not None
+    groups = ((EP,) * 4 + (DP,) * 4, (DP,) * 8)
+    for what, vector, words in (("weights, data parallel", (DP,) * 8, node.weights * (dies - 1) / dies),
+                                ("weights, MPT", groups[0], node.weights / GROUPS * (CLUSTERS - 1) / CLUSTERS)):
+        here = layouts(graph, (vector, (DP,) * 8), (), factors)
+        made.add("", what, node_words(graph, 0, here[0], BATCH, factors) / 2 / dies / words)
+    here = layouts(graph, groups, (), factors)
+    scatter = next(one for one in exchanges(graph, here, factors) if (one.phase, one.kind) == ("fprop", "scatter"))
+    tiles = BATCH * node.tiling.positions * node.tiling.elements * node.input_channels
+    made.add("", "tiles, MPT", exchange_words(scatter, BATCH, factors) / dies / (tiles / dies * (GROUPS - 1) / GROUPS))
+    made.add("", "fprop", "Y(u,v)[b,j]=sum_i X(u,v)[b,i] W(u,v)[i,j]")
+    # Of data parallelism kernels are summed, of MPT elements.
+    share = 9 / node.tiling.elements
+    plain = layouts(graph, ((DP,) * 8, (DP,) * 8), (), factors)
+    less = share * node_words(graph, 0, plain[0], BATCH, factors) / node_words(graph, 0, here[0], BATCH, factors)
+    made.add("", "reduction", less / (GROUPS * share))
