@@ -118,7 +118,9 @@ def toy(tmp_path, monkeypatch) -> Paper:
 
 
 def test_a_paper_is_a_file_and_functions(toy, tmp_path) -> None:
-    table, = toy.computed()
+    told: list[tuple[str, int, int]] = []
+    table, = toy.computed(progress=lambda *given: told.append(given))
+    assert told == [(table.key, 0, values) for values in range(len(told))] and len(told) == 6
     assert [(row.what, row.status) for row in table.rows] == [
         ("a", "independent"), ("b", "selected on"), ("c", "not reproduced"), ("d", "not reproduced"), ("more", None),
         ("e", "not attempted")]

@@ -49,8 +49,19 @@ def test_systems_are_what_their_names_say() -> None:
             assert (node.free, splits.count(EP)) == {
                 "d_dp": (False, 0), "w_dp": (False, 0), "w_mp": (True, 4),
                 "w_mp*": (True, 0 if name == "mpt-early" else 4)}[system]
-    assert {name for name in (*LAYERS, *CNNS)} <= set(NETWORKS)
+    assert {*LAYERS, *CNNS} <= set(NETWORKS)
     assert with_tiles(layer("mpt-late-2", 5), 2, "winograd").layer("conv").winograd == 2
+
+
+@pytest.mark.parametrize("key, names", [("15", LAYERS), ("17", CNNS)])
+def test_systems_are_drawn(key: str, names: tuple[str, ...], tmp_path) -> None:
+    made = MPT.draft(key)
+    for place, system in enumerate(SYSTEMS):
+        if (key, system) != ("17", "w_dp"):
+            for name in (*names, "mean"):
+                made.add(system, name, 1.0 + place, {"energy": 2.0})
+    path, = MPT.draw(tmp_path, [made.done()])
+    assert path.name == f"figure-{key}.png" and path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.long

@@ -1,7 +1,15 @@
 """Progress lines of commands that take long."""
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Column
 from rich.text import Text
 
@@ -30,3 +38,11 @@ def simulation_progress(shown: bool) -> Progress:
     """Simulated tasks, on standard error, gone at the end."""
     return Progress(TextColumn("simulating {task.completed:,.0f}/{task.total:,.0f} tasks"), BarColumn(bar_width=20),
                     TimeRemainingColumn(compact=True), console=Console(stderr=True), transient=True, disable=not shown)
+
+
+def reproduction_progress(shown: bool) -> Progress:
+    """Tables, and with the fields ``key`` and ``values`` of the task the one that is computed, on standard error, gone
+    at the end. Tables take from nothing to minutes, so it shows the time that went by and not what is left."""
+    return Progress(TextColumn("table {task.completed}/{task.total}"), BarColumn(bar_width=20),
+                    TextColumn("{task.fields[key]}, {task.fields[values]} values"), TimeElapsedColumn(),
+                    console=Console(stderr=True), transient=True, disable=not shown)

@@ -22,7 +22,7 @@ All but the first need a reason. A value that ceases to come out is shown as not
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -33,6 +33,8 @@ from plinth.model.files import read_yaml
 
 #: A number, a statement, or nothing.
 Value = float | str | None
+#: Told of the table that is being computed, the tables before it, and the values that it has.
+Progress = Callable[[str, int, int], None]
 #: Where the papers' files are.
 FOLDER = Path(__file__).parent
 #: Distance from the paper's value within which ours is the same, unless a table or an entry has its own.
@@ -170,10 +172,11 @@ class Table:
 
 
 class Draft:
-    """A table under construction: the computing function adds our values to it."""
+    """A table under construction: the computing function adds our values to it; ``progress`` is told their number."""
 
-    def __init__(self, head: Mapping[str, Any], entries: Iterable[Entry]) -> None:
-        self.head = head
+    def __init__(self, head: Mapping[str, Any], entries: Iterable[Entry],
+                 progress: Callable[[int], None] = lambda values: None) -> None:
+        self.head, self.progress = head, progress
         self.entries = {(entry.series, entry.what): entry for entry in entries}
         self.rows: list[Row] = []
         self.notes: list[str] = list(head.get("notes", ()))
@@ -189,6 +192,7 @@ class Draft:
         """Add our value, of an entry or beside them."""
         self.rows.append(Row(series=series, what=what, ours=ours, entry=self.entries.get((series, what)),
                              notes=(note,) if note else (), further=dict(further or {})))
+        self.progress(len(self.rows))
 
     def done(self) -> Table:
         """The table; entries that were not computed stand behind those of their series that were."""
@@ -225,9 +229,9 @@ class Paper:
                      reason=self.data["reasons"].get(reason, reason), note=given.get("note", ""),
                      within=given.get("within", head.get("within", WITHIN)))
 
-    def draft(self, key: str) -> Draft:
+    def draft(self, key: str, progress: Callable[[int], None] = lambda values: None) -> Draft:
         """A table, nothing computed yet."""
-        return Draft(self.tables[key], self.entries(key))
+        return Draft(self.tables[key], self.entries(key), progress)
 
     def computing(self, key: str) -> Callable[[Draft], None]:
         """The function that computes a table."""
@@ -235,7 +239,7 @@ class Paper:
         found: Callable[[Draft], None] = getattr(import_module(f"plinth.reproduce.{self.name}.{module}"), name)
         return found
 
-    def computed(self, keys: Sequence[str] = ()) -> list[Table]:
+    def computed(self, keys: Sequence[str] = (), progress: Progress = lambda key, tables, values: None) -> list[Table]:
         """Tables by key; all if none is named.
 
         Raises
@@ -248,8 +252,9 @@ class Paper:
                 raise UserError(f"figure {key} of {self.data['name']} is not reproduced; choose one of "
                                 f"{', '.join(self.tables)}")
         found = []
-        for key in dict.fromkeys(keys or self.tables):
-            draft = self.draft(key)
+        for done, key in enumerate(dict.fromkeys(keys or self.tables)):
+            draft = self.draft(key, partial(progress, key, done))
+            draft.progress(0)
             self.computing(key)(draft)
             found.append(draft.done())
         return found

@@ -1,37 +1,27 @@
 """The figures as pictures, in the paper's own form: bars on log scales, colour maps, curves, grids of splits."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from plinth.output import write_whole
 from plinth.report.plan import LOOKS
+from plinth.reproduce import pictures
 from plinth.reproduce.hypar.cases import CONSTANT, HYPAR, NAMES
 from plinth.reproduce.paper import Row, Table
+from plinth.reproduce.pictures import PAPER, bar, bare
 
 #: Colours of series: those of the splits, and one for HyPar.
 COLOURS = {"data": LOOKS["dp"][2], "model": LOOKS["mp"][2], "hypar": LOOKS["op"][2],
            "energy": LOOKS["dp"][2]}
 SERIES: dict[str, str] = HYPAR.data["series"]
-#: Opacity of the paper's bars, which stand beside ours.
-PAPER = 0.45
 #: Stands in the pictures that the fitted constant enters.
 FITTED = "time = GB moved + K x GMAC, one fitted constant: K = 2/7 GB a GMAC"
-_DPI = 140
 
 
-def _picture(figure: Table, width: float, height: float, rows: int = 1, columns: int = 1, **more: Any) -> Any:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **more)
-    title = f"HyPar, Figure {figure.key}: {figure.title}"
-    made.suptitle(f"{title}\n{FITTED}" if CONSTANT in " ".join(figure.notes) else title, fontsize=10.5)
-    made.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
-    return made, axes
+def _picture(figure: Table, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
+    title = f"HyPar, {figure.heading}"
+    return pictures.picture(f"{title}\n{FITTED}" if CONSTANT in " ".join(figure.notes) else title, width, height,
+                            rows, columns)
 
 
 def _splits(figure: Table) -> Any:
@@ -60,8 +50,7 @@ def _splits(figure: Table) -> Any:
             axis.set_yticks([level + 0.5 for level in range(4)], [f"H{level + 1}" for level in range(4)], fontsize=7)
             axis.tick_params(length=0)
             axis.set_title(f"{name}, {form} words", fontsize=8, loc="left", pad=3)
-            for side in axis.spines.values():
-                side.set_visible(False)
+            bare(axis, ("top", "right", "bottom", "left"))
     made.legend(handles=[*(Patch(facecolor=LOOKS[split][2], label=LOOKS[split][0]) for split in ("dp", "mp")),
                          _dot("stated in the paper's text")],
                 loc="outside lower center", ncols=3, fontsize=8, frameon=False)
@@ -75,10 +64,6 @@ def _dot(label: str) -> Any:
                   label=label)
 
 
-def _label(value: float) -> str:
-    return f"{value:.3g}"
-
-
 def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], str]], *, size: float = 6.5,
           inside: bool = False) -> None:
     """Groups of bars: of each set of rows the paper's, then ours, with their values above or inside."""
@@ -86,16 +71,11 @@ def _bars(axis: Any, names: Sequence[str], sets: Sequence[tuple[Sequence[Row], s
     for number, (rows, colour) in enumerate(sets):
         for place, row in enumerate(rows):
             for which, value in enumerate((row.paper, row.ours)):
-                left = place - 0.42 + (2 * number + which) * wide
-                axis.bar(left, value, wide * 0.94, align="edge", color=colour, alpha=1 if which else PAPER)
-                axis.annotate(_label(float(value or 0)), (left + wide / 2, value), (0, -4 if inside else 2),
-                              textcoords="offset points", ha="center", va="top" if inside else "bottom", rotation=90,
-                              fontsize=size, color="white" if inside and which else "black")
+                bar(axis, place - 0.42 + (2 * number + which) * wide, float(value or 0), wide, colour,
+                    1 if which else PAPER, size=size, inside=inside)
     axis.set_xticks(range(len(names)), names, fontsize=9)
     axis.set_xlim(-0.55, len(names) - 0.45)
-    axis.tick_params(axis="x", length=0)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
+    bare(axis)
 
 
 def _rows(figure: Table, series: str) -> list[Row]:
@@ -160,18 +140,14 @@ def _topologies(figure: Table) -> Any:
         for place, row in enumerate(rows):
             bars = [(row.paper, PAPER)] if row.what == "gmean" else []
             for which, (value, alpha) in enumerate([*bars, (row.ours, 1)]):
-                left = place - 0.4 + 0.4 * number + (0.2 * which if bars else 0)
-                axis.bar(left, value, 0.37 / (1 + len(bars)), align="edge", color=colour, alpha=alpha)
-                axis.annotate(_label(float(value or 0)), (left + 0.19 / (1 + len(bars)), value), (0, 2), ha="center",
-                              textcoords="offset points", va="bottom", rotation=90, fontsize=7.5)
+                bar(axis, place - 0.4 + 0.4 * number + (0.2 * which if bars else 0), float(value or 0),
+                    0.4 / (1 + len(bars)), colour, alpha)
     axis.set_yscale("log")
     axis.set_ylim(0.5, 60)
     axis.axhline(1, color="black", linewidth=0.8)
     axis.set_xticks(range(len(NAMES) + 1), (*NAMES, "gmean"), fontsize=9)
-    axis.tick_params(axis="x", length=0)
+    bare(axis)
     axis.set_ylabel(figure.unit)
-    for side in ("top", "right"):
-        axis.spines[side].set_visible(False)
     made.legend(handles=[*(Patch(facecolor=colour, label=f"{name}, simulated") for colour, name in
                            ((looks["torus"], "torus"), (looks["hypar"], "H-tree"))),
                          Patch(facecolor="grey", alpha=PAPER, label="paper (means only)")],
@@ -267,22 +243,5 @@ _DRAWN: dict[str, Callable[[Table], Any]] = {
 
 
 def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:
-    """Write those that are figures as ``figure-N.png``; returns the files.
-
-    Raises
-    ------
-    UserError
-        If a file cannot be written.
-    """
-    import matplotlib.pyplot as plt
-
-    paths = []
-    for figure in (figure for figure in figures if figure.key in _DRAWN):
-        path = folder / f"figure-{figure.key}.png"
-        made = _DRAWN[figure.key](figure)
-        try:
-            write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
-        finally:
-            plt.close(made)
-        paths.append(path)
-    return paths
+    """As :func:`plinth.reproduce.pictures.write`."""
+    return pictures.write(folder, figures, _DRAWN)

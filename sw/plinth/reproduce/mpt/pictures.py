@@ -1,0 +1,81 @@
+"""The figures as pictures: bars of ours by system, and the paper's where it prints a number."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plinth.report.plan import LOOKS
+from plinth.reproduce import pictures
+from plinth.reproduce.mpt.cases import CNNS, LAYERS, MPT
+from plinth.reproduce.paper import Table
+from plinth.reproduce.pictures import PAPER, bar, bare
+
+#: Colours of the systems of Table IV.
+COLOURS = {"d_dp": "#9a9a9a", "w_dp": LOOKS["dp"][2], "w_mp": LOOKS["ep"][2], "w_mp*": LOOKS["op"][2]}
+
+
+def _systems(figure: Table, names: Sequence[str], further: str | None = None) -> Any:
+    """Figures 15 and 17: a group of bars for each layer or network, a bar for each system; ``further``: below them, the
+    same of that column."""
+    from matplotlib.patches import Patch
+
+    columns = (None, further) if further else (None,)
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 11, 4.4 * len(columns), len(columns))
+    rows = {(row.series, row.what): row for row in figure.rows}
+    systems = [system for system in COLOURS if (system, names[0]) in rows]
+    wide = 0.84 / len(systems)
+    for axis, column in zip(axes[:, 0], columns, strict=True):
+        for number, system in enumerate(systems):
+            for place, name in enumerate(names):
+                row, left = rows[system, name], place - 0.42 + number * wide
+                value = row.further[column] if column else row.ours
+                shown = column is None and isinstance(row.paper, float | int)
+                if shown:
+                    bar(axis, left, float(row.paper or 0), wide / 2, COLOURS[system], PAPER)
+                bar(axis, left + (wide / 2 if shown else 0), float(value or 0), wide / 2 if shown else wide,
+                    COLOURS[system])
+        axis.axhline(1, color="black", linewidth=0.8)
+        axis.set_xticks(range(len(names)), names, fontsize=9)
+        axis.margins(y=0.12)
+        axis.set_ylabel(f"{column or 'time'} of w_dp / its own")
+        bare(axis)
+    made.legend(handles=[*(Patch(facecolor=COLOURS[system], label=MPT.data["series"][system]) for system in systems),
+                         *([Patch(facecolor="grey", alpha=PAPER, label="paper, where it prints a number")]
+                           if any(rows[system, name].paper is not None for system in systems for name in names)
+                           else [])],
+                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return made
+
+
+def _plain(figure: Table) -> Any:
+    """Figure 1: a bar for each row, and the paper's beside it."""
+    from matplotlib.patches import Patch
+
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
+    axis = axes[0, 0]
+    rows = [row for row in figure.rows if row.ours is not None and (row.series or row.paper is not None)]
+    for place, row in enumerate(rows):
+        both = row.paper is not None
+        if both:
+            bar(axis, place - 0.4, float(row.paper or 0), 0.4, COLOURS["w_mp"], PAPER)
+        bar(axis, place - (0 if both else 0.4), float(row.ours or 0), 0.4 if both else 0.8, COLOURS["w_mp"])
+    axis.set_xticks(range(len(rows)), [row.what.replace(", ", "\n") for row in rows], fontsize=8,
+                    rotation=0 if len(rows) < 6 else 45)
+    axis.margins(y=0.12)
+    axis.set_ylabel(figure.unit)
+    bare(axis)
+    made.legend(handles=[Patch(facecolor=COLOURS["w_mp"], alpha=alpha, label=who)
+                         for alpha, who in ((PAPER, "paper"), (1, "ours"))],
+                loc="outside lower center", ncols=2, fontsize=8.5, frameon=False)
+    return made
+
+
+_DRAWN: dict[str, Callable[[Table], Any]] = {
+    "1": _plain, "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"),
+    "17": partial(_systems, names=(*CNNS, "mean"))}
+
+
+def draw(folder: Path, figures: Sequence[Table]) -> list[Path]:
+    """As :func:`plinth.reproduce.pictures.write`."""
+    return pictures.write(folder, figures, _DRAWN)

@@ -1,0 +1,67 @@
+"""What the pictures of all papers have in common."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from plinth.output import write_whole
+from plinth.reproduce.paper import Table
+
+#: Opacity of the paper's bars, which stand beside ours.
+PAPER = 0.45
+#: Share of a bar's place that it fills.
+FILLED = 0.94
+_DPI = 140
+
+
+def picture(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> Any:
+    """A figure of matplotlib, and its axes as an array of rows and columns; ``width`` and ``height`` in inches."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    made, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False,
+                              layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+    made.suptitle(title, fontsize=10.5)
+    return made, axes
+
+
+def bar(axis: Any, left: float, value: float, wide: float, colour: str, alpha: float = 1, *, size: float = 7.5,
+        inside: bool = False) -> None:
+    """A bar in a place of ``wide`` from ``left`` on, its value above it, or inside."""
+    axis.bar(left, value, wide * FILLED, align="edge", color=colour, alpha=alpha)
+    axis.annotate(f"{value:.3g}", (left + wide / 2, value), (0, -4 if inside else 2), textcoords="offset points",
+                  ha="center", va="top" if inside else "bottom", rotation=90, fontsize=size,
+                  color="white" if inside and alpha == 1 else "black")
+
+
+def bare(axis: Any, sides: Sequence[str] = ("top", "right")) -> None:
+    """No lines at these sides, no ticks across."""
+    axis.tick_params(axis="x", length=0)
+    for side in sides:
+        axis.spines[side].set_visible(False)
+
+
+def write(folder: Path, figures: Sequence[Table], drawn: Mapping[str, Callable[[Table], Any]]) -> list[Path]:
+    """Write those figures that are drawn, by their keys, as ``figure-N.png``; returns the files.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be written.
+    """
+    import matplotlib.pyplot as plt
+
+    paths = []
+    for figure in (figure for figure in figures if figure.key in drawn):
+        path = folder / f"figure-{figure.key}.png"
+        made = drawn[figure.key](figure)
+        try:
+            write_whole(path, partial(made.savefig, format="png", dpi=_DPI))
+        finally:
+            plt.close(made)
+        paths.append(path)
+    return paths
