@@ -40,7 +40,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
-               "agreement_holdout_mean", "agreement_holdout_worst",
+               "agreement_holdout_mean", "agreement_holdout_worst", "agreement_mpt_mean", "agreement_mpt_worst",
                "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")

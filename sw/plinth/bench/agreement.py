@@ -1,5 +1,6 @@
 """What users are told of a training step against what co-simulated dies count: the digits networks on both machines,
-under every planner; data-parallel with operands of 16 bits; and cases that played no part in making predictions.
+under every planner; data-parallel with operands of 16 bits; Winograd layers over groups and clusters; and cases that
+played no part in making predictions.
 
 Simulated cycles are those of the step that `plinth simulate` shows, predicted ones those that `plinth plan` gives, both
 through the functions behind the commands. The co-simulation runs the plan on the RTL.
@@ -18,13 +19,15 @@ from plinth.bench.pool import spread
 from plinth.bench.row import Row
 from plinth.bench.steps import BATCH, given_plan, kept_cycles, lowered_step, program_digest, text
 from plinth.errors import UserError
-from plinth.model.array import ARRAYS, Array
+from plinth.model.array import ARRAYS, Array, ring
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule, rule_for
+from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.output import replace_table
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
+from plinth.plan.planners.mpt import grouped
 from plinth.plan.planning import PLANNERS, task
 from plinth.simulate.step import simulated
 
@@ -34,6 +37,12 @@ AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", 
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
 NARROW_PRESETS = ("ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
+#: Winograd layers: networks, outputs of a tile's side and what is trained, arrays, all of them under each factoring.
+TILED_NETWORKS = ("digits-cnn", "residual-12")
+TILES = ((2, "winograd"), (4, "spatial"))
+TILED_ARRAYS = (*(ring(dies, preset="ndp-demo-winograd") for dies in (4, 8)), ring(16, preset="ndp-tiny-winograd"))
+#: Samples of their steps: tiles take more memory than maps.
+TILED_BATCH = 64
 #: Where the tables stand.
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md"
 GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
@@ -41,7 +50,7 @@ GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
 
 @dataclass(frozen=True)
 class Step:
-    """A step to compare. ``planners`` all give these splits."""
+    """A step to compare. ``planners`` all give these splits; of Winograd layers they may be groups x clusters."""
 
     network: str
     array: Array
@@ -50,11 +59,19 @@ class Step:
     batch: int = BATCH
     #: Of the cases of :mod:`holdouts`, which one.
     case: Case | None = None
+    #: Of Winograd layers, outputs of a tile's side and what is trained.
+    tiles: tuple[int, str] | None = None
 
     @property
     def definition(self) -> Network:
         """Its network."""
-        return (holdouts.NETWORKS if self.case else NETWORKS)[self.network]
+        return _network(self.network, self.tiles) if self.tiles else (
+            holdouts.NETWORKS if self.case else NETWORKS)[self.network]
+
+    @property
+    def title(self) -> str:
+        """Its network, for people."""
+        return f"{self.network}, F({self.tiles[0]}), {self.tiles[1]} weights" if self.tiles else self.network
 
     @property
     def rule(self) -> UpdateRule:
@@ -64,7 +81,7 @@ class Step:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.network} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
+        return f"{self.title} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
 
 
 @dataclass(frozen=True)
@@ -105,7 +122,7 @@ class Agreement:
     def to_data(self) -> dict[str, Any]:
         """For programs."""
         step = self.step
-        found = {"network": step.network, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
+        found = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
                  "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
                  "splits": text(step.splits),
                  "counted": self.counted, "simulated": self.simulated, "error": self.error,
@@ -165,6 +182,33 @@ def _grid(only: str) -> list[Step]:
             for splits, planners in found[place].items()]
 
 
+def _network(name: str, tiles: tuple[int, str]) -> Network:
+    """A network with Winograd layers."""
+    return with_tiles((NETWORKS | holdouts.NETWORKS)[name], *tiles)
+
+
+def arrangements(asked: tuple[str, tuple[int, str], Array]) -> dict[Splits, tuple[str, ...]]:
+    """The plans of a network with Winograd layers on an array: each factoring into groups and clusters for all of them,
+    and the plan of `mpt`, each with its names."""
+    name, tiles, array = asked
+    graph = from_network(_network(name, tiles))
+    found: dict[Splits, tuple[str, ...]] = {}
+    for levels in range(array.levels + 1):
+        groups = 1 << levels
+        found[grouped(graph, array, levels)] = (f"{groups} x {array.dies // groups}",)
+    chosen = PLANNERS["mpt"](task(graph, array, "exact", TILED_BATCH, rule_for(array.die_parameters()).form))
+    return found | {chosen: (*found.get(chosen, ()), "mpt")}
+
+
+def _tiled(only: str) -> list[Step]:
+    cases = [(network, tiles, array) for array in TILED_ARRAYS for network in TILED_NETWORKS for tiles in TILES
+             if only in f"{network}/{array.preset}/{array.name}"
+             and (array.preset == TILED_ARRAYS[0].preset or (network, tiles) == (TILED_NETWORKS[0], TILES[0]))]
+    found = dict(spread(arrangements, cases)) if cases else {}
+    return [Step(network, array, splits, planners, TILED_BATCH, tiles=tiles)
+            for place, (network, tiles, array) in enumerate(cases) for splits, planners in found[place].items()]
+
+
 def _held_out(only: str, known: dict[tuple[str, ...], First]) -> list[Step]:
     """Cases, under the plans of their first measurement, or of today if there was none."""
     cases = [case for case in holdouts.CASES
@@ -194,7 +238,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     known = holdouts.first_measured()
     say("planning")
     later = _held_out(only, known)
-    steps = [*later, *_grid(only)]
+    steps = [*later, *_grid(only), *_tiled(only)]
     if not steps:
         raise UserError(f"no step's network/preset/array contains {only!r}; try {AGREED_NETWORKS[0]}, "
                         f"{AGREED_PRESETS[1]} or {HOLDOUTS}")
@@ -216,7 +260,8 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
 def _kinds(found: Sequence[Agreement]) -> dict[str, list[Agreement]]:
     """Steps of a kind by what the kind is called, of those there are."""
     grid = [one for one in found if not one.step.case]
-    kinds = {"steps with FP32 operands": [one for one in grid if not one.narrow],
+    kinds = {"steps with FP32 operands": [one for one in grid if not one.narrow and not one.step.tiles],
+             "steps with Winograd layers": [one for one in grid if one.step.tiles],
              "steps with operands of 16 bits": [one for one in grid if one.narrow],
              "hold-outs": [one for one in found if one.step.case]}
     return {name: steps for name, steps in kinds.items() if steps}
@@ -235,7 +280,7 @@ def table(found: Sequence[Agreement]) -> str:
         return NONE
     lines = ["| network | preset | array | planners | counted | simulated | error | predicted | error |",
              "| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {one.step.network} | `{one.step.array.preset}` | {one.step.array.name} | "
+    lines += [f"| {one.step.title} | `{one.step.array.preset}` | {one.step.array.name} | "
               f"{', '.join(one.step.planners)} | {one.counted:,} | {one.simulated:,} | {100 * one.error:+.1f} % | "
               f"{one.predicted:,} | {100 * one.prediction_error:+.1f} % |" for one in grid]
     for name, steps in _kinds(grid).items():
@@ -278,21 +323,22 @@ def regrets(found: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
     shortest over that of the best plan, and the former."""
     groups: dict[tuple[str, int, Array, UpdateRule], list[Agreement]] = {}
     for one in found:
-        groups.setdefault((one.step.network, one.step.batch, one.step.array, one.step.rule), []).append(one)
+        groups.setdefault((one.step.title, one.step.batch, one.step.array, one.step.rule), []).append(one)
     chosen = [min(steps, key=lambda one: one.predicted) for steps in groups.values()]
     return [(one.counted / min(other.counted for other in steps), one)
             for one, steps in zip(chosen, groups.values(), strict=True)]
 
 
 def rows(found: Sequence[Agreement]) -> list[Row]:
-    """Mean and worst error of what is simulated, of the grid and of hold-outs as first measured, and of what is
-    predicted of both; and what a choice by predictions costs."""
+    """Mean and worst error of what is simulated, of the grid, of hold-outs as first measured and of steps with Winograd
+    layers, and of what is predicted of all; and what a choice by predictions costs."""
     detail = {"steps": [one.to_data() for one in found]}
     first = [one.at_first for one in found]
-    grid, others = ([one for one in first if bool(one.step.case) is held] for held in (False, True))
+    grid, tiled, others = ([one for one in first if kind(one.step)] for kind in (
+        lambda step: not step.case and not step.tiles, lambda step: step.tiles, lambda step: step.case))
     made = []
     for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
-                              ("prediction_error", "predicted", first)):
+                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", first)):
         if steps:
             errors = [abs(one.error if what == "simulated" else one.prediction_error) for one in steps]
             unit, worst = f"|{what} / counted - 1|", steps[max(range(len(steps)), key=errors.__getitem__)].step
@@ -310,5 +356,5 @@ def agreement_errors() -> list[Row]:
 
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(
-    ("agreement_error_mean", "agreement_error_worst", "agreement_holdout_mean", "agreement_holdout_worst",
-     "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst"), agreement_errors)
+    (f"{name}_{which}" for name in ("agreement_error", "agreement_holdout", "agreement_mpt", "prediction_error")
+     for which in ("mean", "worst")), agreement_errors) | {"ranking_regret_worst": agreement_errors}

@@ -12,6 +12,7 @@ others F(2x2,3x3), as the paper has it: whichever communicates less.
 from collections.abc import Iterator
 from dataclasses import replace
 
+from plinth.model.array import Array
 from plinth.model.layers import AUTO, Convolution
 from plinth.model.network import Network
 from plinth.partition.graph import DP, EP, PlanGraph, from_network
@@ -20,11 +21,22 @@ from plinth.plan.cost.time import StepTime, Vector
 from plinth_hw.isa.winograd import OUTPUTS
 
 
+def in_groups(array: Array, levels: int) -> Vector:
+    """Splits of a Winograd layer: so many of the last levels of the array's groups split elements."""
+    most = array.group_levels
+    return tuple(EP if most - levels <= level < most else DP for level in range(array.levels))
+
+
+def grouped(graph: PlanGraph, array: Array, levels: int) -> Splits:
+    """All Winograd layers in so many groups, whatever else there is over all dies."""
+    return tuple(in_groups(array, levels if node.tiling else 0) for node in graph.nodes)
+
+
 def arrangements(time: StepTime, number: int) -> Iterator[Vector]:
-    """Splits of a node, by rising number of groups: the last levels of the array's groups split elements."""
-    node, groups = time.graph.nodes[number], time.array.group_levels
-    for count in range(groups + 1 if node.tiling is not None else 1):
-        vector = tuple(EP if groups - count <= level < groups else DP for level in range(time.levels))
+    """Splits of a node, by rising number of groups."""
+    node = time.graph.nodes[number]
+    for levels in range(time.array.group_levels + 1 if node.tiling is not None else 1):
+        vector = in_groups(time.array, levels)
         if has_elements(node, vector, time.factors):
             yield vector
 

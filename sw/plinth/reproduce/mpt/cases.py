@@ -15,11 +15,10 @@ from plinth.model.layers import AUTO, OFF, SPATIAL, Convolution, MeanSquaredErro
 from plinth.model.network import Network
 from plinth.model.winograd import with_tiles
 from plinth.model.zoo import NETWORKS
-from plinth.partition.graph import DP, EP, PlanGraph, from_network
-from plinth.partition.regions import Splits
+from plinth.partition.graph import from_network
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
-from plinth.plan.planners.mpt import mpt
+from plinth.plan.planners.mpt import grouped, mpt
 from plinth.plan.planning import arranged
 from plinth.reproduce.paper import paper
 from plinth.simulate import step
@@ -76,13 +75,6 @@ def layer(name: str, kernel: int = 3) -> Network:
         replace(conv, inputs=("stem",), kernel=(kernel, kernel), padding=(kernel // 2, kernel // 2)),)
     layers = (stem, *own, MeanSquaredError(name=loss.name))
     return Network(name=name, input=Shape((1, *source[1:])), layers=layers)
-
-
-def grouped(graph: PlanGraph, where: Array, levels: int) -> Splits:
-    """All Winograd layers in groups: so many of the array's last levels of groups split elements."""
-    most = where.group_levels
-    vector = tuple(EP if most - levels <= level < most else DP for level in range(where.levels))
-    return tuple(vector if node.tiling else (DP,) * where.levels for node in graph.nodes)
 
 
 def plan_of(network: Network, system: str, dies: int = GROUPS * CLUSTERS) -> Plan:
