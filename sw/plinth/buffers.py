@@ -58,6 +58,10 @@ class Buffer(NamedTuple):
         """Some of its rows."""
         return self.part(f"{self.name}[{start}]", start * self.stride, count, self.columns, self.stride)
 
+    def repeated(self, count: int, apart: int) -> "Buffer":
+        """All words from this buffer to the last of ``count`` alike, ``apart`` words from one to the next."""
+        return self.part(self.name, 0, 1, (count - 1) * apart + self.words)
+
     def folded(self, fold: int) -> "Buffer":
         """The same words, if rows follow each other, with ``fold`` rows in one."""
         return self if fold == 1 else self.part(self.name, 0, self.rows // fold, fold * self.columns)

@@ -197,9 +197,14 @@ class Form:
     transforms: tuple[Transform, Transform]
 
     @property
+    def sides(self) -> Pair:
+        """Rows and columns of a tile."""
+        return self.transforms[0].size, self.transforms[1].size
+
+    @property
     def elements(self) -> int:
         """Of a tile."""
-        return self.transforms[0].size * self.transforms[1].size
+        return self.sides[0] * self.sides[1]
 
     def lattices(self, sides: Pair, padding: Pair) -> tuple[tuple[Lattice, Lattice], tuple[Lattice, Lattice]]:
         """Of the inputs and of the outputs, down and across.

@@ -17,7 +17,7 @@ from plinth.bench import holdouts
 from plinth.bench.holdouts import Case, First
 from plinth.bench.pool import spread
 from plinth.bench.row import Row
-from plinth.bench.steps import BATCH, given_plan, kept_cycles, lowered_step, program_digest, text
+from plinth.bench.steps import BATCH, kept_cycles, lowered_step, program_digest, text
 from plinth.errors import UserError
 from plinth.model.array import ARRAYS, Array, ring
 from plinth.model.network import Network
@@ -28,7 +28,7 @@ from plinth.output import replace_table
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
 from plinth.plan.planners.mpt import grouped
-from plinth.plan.planning import PLANNERS, task
+from plinth.plan.planning import PLANNERS, given_plan, task
 from plinth.simulate.step import simulated
 
 AGREED_NETWORKS = ("digits-mlp", "digits-cnn")
@@ -133,7 +133,7 @@ class Agreement:
 def simulated_cycles(step: Step) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = given_plan(step.definition, array, step.splits, step.batch, step.rule)
+    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
     return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 

@@ -20,8 +20,7 @@ from plinth.model.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Splits
-from plinth.plan.plan import Plan
-from plinth.plan.planning import PLANNERS, Task, task
+from plinth.plan.planning import PLANNERS, Task, given_plan, task
 from plinth.training.data import Dataset, digits, table_rows
 from plinth.training.session import Session, initial_parameters
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -32,13 +31,6 @@ BATCH, MEMORY_WORDS = 128, 1 << 22
 RATES = (Fraction(1), Fraction(1, 8))
 
 
-def given_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN) -> Plan:
-    """A plan of given splits, without predictions."""
-    return Plan(graph=from_network(network), planner="given", model="exact", array=array.name, batch=batch,
-                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array,
-                rule=rule)
-
-
 def memory_words(parameters: DieParameters) -> int:
     """Words of a co-simulated die's memory."""
     return min(MEMORY_WORDS, parameters.most_memory_words)
@@ -47,7 +39,7 @@ def memory_words(parameters: DieParameters) -> int:
 def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN
                  ) -> TrainingProgram:
     """The task graphs of a step."""
-    plan, parameters = given_plan(network, array, splits, batch, rule), array.die_parameters()
+    plan, parameters = given_plan(from_network(network), array, splits, batch, rule), array.die_parameters()
     # Memory on the chip holds a batch at a time.
     steps = len(_samples(network, batch).train_x) // batch if parameters.axi_ports else 1
     return lower_training(network, plan, parameters, rule=rule, steps=steps, memory_words=memory_words(parameters))

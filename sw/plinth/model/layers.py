@@ -384,8 +384,7 @@ class Convolution(_Weighted):
 
     def parameter_shapes(self, inputs: Sequence[Shape]) -> dict[str, Shape]:
         outputs = self.transform(inputs)
-        taps = self.kernel if outputs is None or self.weights == SPATIAL else tuple(
-            one.size for one in form(self.kernel, outputs).transforms)
+        taps = self.kernel if outputs is None or self.weights == SPATIAL else form(self.kernel, outputs).sides
         shapes = {"weights": Shape((*taps, inputs[0].channels, self.channels))}
         return shapes | ({"bias": Shape((self.channels,))} if self.bias else {})
 

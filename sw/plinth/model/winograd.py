@@ -73,7 +73,7 @@ def element_rates(tiles: Form) -> tuple[float, ...]:
     Rows and columns have r_u = m / (|A_u|^2 |B^T_u|^2) each: by it a step changes outputs as one of a kernel does, by
     the gains of element u's way from inputs and to outputs. Up to T = 4 these are so near each other that 1 does.
     """
-    if max(one.size for one in tiles.transforms) <= 4:
+    if max(tiles.sides) <= 4:
         return ()
     down, across = (_rates(one) for one in tiles.transforms)
     return tuple(float(np.float32(one * other)) for one in down for other in across)
@@ -103,7 +103,7 @@ def _forms(layer: Convolution) -> list[Form | None]:
 
 
 def _shape(layer: Convolution, tiles: Form | None, inputs: Shape) -> Shape:
-    taps = layer.kernel if tiles is None else tuple(one.size for one in tiles.transforms)
+    taps = layer.kernel if tiles is None else tiles.sides
     return Shape((*taps, inputs.channels, layer.channels))
 
 

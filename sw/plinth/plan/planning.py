@@ -173,6 +173,13 @@ def plan_network(network: Network, array: Array, *, planner: str = "joint", mode
                    array.memory_bytes)
 
 
+def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN) -> Plan:
+    """A plan of given splits, without predictions."""
+    return Plan(graph=graph, planner="given", model="exact", array=array.name, batch=batch,
+                chunk_words=array.die_parameters().chunk_words, splits=splits, factors=array.factors, hardware=array,
+                rule=rule)
+
+
 def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
     """The network with what a planner chooses of its layers, beside their splits: `mpt` transforms."""
     if planner != "mpt":

@@ -47,12 +47,6 @@ def _maps(node: Node, outputs: bool, tensor: Tensor, die: int, inner: Inner) -> 
     return FeatureMap(tensor.part(die).view(tensor.buffer(die), inner), *size)
 
 
-def _tile_columns(node: Node) -> int:
-    """Elements of a row of a tile."""
-    assert node.tiling is not None
-    return node.tiling.form.transforms[1].size
-
-
 @dataclass(frozen=True)
 class Scatter(Exchange):
     """Every die makes tiles of the maps of its samples and gives each die of its cluster the elements that it has.
@@ -89,12 +83,12 @@ class Scatter(Exchange):
             return
         assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
         mine, whole = target.at(die), target.buffer(die)
-        down, across = (one.size for one in layer.tiling.form.transforms)
+        down, across = layer.tiling.form.sides
         for number, (here, there) in enumerate(self.source.part(die).meet(mine.part)):
             maps, stride = _maps(layer, self.outputs, self.source, die, here), mine.part.channels
             tiles = whole.part(whole.name, there.sample * target.positions * stride + there.channel,
                                there.samples * target.positions, there.channels, stride)
-            touched = tiles.part(whole.name, 0, 1, (mine.count - 1) * mine.plane + tiles.words)
+            touched = tiles.repeated(mine.count, mine.plane)
             work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across), None,
                                  self.number, members)
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
@@ -103,9 +97,9 @@ class Scatter(Exchange):
     def tiles(self, die: int, other: int) -> Iterator[Task]:
         """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run."""
         target, layer, own = self.targets[0], self.layer, die == other
-        assert isinstance(target, Tiles) and layer is not None
+        assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
         theirs, whole = target.at(other), target.buffer(other)
-        columns, stride = _tile_columns(layer), theirs.part.channels
+        (_, columns), stride = layer.tiling.form.sides, theirs.part.channels
         for number, (here, there) in enumerate(self.source.part(die).meet(theirs.part)):
             maps = _maps(layer, self.outputs, self.source, die, here)
             first = there.sample * target.positions * stride + there.channel
@@ -113,8 +107,7 @@ class Scatter(Exchange):
                 element = row * columns + column
                 tiles = whole.part(whole.name, (element - theirs.first) * theirs.plane + first,
                                    there.samples * target.positions, there.channels, stride)
-                last = (row + rows - 1) * columns + column + wide - 1
-                touched = tiles.part(whole.name, 0, 1, (last - element) * theirs.plane + tiles.words)
+                touched = tiles.repeated((rows - 1) * columns + wide, theirs.plane)
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
                                      (row, rows, column, wide), None if own else other, -1 if own else self.number)
                 run = f".{number}.{corner}" if number or corner else ""
@@ -126,7 +119,6 @@ class Scatter(Exchange):
         sent = self.tiles(other, die) if self.members(die) is None else self.sends(other)
         works = (task.work for task in sent)
         return sum(work.descriptors for work in works if isinstance(work, TileTransform))
-
 
     def arrivals(self, die: int) -> Arrivals | None:
         """As :class:`~plinth.step.between.Exchange`: of a task for several dies also the die's own."""
@@ -149,8 +141,7 @@ class Gather(Exchange):
             one, two = (which.part.view(which.of(tensor.buffer(at), mine.first), inner)
                         for which, tensor, at, inner in ((mine, source, die, here), (theirs, target, other, there)))
             apart, run = (mine.plane, theirs.plane), f".{number}" if number else ""
-            reads, writes = (tile.part(tile.name, 0, 1, (mine.count - 1) * plane + tile.words)
-                             for tile, plane in zip((one, two), apart, strict=True))
+            reads, writes = (tile.repeated(mine.count, plane) for tile, plane in zip((one, two), apart, strict=True))
             if die == other:
                 yield Task(f"{self.name}.own{run}", Engine.TRANSFER, Tile(one, two, planes=mine.count, apart=apart),
                            (reads,), (writes,))
@@ -188,7 +179,7 @@ class Untile:
         if not part.words:
             return
         assert self.node.tiling is not None
-        down, across = (one.size for one in self.node.tiling.form.transforms)
+        down, across = self.node.tiling.form.sides
         maps = _maps(self.node, self.outputs, self.target, die, Inner(0, part.samples, 0, part.channels))
         whole = self.source.buffer(die)
         work = TileTransform(self.node, self.outputs, False, self.added, maps, tiles.of(whole, 0), tiles.plane,
@@ -227,12 +218,11 @@ class ElementProducts:
             return
         inputs, outputs, weights = self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
         for group in cuts.groups(x.count, most):
-            first, last = (x.first + place for place in (group.start, group.stop - 1))
+            first = x.first + group.start
             a, c = x.of(inputs, first), z.of(outputs, first)
             w = weights.lines(group.start * piece.inputs, piece.inputs)
-            whole_a, whole_c, whole_w = (
-                one.part(one.name, 0, 1, (last - first) * plane + one.words)
-                for one, plane in ((a, x.plane), (c, z.plane), (w, piece.inputs * piece.outputs)))
+            whole_a, whole_c, whole_w = (one.repeated(len(group), plane) for one, plane in (
+                (a, x.plane), (c, z.plane), (w, piece.inputs * piece.outputs)))
             operands, reads, writes = {
                 FPROP: ((a, w, c), (whole_a, whole_w), whole_c), BPROP: ((c, w, a), (whole_c, whole_w), whole_a),
                 UPDATE: ((a, c, w), (whole_a, whole_c), whole_w)}[self.direction]

@@ -19,7 +19,7 @@ from plinth.partition.graph import from_network
 from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped, mpt
-from plinth.plan.planning import arranged
+from plinth.plan.planning import arranged, given_plan
 from plinth.reproduce.paper import paper
 from plinth.simulate import step
 
@@ -86,9 +86,7 @@ def plan_of(network: Network, system: str, dies: int = GROUPS * CLUSTERS) -> Pla
     graph = from_network(made)
     splits = mpt(StepTime(graph, BATCH, where)) if given.arranged == "mpt" else grouped(
         graph, where, where.group_levels if given.arranged == "groups" else 0)
-    return Plan(graph=graph, planner="mpt" if given.arranged == "mpt" else "data", model="exact", array=where.name,
-                batch=BATCH, chunk_words=where.die_parameters().chunk_words, splits=splits, factors=where.factors,
-                hardware=where)
+    return given_plan(graph, where, splits, BATCH)
 
 
 @lru_cache(maxsize=128)
