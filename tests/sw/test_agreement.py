@@ -56,7 +56,7 @@ def test_operands_of_16_bits_have_a_line_of_their_own() -> None:
 
 
 def test_winograd_layers_stand_by_themselves_under_each_arrangement() -> None:
-    tiles, array = (2, "winograd"), agreement.TILED_ARRAYS[0]
+    _, tiles, array = agreement.TILED_CASES[0]
     found = agreement.arrangements(("digits-cnn", tiles, array))
     assert sorted(name for names in found.values() for name in names) == ["1 x 4", "2 x 2", "4 x 1", "mpt"]
     graph = from_network(with_tiles(NETWORKS["digits-cnn"], *tiles))

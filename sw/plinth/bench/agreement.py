@@ -37,10 +37,11 @@ AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", 
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
 NARROW_PRESETS = ("ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
-#: Winograd layers: networks, outputs of a tile's side and what is trained, arrays, all of them under each factoring.
-TILED_NETWORKS = ("digits-cnn", "residual-12")
-TILES = ((2, "winograd"), (4, "spatial"))
-TILED_ARRAYS = (*(ring(dies, preset="ndp-demo-winograd") for dies in (4, 8)), ring(16, preset="ndp-tiny-winograd"))
+#: Winograd layers: network, outputs of a tile's side and what is trained, array; each under all factorings of the dies.
+TILED_CASES: tuple[tuple[str, tuple[int, str], Array], ...] = (
+    *((network, tiles, ring(dies, preset="ndp-demo-winograd")) for dies in (4, 8)
+      for network in ("digits-cnn", "residual-12") for tiles in ((2, "winograd"), (4, "spatial"))),
+    ("digits-cnn", (2, "winograd"), ring(16, preset="ndp-tiny-winograd")))
 #: Samples of their steps: tiles take more memory than maps.
 TILED_BATCH = 64
 #: Where the tables stand.
@@ -201,9 +202,8 @@ def arrangements(asked: tuple[str, tuple[int, str], Array]) -> dict[Splits, tupl
 
 
 def _tiled(only: str) -> list[Step]:
-    cases = [(network, tiles, array) for array in TILED_ARRAYS for network in TILED_NETWORKS for tiles in TILES
-             if only in f"{network}/{array.preset}/{array.name}"
-             and (array.preset == TILED_ARRAYS[0].preset or (network, tiles) == (TILED_NETWORKS[0], TILES[0]))]
+    cases = [(network, tiles, array) for network, tiles, array in TILED_CASES
+             if only in f"{network}/{array.preset}/{array.name}"]
     found = dict(spread(arrangements, cases)) if cases else {}
     return [Step(network, array, splits, planners, TILED_BATCH, tiles=tiles)
             for place, (network, tiles, array) in enumerate(cases) for splits, planners in found[place].items()]
