@@ -5,7 +5,7 @@ records and codes, ``registers`` the register map, ``packets`` what of packets f
 these fields hold, ``parameters`` what shapes a die, and the presets; ``machine`` and ``identity`` what a die tells of
 itself, ``window`` how a host reaches its memory by registers, ``frames`` what goes over a serial line to a host bridge,
 ``register_map`` which registers one die has, ``rdl`` the same as SystemRDL, ``comments`` what declarations say in
-words; ``row_stationary`` and ``functions`` hold what follows from a row-stationary body, and the tables of the function
-unit.
+words; ``winograd`` has the matrices and lattices of tiles, ``codes`` what of tiles goes over links; ``row_stationary``
+and ``functions`` hold what follows from a row-stationary body, and the tables of the function unit.
 RTL takes Amaranth's shapes of layouts and codes from ``plinth_hw.shapes``.
 """

@@ -1,0 +1,188 @@
+"""Predicted gathers: the same bits behind the ReLU as of all words, whatever is sent; and where MPT's rule fails."""
+
+import numpy as np
+import pytest
+
+from plinth_hw.isa import codes as isa
+from plinth_hw.isa.tasks import VectorOp
+from plinth_hw.isa.winograd import form, transform, transposed
+from plinth_sim.golden import codes, prediction, regions, winograd
+from plinth_sim.golden.lanes import FloatLanes
+
+SIZES = [(2, 3), (4, 3), (2, 5)]
+WAYS = {f"F({m},{r}), {'2-D' if both else '1-D'}": (transform(m, r).a if both else None, transform(m, r).a)
+        for m, r in SIZES for both in (True, False)} | {"1x3": (((1,),), transform(2, 3).a)}
+WAYS["1x3"] = (transform(1, 1).a, transform(2, 3).a)
+TAIL = (3, 16)
+LANES = FloatLanes()
+
+
+def shape_of(way) -> tuple[int, ...]:
+    down, across = way
+    return (len(across) if down is None else len(down[0]), len(across[0]), *TAIL)
+
+
+def relu(y):
+    return LANES.apply(VectorOp.RELU, y.view(np.uint32), None, 0)[0]
+
+
+def drawn(way, kind: str, rng) -> np.ndarray:
+    """Words whose neurons lie about 0: where bounds and roundings decide."""
+    shape = shape_of(way)
+    words = rng.standard_normal(shape).astype(np.float32)
+    if kind == "wide":
+        words *= np.exp2(rng.integers(-20, 15, shape)).astype(np.float32)
+    if kind == "nearly":  # an element takes a neuron away, up to roundings
+        words[-1, -1] -= prediction.neurons(way, words)[-1, -1]
+    if kind == "negative":
+        words -= 3
+        words[rng.random(shape) < 0.3] = 0
+    if kind == "special":
+        patterns = np.array([0, 1 << 31, 1, 0x807FFFFF, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000,
+                             isa.small(0), isa.small(-3) | 1 << 31], dtype=np.uint32).view(np.float32)
+        at = rng.random(shape) < 0.01
+        words[at] = rng.choice(patterns, at.sum())
+    if kind == "huge":
+        words = np.clip(words, -1.9, 1.9) * np.float32(2.0**127)
+    return words.view(np.uint32)
+
+
+AFTERS = {
+    "bias": lambda b, s: (lambda ends: prediction.plus(ends, b)),
+    "affine, residual": lambda b, s: (lambda ends: prediction.plus(prediction.plus(prediction.times(ends, s), b), -b)),
+}
+
+
+@pytest.mark.parametrize("after", AFTERS)
+@pytest.mark.parametrize("kind", ["normal", "wide", "nearly", "negative", "special", "huge"])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_the_same_bits(way, kind, after) -> None:
+    """In one round and two, and of words that go whole, so that roundings alone part neurons from their bounds: what
+    the ReLU makes, and so where errors pass; words needed are exact."""
+    rng = np.random.default_rng(len(kind))
+    words = drawn(way, kind, rng)
+    bias = rng.standard_normal(TAIL[-1]).astype(np.float32)
+    scale = np.where(rng.random(TAIL[-1]) < 0.1, 0, rng.standard_normal(TAIL[-1])).astype(np.float32)
+    behind = AFTERS[after](bias, scale)
+    y = prediction.neurons(way, words.view(np.float32))
+    wanted = relu(behind((y, y))[0])
+    shifts = np.array(isa.shifts(*way))
+    levels = np.broadcast_to((100 if kind == "huge" else 0) - shifts, shape_of(way)[:2])
+    for rounds in ([levels], [levels, levels - 3], [levels - 60]):
+        found = prediction.gathered(way, words, rounds, behind)
+        np.testing.assert_array_equal(found.elements[found.mask], words[found.mask])
+        made = prediction.neurons(way, found.elements.view(np.float32))
+        np.testing.assert_array_equal(relu(behind((made, made))[1]), wanted)
+        assert not wanted[~found.live].any()
+        once = prediction.gathered(way, words, rounds[:1], behind)
+        assert (found.live <= once.live).all() and (found.mask <= once.mask).all(), "what is dead remains dead"
+        if kind == "negative" and after == "bias":
+            assert (~found.live).mean() > 0.2
+
+
+def test_the_gather_itself_makes_the_same_map() -> None:
+    """Of whole maps, edge tiles cut: what lies outside is dead."""
+    rng = np.random.default_rng(3)
+    _, sides = form((3, 3), 4).lattices((13, 10), (1, 1))
+    way = (transposed(sides[0].matrix), transposed(sides[1].matrix))
+    tiles = rng.standard_normal((2, sides[0].count, sides[1].count, 6, 6, 5)).astype(np.float32)
+    words = np.ascontiguousarray(np.moveaxis(tiles, (3, 4), (0, 1))).view(np.uint32)
+    rows, columns = (np.arange(side.count) * 4 + np.arange(4)[:, None] for side in sides)
+    inside = (rows < 13)[:, None, None, :, None, None] & (columns < 10)[None, :, None, None, :, None]
+    levels = -np.array(isa.shifts(*way))
+    found = prediction.gathered(way, words, [levels, levels - 3], lambda ends: ends, inside)
+    got = np.moveaxis(found.elements.view(np.float32), (0, 1), (3, 4))
+    made, wanted = (winograd.gather(sides, some, (13, 10)) for some in (got, tiles))
+    np.testing.assert_array_equal(relu(made), relu(wanted))
+    assert not found.live[~np.broadcast_to(inside, found.live.shape)].any()
+    assert found.mask.mean() < 0.99
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_bounds_are_attained(way) -> None:
+    """Of integers, which round nothing: the high is the neuron of some elements within their ends."""
+    rng = np.random.default_rng(4)
+    low = rng.integers(-9, 9, shape_of(way)).astype(np.float32)
+    high = low + rng.integers(0, 5, low.shape).astype(np.float32)
+    least, most = prediction.bounds(way, (low, high))
+    down, across = way
+    for i, j in np.ndindex(least.shape[:2]):
+        for wanted, ends in ((most, (low, high)), (least, (high, low))):
+            rows = {i: 1} if down is None else dict(enumerate(down[i]))
+            total = sum(float(a * c) * ends[int(a * c > 0)][u, v] for u, a in rows.items()
+                        for v, c in enumerate(across[j]))
+            np.testing.assert_array_equal(wanted[i, j], total)
+
+
+def test_words_are_strings() -> None:
+    """Words counted are those of the strings."""
+    rng = np.random.default_rng(5)
+    way = WAYS["F(2,3), 2-D"]
+    words = drawn(way, "negative", rng)
+    levels = np.full(shape_of(way)[:2], 1)
+    found = prediction.gathered(way, words, [levels], lambda ends: ends)
+    runs = words.reshape(16, -1)
+    fills = np.array([codes.filled(run, 1) for run in runs])
+    assert found.words[0] == sum(len(codes.first(run, 1).coded().words) for run in runs)
+    assert found.words[1] == sum(len(codes.following(run, fill, mask, 1, None).coded().words)
+                                 for run, fill, mask in zip(runs, fills, found.mask.reshape(16, -1), strict=True))
+    assert found.mask_words == sum(len(codes.packed(mask)) for mask in found.mask.reshape(16, -1))
+
+
+@pytest.mark.parametrize("bits", isa.REGION_BITS)
+def test_codes_of_regions(bits) -> None:
+    n, scale = 1 << bits - 3, -2
+    sizes = [(n * (2**region - 1) + step * 2**region) * 2.0**scale for region in range(4) for step in range(n)]
+    steps = [2.0**(region + scale) for region in range(4) for _ in range(n)]
+    for sign in (1, -1):
+        inner = np.array([size + part * step for size, step in zip(sizes, steps, strict=True)
+                          for part in (0, 0.5, 1 - 2**-16)], dtype=np.float32)
+        words = (sign * inner).astype(np.float32).view(np.uint32)
+        found = regions.quantised(words, bits, scale)
+        np.testing.assert_array_equal(found, np.arange(4 * n).repeat(3) + (4 * n if sign < 0 else 0))
+        values, gaps = regions.steps(found, bits, scale)
+        np.testing.assert_array_equal(values[:-3], sign * np.array(sizes[:-1], dtype=np.float32).repeat(3))
+        np.testing.assert_array_equal(gaps[:-3], np.array(steps[:-1], dtype=np.float32).repeat(3))
+        assert np.isinf(gaps[-3:]).all() and (values[-3:] == sign * sizes[-1]).all()
+        low, high = regions.ends(found, bits, scale)
+        assert ((low <= sign * inner) & (sign * inner <= high)).all()
+    for word in (0x7F800000, 0x7FC00000, 0x7F7FFFFF):
+        assert regions.quantised(np.array([word], dtype=np.uint32), bits, scale) == 4 * n - 1
+
+
+def test_regions_that_there_are_not() -> None:
+    words = np.zeros(1, dtype=np.uint32)
+    with pytest.raises(ValueError, match="codes of regions have 4 to 6 bits, not 7"):
+        regions.quantised(words, 7, 0)
+    with pytest.raises(ValueError, match="log2 of a scale must be from -126 to 119, not 120"):
+        regions.quantised(words, 6, 120)
+
+
+def test_the_printed_rule_drops_a_live_neuron() -> None:
+    """Negative words with negative coefficients: truncation makes the estimate too small, and the printed bound knows
+    only coefficients above zero. y = +1.96, and estimate + error = -1; the sign-aware bound is +2."""
+    way = WAYS["F(2,3), 2-D"]
+    a = np.array(way[0], dtype=float)
+    tile = 0.995 * np.sign(np.outer(a[1], a[1]))
+    tile[1, 1] = -6
+    elements = tile.astype(np.float32)[:, :, None]
+    y = prediction.neurons(way, elements)
+    assert y[1, 1] == pytest.approx(1.96)
+    found = regions.quantised(elements.view(np.uint32), 6, 0)
+    printed = prediction.bounds(way, regions.printed_ends(found, 6, 0))[1]
+    sound = prediction.bounds(way, regions.ends(found, 6, 0))[1]
+    assert printed[1, 1] == -1 and sound[1, 1] == 2
+    assert (sound >= y).all()
+
+
+@pytest.mark.parametrize("scale", [-6, -3, 0])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_bounds_of_regions(way, scale) -> None:
+    """No live neuron is dead by the sign-aware bound, at whatever scale."""
+    rng = np.random.default_rng(6)
+    for kind in ("normal", "wide", "nearly", "negative"):
+        words = drawn(way, kind, rng)
+        y = prediction.neurons(way, words.view(np.float32))
+        found = regions.ends(regions.quantised(words, 6, scale), 6, scale)
+        live = prediction.live(way, found, lambda ends: ends)
+        assert not (y[~live] > 0).any()
