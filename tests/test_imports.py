@@ -65,8 +65,9 @@ MAY: dict[str, set[str]] = {
     "plinth.training": {*_LOWERED, "plinth.backends"},
     "plinth.backends": {*_BASE, ISA, "plinth_hw.board", "plinth.model", "plinth.driver", "plinth_sim.golden",
                         "plinth_sim.rtl"},
-    "plinth.bench": {*_RUN, *_SIMULATED},
-    "plinth.reproduce": {*_SIMULATED, "plinth.report"},
+    "plinth.sparsity": {ISA, "plinth.training", "plinth.backends", "plinth_sim.golden"},
+    "plinth.bench": {*_RUN, *_SIMULATED, "plinth.sparsity"},
+    "plinth.reproduce": {*_SIMULATED, "plinth.report", "plinth.sparsity"},
     "plinth.doctor": {*_BASE, "plinth_sim.rtl", "plinth.training"},
     "plinth.cli": {*_RUN, *_SIMULATED, "plinth.report", "plinth.bench", "plinth.reproduce", "plinth.doctor"},
 }

@@ -133,6 +133,11 @@ class Gathered(NamedTuple):
     words: tuple[int, ...]
     mask_words: int
 
+    @property
+    def total(self) -> int:
+        """All words on links."""
+        return sum(self.words) + self.mask_words
+
 
 def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, inside: Any = True) -> Gathered:
     """Elements ``[T, T', ..]`` sent in a round for each of ``levels``, falling, ``[T, T']`` each."""

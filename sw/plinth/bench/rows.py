@@ -17,6 +17,7 @@ from plinth.bench import (
     commands,
     links,
     planning,
+    prediction,
     row_stationary,
     serial,
     simulation,
@@ -230,5 +231,5 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
-    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES,
+    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES,
 }

@@ -64,6 +64,14 @@ DATASETS = {
 }
 
 
+def photographs() -> "list[NDArray[np.float32]]":
+    """The two photographs that scikit-learn ships, ``[rows, columns, 3]`` from 0 to 1."""
+    import numpy as np
+    from sklearn.datasets import load_sample_images
+
+    return [one.astype(np.float32) / np.float32(255) for one in load_sample_images().images]
+
+
 def install(extra: str) -> str:
     """The command that adds an extra to this installation, at the versions of the lock file."""
     return f"{sys.executable} -m pip install -c {_ROOT / 'requirements.lock'} -e '{_ROOT}[{extra}]'"

@@ -1,0 +1,67 @@
+"""Rows about predicted gathers and skipped scatters: bits on links, and neurons that are dropped, which none may be."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from plinth.bench.row import Row
+from plinth.sparsity import drops, gathers, scatters
+from plinth.sparsity.networks import RECIPES, trained
+
+#: The network that rows are about; the others stand in `detail`.
+NETWORK = "photographs"
+#: Tiles that a row about drops sends through.
+TILES = 1_000_000
+
+
+def _gather_detail(name: str, outputs: int, lines: bool) -> dict[str, Any]:
+    """What is sent by all schemes, of all and of one another."""
+    layers = gathers.network(name, outputs, lines)
+    total = sum(layers, gathers.Sent())
+    return {"dead_units": total.dead / total.units,
+            **{scheme: total.share(scheme) for scheme in ("paper", "oracle", "one_round", "two_rounds")},
+            "found": {scheme: total.found(scheme) for scheme in ("paper", "one_round", "two_rounds")},
+            "over_paper": total.two_rounds / total.paper, "over_oracle": total.two_rounds / total.oracle,
+            "dropped": total.dropped, "accuracy": trained(name).accuracy, "layers": [asdict(one) for one in layers]}
+
+
+def prediction_bits(outputs: int, lines: bool) -> list[Row]:
+    """Bits of gathers by the block code in two rounds over sending all, of all layers behind the first."""
+    found = {name: _gather_detail(name, outputs, lines) for name in RECIPES}
+    own = found[NETWORK]
+    return [Row(f"prediction_bits_f{outputs}3_{'1d' if lines else '2d'}", own["two_rounds"], "of the bits of all",
+                f"{own['dead_units']:.0%} of units dead, {own['found']['two_rounds']:.1%} of these found; "
+                f"{own['over_paper']:.2f} of MPT's bits, {own['over_oracle']:.2f} of the oracle's", found)]
+
+
+def skip_bits(outputs: int) -> list[Row]:
+    """Words of scatters over those of (words that are not +0, and a map)."""
+    found = {name: scatters.network(name, outputs) for name in RECIPES}
+    detail = {name: {**asdict(one), "forward_share": one.forward / one.all, "backward_share": one.backward / one.errors,
+                     "returned_share": one.returned / one.all, "lines_share": one.line_words / one.lines,
+                     "lines_of_tiles": one.line_words / one.all} for name, one in found.items()}
+    own = found[NETWORK]
+    return [Row(f"skip_bits_f{outputs}3_{way}", sent / least, "of words that are not +0, and map",
+                f"{sent / whole:.3f} of all words; {reason}", detail)
+            for way, sent, whole, least, reason in (
+                ("forward", own.forward, own.all, own.forward_least, "more are only sums that cancel"),
+                ("backward", own.backward, own.errors, own.backward_least,
+                 "more are neurons that live and have no error, or were not found dead; no map"))]
+
+
+def prediction_false_drops() -> list[Row]:
+    """Live neurons found dead, of random and adversarial tiles; those of trained networks stand with their bits."""
+    tally = drops.dropped(TILES)
+    return [Row("prediction_false_drops", tally.dropped, "neurons that live and are found dead",
+                f"nothing: of {tally.tiles:,} tiles; MPT's printed bound drops {tally.printed:,}", asdict(tally))]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {
+    "prediction_false_drops": prediction_false_drops,
+    **{f"prediction_bits_f{outputs}3_{'1d' if lines else '2d'}": partial(prediction_bits, outputs, lines)
+       for outputs in (2, 4) for lines in (False, True)},
+    **{f"skip_bits_f{outputs}3_{way}": partial(skip_bits, outputs)
+       for outputs in (2, 4) for way in ("forward", "backward")},
+}

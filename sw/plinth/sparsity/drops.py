@@ -1,0 +1,112 @@
+"""Random and adversarial tiles through prediction: no neuron that lives may be found dead.
+
+Each neuron is computed in the gather's own order of roundings, from exact words, with a bias; schemes are the block
+code in one round and in two, and MPT's regions with the sign-aware bound. MPT's bound as it is printed runs along on
+the same tiles: what it drops shows that these tiles can tell.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth_hw.isa.codes import shifts
+from plinth_hw.isa.winograd import TRANSFORMS, transform
+from plinth_sim.golden import prediction, regions
+
+Array = NDArray[np.float32]
+#: Tiles that go through at a time.
+CHUNK = 1 << 13
+#: Tiles of standard normal words; of words of very different sizes; of which one neuron is nearly 0; the same of words
+#: just below the next quantum, with the signs that make truncation matter most for that neuron; of mostly negative
+#: words.
+KINDS = ("normal", "wide", "cancelling", "truncated", "negative")
+#: Level of the first round, and scale and bits of regions: sizes of words are about 1.
+LEVEL, SCALE, BITS = 0, -3, (6, 5)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What went through.
+
+    Attributes
+    ----------
+    tiles, live, dead : int
+        Tiles; neurons that live, and those that the block code's two rounds found dead.
+    dropped : int
+        Live neurons that a scheme found dead, all schemes together.
+    printed : int
+        Live neurons that the printed rule finds dead.
+    """
+
+    tiles: int = 0
+    live: int = 0
+    dead: int = 0
+    dropped: int = 0
+    printed: int = 0
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
+
+def ways() -> list[prediction.Way]:
+    """All transforms of dies, in two dimensions and in one."""
+    return [(a if both else None, a) for a in (transform(*sizes).a for sizes in TRANSFORMS) for both in (True, False)]
+
+
+def drawn(way: prediction.Way, kind: str, count: int, rng: np.random.Generator) -> Array:
+    """Tiles ``[T, T', count]`` of a kind."""
+    down, across = (None if one is None else np.array(one, dtype=np.float32) for one in way)
+    assert across is not None
+    shape = (len(across) if down is None else down.shape[1], across.shape[1], count)
+    words = rng.standard_normal(shape, dtype=np.float32)
+    if kind == "wide":
+        words *= np.exp2(rng.integers(-12, 6, shape)).astype(np.float32)
+    if kind == "negative":
+        words -= 2
+    if kind in ("cancelling", "truncated"):
+        i, j = int(rng.integers(len(across) if down is None else len(down))), int(rng.integers(len(across)))
+        row = np.eye(shape[0], dtype=np.float32)[i] if down is None else down[i]
+        coefficients = np.outer(row, across[j])[:, :, None]
+        if kind == "truncated":
+            quanta = rng.integers(0, 9, shape) + 1 - np.exp2(-rng.integers(5, 20, shape))
+            words = (np.where(coefficients < 0, -1, 1) * quanta * 2.0**SCALE).astype(np.float32)
+        u, v = rng.choice(np.argwhere(coefficients[:, :, 0]))
+        over = prediction.neurons(way, words)[i, j] - np.exp2(-rng.integers(0, 24, count)).astype(np.float32)
+        words[u, v] -= over / coefficients[u, v, 0]
+    return words
+
+
+def through(way: prediction.Way, elements: Array, bias: Array) -> Tally:
+    """Tiles ``[T, T', count]`` through all schemes."""
+    def after(ends: prediction.Ends) -> prediction.Ends:
+        return prediction.plus(ends, bias)
+
+    words, neurons = elements.view(np.uint32), prediction.neurons(way, elements)
+    true = after((neurons, neurons))[1] > 0
+    first = np.broadcast_to(LEVEL - np.array(shifts(*way)), words.shape[:2])
+    bits = BITS[way[0] is None]
+    codes = regions.quantised(words, bits, SCALE)
+    sound, printed = (~prediction.live(way, ends(codes, bits, SCALE), after)
+                      for ends in (regions.ends, regions.printed_ends))
+    # What is dead remains dead: the last round has the drops of the first.
+    two = ~prediction.gathered(way, words, [first, first - 3], after).live
+    return Tally(elements.shape[2], int(true.sum()), int(two.sum()),
+                 sum(int((true & dead).sum()) for dead in (sound, two)), int((true & printed).sum()))
+
+
+def parts(count: int, seed: int, which: Sequence[prediction.Way]) -> Iterator[Tally]:
+    """At least ``count`` tiles, equally many of each kind and way, some at a time."""
+    rng, done = np.random.default_rng(seed), 0
+    while done < count:
+        for way in which:
+            for kind in KINDS:
+                bias = rng.standard_normal(dtype=np.float32) * np.float32(rng.random() < 0.5)
+                yield through(way, drawn(way, kind, CHUNK, rng), np.full(CHUNK, bias, dtype=np.float32))
+                done += CHUNK
+
+
+def dropped(count: int, seed: int = 0, which: Sequence[prediction.Way] | None = None) -> Tally:
+    """Of at least ``count`` tiles, of all ways unless some are given."""
+    return sum(parts(count, seed, ways() if which is None else which), Tally())

@@ -1,0 +1,171 @@
+"""Bits that gathers take, of layers of trained networks, over sending all elements.
+
+Beside each other, headers, maps and all rounds counted:
+
+=========  ============================================================================================
+paper      MPT's regions, 6 bits in 2-D and 5 in 1-D, then whole words of each unit that is not found dead, by the
+           sign-aware bound, at the scale of each layer that takes the fewest bits of the very batch
+oracle     the words of each unit of which a neuron lives, and a bit a word for the map
+code       the block code in one round and in two, at the levels of each layer that take the fewest bits of
+           another batch, as a host could set them by the words of steps before
+=========  ============================================================================================
+
+A unit is a tile where sources hold single elements (2-D), and a line of it where they hold whole lines (1-D); then
+elements are those behind the first direction, m instead of T a line.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.sparsity.layers import Array, Layer, Mask, layers
+from plinth.sparsity.networks import RECIPES, trained
+from plinth_hw.isa.codes import LEVELS, REGION_BITS, shifts
+from plinth_sim.golden import prediction, regions
+
+#: Bits of MPT's codes: section V.B.
+PAPER_BITS = {False: 6, True: 5}
+#: Samples of a batch, and of that by which levels are set.
+BATCH, BEFORE = 32, 8
+Levels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Bits and units of gathers, added up over layers.
+
+    Attributes
+    ----------
+    all, paper, oracle, one_round, two_rounds : int
+        Bits.
+    units, dead : int
+        Units, and those of which no neuron lives.
+    paper_found, one_round_found, two_rounds_found : int
+        Of the dead ones, those that were found.
+    dropped : int
+        Neurons that live and were found dead, of all of these.
+    """
+
+    all: int = 0
+    paper: int = 0
+    oracle: int = 0
+    one_round: int = 0
+    two_rounds: int = 0
+    units: int = 0
+    dead: int = 0
+    paper_found: int = 0
+    one_round_found: int = 0
+    two_rounds_found: int = 0
+    dropped: int = 0
+
+    def __add__(self, other: "Sent") -> "Sent":
+        return Sent(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
+    def share(self, name: str) -> float:
+        """Of all bits."""
+        return float(getattr(self, name) / self.all)
+
+    def found(self, name: str) -> float:
+        """Of dead units."""
+        return float(getattr(self, f"{name}_found") / max(self.dead, 1))
+
+
+class Chosen(NamedTuple):
+    """Levels of a layer's rounds, ``[T, T']`` each."""
+
+    one: list[Levels]
+    two: list[Levels]
+
+
+def chosen(layer: Layer, lines: bool) -> Chosen:
+    """Levels that take the fewest bits of a batch: the first of those about the median of magnitudes, the second lower
+    by 3 to 5."""
+    elements = layer.elements(lines)
+    middle = int(np.floor(np.log2(max(float(np.median(np.abs(elements))), 2.0**-90))))
+    below = np.broadcast_to(np.array(shifts(*layer.way(lines))), elements.shape[:2])
+
+    def words(levels: list[Levels]) -> int:
+        return _code(layer, elements, lines, levels).total
+
+    firsts = [np.clip(middle + more - below, LEVELS.start + 8, LEVELS.stop - 1) for more in range(-1, 4)]
+    return Chosen(min(([first] for first in firsts), key=words),
+                  min(([first, first - less] for first in firsts for less in range(3, 6)), key=words))
+
+
+def _code(layer: Layer, elements: Array, lines: bool, levels: list[Levels]) -> prediction.Gathered:
+    return prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside)
+
+
+def _units(neurons: Mask, lines: bool) -> Mask:
+    """Units of which a neuron is named."""
+    return np.asarray(neurons.any(axis=1 if lines else (0, 1)))
+
+
+def _regions(layer: Layer, words: NDArray[np.uint32], lines: bool, bits: int, scale: int) -> tuple[int, Mask]:
+    """Bits of MPT's scheme at a scale, and neurons not found dead."""
+    elements, run = words.shape[0] * words.shape[1], words[0, 0].size
+    ends = regions.ends(regions.quantised(words, bits, scale), bits, scale)
+    live = prediction.live(layer.way(lines), ends, layer.after, layer.inside)
+    needed = int(_units(live, lines).sum()) * (words.shape[1] if lines else elements)
+    return elements * (regions.string_bits(run, bits) + regions.string_bits(run, 1)) + 32 * needed, live
+
+
+def by_regions(layer: Layer, lines: bool, bits: int) -> tuple[int, Mask]:
+    """The same at the scale that takes the fewest bits."""
+    elements = layer.elements(lines)
+    middle = int(np.floor(np.log2(np.abs(elements).std()))) - 3
+    return min((_regions(layer, elements.view(np.uint32), lines, bits, scale)
+                for scale in range(middle - 3, middle + 4)), key=lambda found: found[0])
+
+
+class Ratio(NamedTuple):
+    """Of all units: those that are dead, and those found so by regions of so many bits, and by the block code."""
+
+    dead: float
+    by_bits: dict[int, float]
+    code: float
+
+
+def ratio(name: str, outputs: int, lines: bool) -> Ratio:
+    """Of all layers of a network behind the first."""
+    units = dead = code = 0
+    by_bits = dict.fromkeys(REGION_BITS, 0)
+    for layer, before in pairs(name, outputs):
+        alive = _units(layer.live, lines)
+        units, dead = units + alive.size, dead + int((~alive).sum())
+        for bits in by_bits:
+            by_bits[bits] += int((~_units(by_regions(layer, lines, bits)[1], lines)).sum())
+        found = _code(layer, layer.elements(lines), lines, chosen(before, lines).two)
+        code += int((~_units(found.live, lines)).sum())
+    return Ratio(dead / units, {bits: found / units for bits, found in by_bits.items()}, code / units)
+
+
+def measured(layer: Layer, levels: Chosen, lines: bool) -> Sent:
+    """Of a layer and a batch."""
+    elements, true = layer.elements(lines), layer.live
+    words = elements.view(np.uint32)
+    one, two = (_code(layer, elements, lines, some) for some in levels)
+    paper, by_paper = by_regions(layer, lines, PAPER_BITS[lines])
+    alive = _units(true, lines)
+    needed = int(alive.sum()) * (words.shape[1] if lines else words.shape[0] * words.shape[1])
+    schemes = by_paper, one.live, two.live
+    paper_found, one_found, two_found = (int((~_units(some, lines) & ~alive).sum()) for some in schemes)
+    return Sent(all=32 * words.size, paper=paper, oracle=words.size + 32 * needed, one_round=32 * one.total,
+                two_rounds=32 * two.total, units=alive.size, dead=int((~alive).sum()), paper_found=paper_found,
+                one_round_found=one_found, two_rounds_found=two_found,
+                dropped=sum(int((true & ~some).sum()) for some in schemes))
+
+
+def pairs(name: str, outputs: int) -> Iterator[tuple[Layer, Layer]]:
+    """Layers of a network with a batch of test images, and with one of training images."""
+    found, images = trained(name), RECIPES[name].images()
+    return zip(layers(found, outputs, images.test_x[:BATCH], images.test_y[:BATCH]),
+               layers(found, outputs, images.train_x[:BEFORE], images.train_y[:BEFORE]), strict=True)
+
+
+def network(name: str, outputs: int, lines: bool) -> list[Sent]:
+    """Of each layer of a network behind the first."""
+    return [measured(layer, chosen(before, lines), lines) for layer, before in pairs(name, outputs)]
