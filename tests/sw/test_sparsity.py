@@ -97,7 +97,7 @@ def test_bits_of_gathers(trained, lines) -> None:
 def test_words_of_scatters(trained) -> None:
     """By hand, of F(2,3): maps, and words whose windows are not all +0 where the element has a coefficient."""
     layer, other = first_layers(trained, 4)
-    found = scatters.measured(layer, gathers.chosen(other, False).two)
+    found = scatters.measured(layer, other)
     b = np.array(layer.form.transforms[0].b, dtype=float) != 0
     padded = np.pad(layer.x, ((0, 0), (1, 1), (1, 1), (0, 0))) != 0
     needed = sum(int(padded[:, row:row + 4, column:column + 4][:, b[u]][:, :, b[v]].any(axis=(1, 2)).sum())
@@ -105,7 +105,13 @@ def test_words_of_scatters(trained) -> None:
     run = layer.tiles[0, 0].size
     assert found.all == 16 * run and found.returned == needed and found.forward == needed + 16 * -(-run // 32)
     assert found.forward_least <= found.forward < found.all
-    assert found.backward < found.errors and found.line_words < found.lines < found.all
+    assert found.line_words < found.lines < found.all
+    ways = scatters.back(layer, gathers.chosen(other, False).two)
+    errors = (layer.error != 0).reshape(4, 4, 2, 6, 2, -1)
+    one = sum(int(errors[:, :, rows][:, :, :, :, columns].any(axis=(2, 4)).sum())
+              for rows in ([0], [0, 1], [0, 1], [1]) for columns in ([0], [0, 1], [0, 1], [1]))
+    assert ways.in_skip_code == one + 16 * -(-layer.products[0, 0].size // 32)
+    assert found.backward in ways and found.backward_least <= ways.in_skip_code
 
 
 def test_no_live_neuron_is_dropped_and_the_tiles_can_tell(monkeypatch) -> None:

@@ -47,7 +47,7 @@ def skip_bits(outputs: int) -> list[Row]:
             for way, sent, whole, least, reason in (
                 ("forward", own.forward, own.all, own.forward_least, "more are only sums that cancel"),
                 ("backward", own.backward, own.errors, own.backward_least,
-                 "more are neurons that live and have no error, or were not found dead; no map"))]
+                 "more are neurons that live and have no error, where forward masks serve as maps"))]
 
 
 def prediction_false_drops() -> list[Row]:

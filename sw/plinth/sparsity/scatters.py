@@ -1,9 +1,10 @@
 """Words that scatters take, forward and backward, and gathers on the way back, of layers of trained networks.
 
 Forward, tiles of inputs go in skip code: a word of map for each 32, then the words of which the window has something
-other than +0 where the element has a coefficient. Errors of outputs go without any map, by the masks of the forward
-gather, which both sides have: an error is other than +0 only where a neuron lives. Errors of inputs come back by the
-map of the forward scatter, for where the window is +0 a ReLU lets nothing pass.
+other than +0 where the element has a coefficient. Errors of inputs come back by the same map, for where the window is
++0 a ReLU lets nothing pass. Errors of outputs go by the masks of the forward gather, which both sides have and which
+name every neuron that lives, without a map; or, as layers before a max-pool do better, whose errors are mostly +0, in
+skip code: of each layer what takes fewer words of another batch.
 
 In one dimension a source does the direction across, and sends rows of that, each once.
 """
@@ -11,12 +12,14 @@ In one dimension a source does the direction across, and sends rows of that, eac
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.sparsity import gathers
 from plinth.sparsity.layers import Array, Layer, Mask, front
-from plinth_hw.isa.winograd import Matrix, transposed
+from plinth_hw.isa.winograd import Lattice, Matrix, transposed
 from plinth_sim.golden import prediction
 from plinth_sim.golden.winograd import scatter
 
@@ -53,53 +56,61 @@ class Skipped:
         return Skipped(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
 
 
-def _map(words: int) -> int:
-    """Of a run of so many words."""
-    return -(-words // 32)
-
-
 def identity(size: int) -> Matrix:
     """The matrix 1."""
     return tuple(tuple(Fraction(int(row == column)) for column in range(size)) for row in range(size))
 
 
-def _windows(layer: Layer, values: Array) -> Array:
-    """Windows of a map of the layer's inputs, ``[reach, reach', ..]``: tiles of the matrix 1."""
-    down, across = (replace(one, matrix=identity(one.reach)) for one in layer.inputs)
+def _windows(sides: tuple[Lattice, Lattice], values: Array) -> Array:
+    """Windows of a map, ``[reach, reach', ..]``: tiles of the matrix 1."""
+    down, across = (replace(one, matrix=identity(one.reach)) for one in sides)
     return front(scatter((down, across), values))
 
 
-def named(layer: Layer) -> Mask:
-    """Elements ``[T, T', ..]`` whose windows have anything but +0 where they have a coefficient."""
-    down, across = (transposed(one.matrix) for one in layer.inputs)
-    return prediction.needed((down, across), _windows(layer, layer.x).view(np.uint32) != 0)
+def named(sides: tuple[Lattice, Lattice], values: Array) -> Mask:
+    """Elements ``[T, T', ..]`` whose windows of a map have anything but +0 where they have a coefficient."""
+    down, across = (transposed(one.matrix) for one in sides)
+    return prediction.needed((down, across), _windows(sides, values).view(np.uint32) != 0)
 
 
-def measured(layer: Layer, levels: Sequence[gathers.Levels]) -> Skipped:
-    """Of a layer and a batch; levels of its gather in two dimensions, whose masks serve on the way back."""
-    mask, words = named(layer), layer.tiles.view(np.uint32)
-    assert not words[~mask].any(), "what is skipped is +0"
-    run = words[0, 0].size
-    marks = words.shape[0] * words.shape[1] * _map(run)
+class Back(NamedTuple):
+    """Words of tiles of errors of outputs, in two ways."""
+
+    by_masks: int
+    in_skip_code: int
+
+
+def back(layer: Layer, levels: Sequence[gathers.Levels]) -> Back:
+    """Of a layer and a batch; levels of its gather in two dimensions."""
     errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
     found = prediction.gathered(layer.way(False), layer.products.view(np.uint32), levels, layer.after, layer.inside)
-    assert not errors[~found.mask].any(), "where no neuron lives errors are +0"
-    error_marks = errors.shape[0] * errors.shape[1] * _map(errors[0, 0].size)
+    mask = named(layer.outputs, layer.error)
+    assert not errors[~found.mask].any() and not errors[~mask].any(), "what is not sent is +0"
+    return Back(int(found.mask.sum()), int(mask.sum()) + _maps(errors))
+
+
+def _maps(words: NDArray[np.uint32]) -> int:
+    """Of tiles ``[T, T', ..]``, a run of each element."""
+    return words.shape[0] * words.shape[1] * -(-words[0, 0].size // 32)
+
+
+def measured(layer: Layer, before: Layer) -> Skipped:
+    """Of a layer and a batch; ``before``: another batch, by which levels and ways are chosen."""
+    mask, words = named(layer.inputs, layer.x), layer.tiles.view(np.uint32)
+    assert not words[~mask].any(), "what is skipped is +0"
+    errors = front(scatter(layer.outputs, layer.error)).view(np.uint32)
+    levels = gathers.chosen(before, False).two
+    ways, known = back(layer, levels), back(before, levels)
     # Rows of the map, the direction across done: a window at a time, each row once.
-    across = layer.inputs[1]
-    whole = replace(layer.inputs[0], matrix=identity(1), step=1, first=0, count=layer.x.shape[1])
-    rows = front(scatter((whole, across), layer.x)).view(np.uint32)
-    ones = front(scatter((whole, replace(across, matrix=identity(across.reach))), layer.x)).view(np.uint32) != 0
-    row_mask = prediction.needed((None, transposed(across.matrix)), ones)
+    sides = replace(layer.inputs[0], matrix=identity(1), step=1, first=0, count=layer.x.shape[1]), layer.inputs[1]
+    rows, row_mask = front(scatter(sides, layer.x)).view(np.uint32), named(sides, layer.x)
     assert not rows[~row_mask].any(), "what is skipped is +0"
-    row_marks = rows.shape[0] * rows.shape[1] * _map(rows[0, 0].size)
-    return Skipped(all=words.size, forward=marks + int(mask.sum()), forward_least=marks + int((words != 0).sum()),
-                   errors=errors.size, backward=int(found.mask.sum()),
-                   backward_least=error_marks + int((errors != 0).sum()),
-                   returned=int(mask.sum()), lines=rows.size, line_words=row_marks + int(row_mask.sum()))
+    return Skipped(all=words.size, forward=_maps(words) + int(mask.sum()),
+                   forward_least=_maps(words) + int((words != 0).sum()), errors=errors.size,
+                   backward=ways[known.index(min(known))], backward_least=_maps(errors) + int((errors != 0).sum()),
+                   returned=int(mask.sum()), lines=rows.size, line_words=_maps(rows) + int(row_mask.sum()))
 
 
 def network(name: str, outputs: int) -> Skipped:
     """Of all layers of a network behind the first."""
-    return sum((measured(layer, gathers.chosen(before, False).two) for layer, before in gathers.pairs(name, outputs)),
-               Skipped())
+    return sum((measured(layer, before) for layer, before in gathers.pairs(name, outputs)), Skipped())

@@ -1,4 +1,5 @@
-"""MPT's figures, computed anew in the array simulator: what is built of them, that is without activation prediction."""
+"""MPT's figures of communication, time and energy, computed anew in the array simulator, without activation
+prediction."""
 
 from plinth.model.layers import Convolution
 from plinth.model.zoo import NETWORKS

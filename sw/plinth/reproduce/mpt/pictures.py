@@ -1,4 +1,4 @@
-"""The figures as pictures: bars of ours by system, and the paper's where it prints a number."""
+"""The figures as pictures: bars of ours by system or scheme, and the paper's where it prints a number."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -71,8 +71,38 @@ def _plain(figure: Table) -> Any:
     return made
 
 
+def _units(figure: Table) -> Any:
+    """Figure 12: of each network tiles and lines; bars of what was found, and a dotted line at what there is."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    groups: dict[tuple[str, str], dict[str, float]] = {}
+    for row in figure.rows:
+        what, _, kind = row.what.rpartition(", ")
+        groups.setdefault((row.series, what), {})[kind] = float(row.ours or 0)
+    made, axes = pictures.picture(f"MPT, {figure.heading}", 9, 4.4)
+    axis = axes[0, 0]
+    kinds = [kind for kind in next(iter(groups.values())) if kind != "dead"]
+    colours = [*("#9a9a9a",) * (len(kinds) - 1), COLOURS["w_mp"]]
+    wide = 0.84 / len(kinds)
+    for place, shares in enumerate(groups.values()):
+        for number, (kind, colour) in enumerate(zip(kinds, colours, strict=True)):
+            bar(axis, place - 0.42 + number * wide, shares[kind], wide, colour,
+                0.4 + 0.6 * (number + 1) / len(kinds), inside=True)
+        axis.plot((place - 0.42, place + 0.42), (shares["dead"],) * 2, color="black", linestyle=":")
+    axis.set_xticks(range(len(groups)), ["\n".join(group) for group in groups], fontsize=9)
+    axis.margins(y=0.12)
+    axis.set_ylabel(figure.unit)
+    bare(axis)
+    made.legend(handles=[*(Patch(facecolor=colour, alpha=0.4 + 0.6 * (number + 1) / len(kinds), label=kind)
+                           for number, (kind, colour) in enumerate(zip(kinds, colours, strict=True))),
+                         Line2D([], [], color="black", linestyle=":", label="dead")],
+                loc="outside lower center", ncols=3, fontsize=8.5, frameon=False)
+    return made
+
+
 _DRAWN: dict[str, Callable[[Table], Any]] = {
-    "1": _plain, "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"),
+    "1": _plain, "12": _units, "15": partial(_systems, names=(*LAYERS, "mean"), further="energy"),
     "17": partial(_systems, names=(*CNNS, "mean"))}
 
 

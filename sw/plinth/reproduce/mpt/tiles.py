@@ -1,0 +1,59 @@
+"""Section V.B, F(2x2,3x3): prediction and zero-skipping, measured on networks trained here on real images."""
+
+from functools import lru_cache
+
+from plinth.reproduce.paper import Draft
+from plinth.sparsity import gathers, scatters
+from plinth.sparsity.networks import RECIPES, trained
+
+#: The network that stands for the paper's; the others stand beside it.
+NETWORK = "photographs"
+#: Outputs of a tile each way.
+OUTPUTS = 2
+
+
+@lru_cache(maxsize=4)
+def gather(name: str, lines: bool) -> gathers.Sent:
+    """What gathers of a network send."""
+    return sum(gathers.network(name, OUTPUTS, lines), gathers.Sent())
+
+
+def figure_12(made: Draft) -> None:
+    """Units whose neurons are all dead, and those found so, of all, in per cent."""
+    for name in RECIPES:
+        for what, lines in (("2-D, tiles", False), ("1-D, lines", True)):
+            found = gathers.ratio(name, OUTPUTS, lines)
+            made.add(name, f"{what}, dead", 100 * found.dead)
+            for bits, share in found.by_bits.items():
+                made.add(name, f"{what}, found with {bits} bits", 100 * share)
+            made.add(name, f"{what}, found by the block code", 100 * found.code)
+    made.notes += ["the paper prints no numbers; regions at the scale of each layer that sends the fewest bits, with a "
+                   "bound that is sound for truncated words", _networks()]
+
+
+def prediction(made: Draft) -> None:
+    """Words saved, in per cent, by the paper's scheme, and by ours beside it."""
+    made.add("pred", "2-D, levels", 1 << gathers.PAPER_BITS[False])
+    made.add("pred", "1-D, levels", 1 << gathers.PAPER_BITS[True])
+    size = OUTPUTS + 2
+    for name in (NETWORK, *(other for other in RECIPES if other != NETWORK)):
+        series = "pred" if name == NETWORK else name
+        two, one = (gather(name, lines) for lines in (False, True))
+        # Where sources hold lines they send m words of each instead of T.
+        shorter = OUTPUTS / size
+        made.add(series, "2-D, gathers saved, %", 100 * (1 - two.share("paper")))
+        made.add(series, "2-D, gathers saved by the block code, %", 100 * (1 - two.share("two_rounds")))
+        made.add(series, "1-D, gathers saved, %", 100 * (1 - shorter * one.share("paper")))
+        made.add(series, "1-D, gathers saved by the block code, %", 100 * (1 - shorter * one.share("two_rounds")))
+        made.add(series, "1-D, of the words of lines alone, %", 100 * (1 - one.share("paper")))
+        skipped = scatters.network(name, OUTPUTS)
+        made.add(series, "2-D, scatters saved, %", 100 * (1 - skipped.forward / skipped.all))
+        made.add(series, "1-D, scatters saved, %", 100 * (1 - skipped.line_words / skipped.all))
+        made.add(series, "1-D, zeros of lines alone, %", 100 * (1 - skipped.line_words / skipped.lines))
+    made.notes += ["of all words of tiles, headers and maps counted; 1-D with what lines save by being transformed "
+                   "before they are sent, without which the paper's numbers are out of reach", _networks()]
+
+
+def _networks() -> str:
+    return "; ".join(f"{name}: {RECIPES[name].title}, {trained(name).accuracy:.0%} of the test images right"
+                     for name in RECIPES)
