@@ -94,6 +94,22 @@ def test_bits_of_gathers(trained, lines) -> None:
     assert asdict(total) == {name: 2 * value for name, value in asdict(sent).items()}
 
 
+@pytest.mark.parametrize("outputs", [2, 4])
+@pytest.mark.parametrize("lines", [False, True])
+def test_a_layer_is_the_same_with_prediction(trained, outputs, lines) -> None:
+    """Bit for bit, behind the ReLU, and where errors pass it."""
+    data = images()
+    for layer in layers(trained, outputs, data.test_x[:4], data.test_y[:4]):
+        elements = layer.elements(lines)
+        for levels in gathers.chosen(layer, lines):
+            found = prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside)
+            assert found.mask.mean() < 1
+            true, made = (np.where(layer.inside, prediction.neurons(layer.way(lines), some) + layer.bias, 0)
+                          for some in (elements, found.elements.view(np.float32)))
+            np.testing.assert_array_equal(np.maximum(made, 0), np.maximum(true, 0))
+            np.testing.assert_array_equal(made > 0, layer.live)
+
+
 def test_words_of_scatters(trained) -> None:
     """By hand, of F(2,3): maps, and words whose windows are not all +0 where the element has a coefficient."""
     layer, other = first_layers(trained, 4)

@@ -349,14 +349,9 @@ def _of_tails(tails: Numbers, tops: Numbers) -> Words:
     return (fields << FRACTION_BITS | fractions).astype(np.uint32)
 
 
-def masked(mask: Mask) -> Words:
-    """A mask in words."""
-    return packed(mask)
-
-
 def skipped(words: Words, mask: Mask) -> Words:
     """A run in skip code."""
-    marks = masked(mask)
+    marks = packed(mask)
     counts = np.add.reduceat(mask.astype(np.int64), np.arange(0, len(mask), 32)) if len(mask) else np.zeros(0, int)
     return np.insert(words[mask], np.cumsum(counts) - counts, marks).astype(np.uint32)
 
