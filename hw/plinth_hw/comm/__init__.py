@@ -33,4 +33,9 @@ Winograd tiles, of dies that have transforms:
   :mod:`~plinth_hw.comm.place_walk`, which knows where they lie.
 - :mod:`~plinth_hw.comm.tile_transform`: a matrix each way, of blocks of flits; :mod:`~plinth_hw.comm.block_turn`:
   orders of a block; :mod:`~plinth_hw.comm.line_sums`: a matrix times lines.
+
+Codes of their elements, of dies that have them:
+
+- :mod:`~plinth_hw.comm.codes`: :mod:`~plinth_hw.comm.codes.stages`, by way of the :mod:`~plinth_hw.comm.codes.walk`,
+  :mod:`~plinth_hw.comm.codes.run_code` and what reads, writes and cuts.
 """

@@ -36,7 +36,7 @@ class PieceUse(enum.Enum, shape=unsigned(2)):
 
     #: Words of the tile.
     TILE = 0
-    #: Numbers of rows.
+    #: Numbers of rows; of a run that is coded, a word of its mask.
     INDEX = 1
     #: Nothing to read: the end of the task, which advances counter ``address``.
     ARRIVAL = 2

@@ -28,12 +28,13 @@ Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipelin
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.arith.carry import chosen_sum
+from plinth_hw.comm.codes.stages import CodeStages
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
 from plinth_hw.comm.receive_path import ReceivePath
 from plinth_hw.comm.tile_blocks import TileBlocks, spread_layout
@@ -54,10 +55,11 @@ OWN_BITS = 8
 def _target_layout(parameters: DieParameters) -> data.StructLayout:
     """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there; whether its
     pieces are ``blocks``, and go to ``several`` dies: how many, and from one to the next."""
+    codes = {"codes": unsigned(1), "decodes": unsigned(1)} if parameters.codes else {}
     blocks = {"blocks": unsigned(1), "several": unsigned(1), **{
         name: spread_layout(parameters)[name].shape for name in ("members", "step")}} if parameters.transforms else {}
     return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits),
-                              **blocks})
+                              **blocks, **codes})
 
 
 class TransferEngine(wiring.Component):
@@ -105,7 +107,7 @@ class TransferEngine(wiring.Component):
             "tile_advance": Out(stream.Signature(range(parameters.counters))),
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
-            "fault": Out(ReceiveFault),
+            "fault": Out(ReceiveFault), **({"codes_read": Out(ReadPort(parameters))} if parameters.codes else {}),
             **ends_signature(parameters, parameters.flit_words),
         })
 
@@ -115,9 +117,13 @@ class TransferEngine(wiring.Component):
         m.submodules.receive_path = receiver = ReceivePath(self.parameters)
         m.submodules.walk = walk = TileWalk(self.parameters)
         target = Signal(_target_layout(self.parameters))
+        codes: CodeStages | None = None
+        if self.parameters.codes:
+            m.submodules.codes = codes = CodeStages(self.parameters)
+            wiring.connect(m, codes.read, wiring.flipped(self.codes_read))
         if self.parameters.transforms:
             m.submodules.blocks = blocks = TileBlocks(self.parameters)
-            leaving, idle = self._branch(m, walk, tile_read, blocks, target)
+            leaving, idle = self._branch(m, walk, tile_read, blocks, codes, target)
         else:
             blocks, leaving, idle = None, tile_read.o, tile_read.idle
             wiring.connect(m, walk.piece, tile_read.piece)
@@ -129,13 +135,14 @@ class TransferEngine(wiring.Component):
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
-        self._control(m, platform, walk, tile_read, blocks, receiver, target, leaving, idle)
+        self._control(m, platform, walk, tile_read, blocks, codes, receiver, target, leaving, idle)
         self._deliver(m, walk, blocks, receiver, target, leaving)
         return m
 
-    def _branch(self, m: Module, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks,
+    def _branch(self, m: Module, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks, codes: CodeStages | None,
                 target: Any) -> tuple[Any, Value]:
-        """Blocks go round by their stages, all else straight on: the flits that leave, and whether none will."""
+        """Blocks and runs go round by their stages, all else straight on: the flits that leave, and whether none will.
+        """
         flit = stream.Signature(tile_flit_layout(self.parameters))
         leaving = flit.create(path=("leaving",))
         inside, made = Signal(name="inside"), Signal(name="made")
@@ -156,10 +163,23 @@ class TransferEngine(wiring.Component):
             blocks.o.ready.eq(leaving.ready),
             read.ready.eq(Mux(made, blocks.flit.ready, leaving.ready & ~blocks.o.valid)),
         ]
-        return leaving, tile_read.idle & blocks.idle
+        idle = tile_read.idle & blocks.idle
+        if codes is not None:
+            with m.If(target.codes):
+                coded = read.payload.tag.use != PieceUse.ARRIVAL
+                m.d.comb += [
+                    given.payload.eq(codes.piece.payload), given.valid.eq(codes.piece.valid),
+                    codes.piece.ready.eq(given.ready),
+                    codes.flit.payload.eq(read.payload), codes.flit.valid.eq(read.valid & coded),
+                    leaving.payload.eq(Mux(codes.o.valid, codes.o.payload, read.payload)),
+                    leaving.valid.eq(codes.o.valid | (read.valid & ~coded)), codes.o.ready.eq(leaving.ready),
+                    read.ready.eq(Mux(coded, codes.flit.ready, leaving.ready & ~codes.o.valid)),
+                ]
+            idle &= codes.idle
+        return leaving, idle
 
     def _control(self, m: Module, platform: object, walk: TileWalk, tile_read: TileRead, blocks: TileBlocks | None,
-                 receiver: ReceivePath, target: Any, leaving: Any, idle: Value) -> None:
+                 codes: CodeStages | None, receiver: ReceivePath, target: Any, leaving: Any, idle: Value) -> None:
         """Body, start, done; from start to done, the task's target."""
         engine, placement = self.engine, walk.placement
         staged, moved, stored = Signal(name="staged"), Signal(name="moved"), Signal(name="stored")
@@ -168,6 +188,8 @@ class TransferEngine(wiring.Component):
         word, came = engine.body.payload, Signal(name="came")
         # Lattices are read until all blocks are made.
         free = ~staged if blocks is None else ~staged & blocks.idle
+        if codes is not None:
+            free &= codes.idle
         m.d.comb += [
             engine.body.ready.eq(free), engine.done.payload.eq(done),
             came.eq(engine.body.valid & engine.body.ready), tile_read.task.eq(number), receiver.task.eq(number),
@@ -189,6 +211,17 @@ class TransferEngine(wiring.Component):
                      target.step.eq(spread.step)]
             m.d.comb += [blocks.die.eq(placement.destination_die), blocks.body_valid.eq(came), blocks.body.eq(word),
                          blocks.start.eq(walk.start)]
+        starts: Value = Const(0)
+        if codes is not None:
+            # What it is to do stands in the target then.
+            codes_begin = Signal(name="codes_begin")
+            m.d.comb += codes.start.eq(codes_begin)
+            m.d.sync += codes_begin.eq(0)
+            starts = engine.operation[2]
+            unfit |= starts & (codes.unfit | placement.gather | placement.scatter)
+            begun += [target.codes.eq(starts), target.decodes.eq(engine.operation == TransferOperation.DECODE.value)]
+            m.d.comb += [codes.body_valid.eq(came), codes.body.eq(word), codes.decodes.eq(target.decodes),
+                         codes.task.eq(number)]
 
         remote = placement.remote & (placement.destination_die != self.die)
         if blocks is not None:
@@ -215,9 +248,11 @@ class TransferEngine(wiring.Component):
                         if blocks is None:
                             m.d.comb += walk.start.eq(1)
                         else:
-                            m.d.comb += walk.start.eq(~several)
+                            m.d.comb += walk.start.eq(~several & ~starts)
                             with m.If(several):
                                 m.next = "MEMBERS"
+                        if codes is not None:
+                            m.d.sync += codes_begin.eq(starts)
             if blocks is not None:
                 self._check_members(m, blocks, walk, target, staged, done)
             with m.State("PIECES"):
@@ -229,6 +264,9 @@ class TransferEngine(wiring.Component):
                 m.d.comb += running.eq(1)
                 with m.If(idle & (target.remote | stored)):
                     m.next = "REPORT"
+                    if codes is not None:
+                        with m.If(target.codes & codes.wrong):
+                            m.d.sync += done.error.eq(ErrorCode.BAD_CODE)
             with m.State("REPORT"):
                 m.d.comb += engine.done.valid.eq(1)
                 with m.If(engine.done.ready):

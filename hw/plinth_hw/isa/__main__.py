@@ -93,7 +93,7 @@ def tables() -> str:
         ("Move of a vector body", tasks.VectorMove),
         ("Instruction of a vector body", tasks.VectorInstruction),
         ("Collective body", tasks.CollectiveBody), ("Transfer body", tasks.TransferBody),
-        ("Transform body", tasks.TransformBody), ("Completion record", tasks.Record)]
+        ("Transform body", tasks.TransformBody), ("Code body", tasks.CodeBody), ("Completion record", tasks.Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
     enums: list[type[Code]] = [tasks.Engine, tasks.MatrixOperation, tasks.VectorOperation, tasks.VectorOp,

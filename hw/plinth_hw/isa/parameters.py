@@ -3,12 +3,14 @@
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
+from plinth_hw.isa.codes import BLOCK
 from plinth_hw.isa.formats import FP16, FP32, Q3_12, Fixed, Float, Format
 from plinth_hw.isa.layout import WORD_BITS, Code, Struct
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.tasks import (
     BODY_WORDS,
     OPERATIONS,
+    CodeBody,
     CollectiveBody,
     Engine,
     MatrixBody,
@@ -123,6 +125,8 @@ class DieParameters:
     window: bool = False
     #: Transforms of Winograd tiles, as F(m, r), that the transfer engine has; only of FP32.
     transforms: tuple[tuple[int, int], ...] = ()
+    #: The transfer engine codes and decodes runs of words; only of a die with transforms.
+    codes: bool = False
     #: Engines present; the optimiser only where numbers are fixed-point.
     engines: frozenset[Engine] = field(default=COMMON_ENGINES)
 
@@ -226,6 +230,9 @@ class DieParameters:
             raise ValueError(f"transforms must be some of {known}, each once, not {self.transforms!r}")
         if self.transforms and (Engine.TRANSFER not in self.engines or self.memory_format != FP32):
             raise ValueError("transforms are of dies with engine TRANSFER and numbers in FP32 in memory")
+        if self.codes and not (self.transforms and self.flit_words <= BLOCK and self.chunk_words >= WORD_BITS):
+            raise ValueError(f"codes are of dies with transforms, flit_words of at most {BLOCK} and chunk_words of at "
+                             f"least {WORD_BITS}")
 
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
@@ -321,14 +328,15 @@ class DieParameters:
     def operations(self, engine: Engine) -> tuple[Code, ...]:
         """What an engine of the die can be asked for, as far as that is not said by the rest of a task."""
         found = tuple(OPERATIONS[engine])
-        absent = () if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)
+        absent = (() if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)) + (
+            () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE))
         return tuple(operation for operation in found if operation not in absent)
 
     def body(self, engine: Engine) -> type[Struct]:
         """Layout of the bodies of an engine's tasks."""
         return {Engine.MATRIX: RowStationaryBody if self.machine == ROW_STATIONARY else MatrixBody,
                 Engine.VECTOR: VectorBody, Engine.COLLECTIVE: CollectiveBody,
-                Engine.TRANSFER: TransformBody if self.transforms else TransferBody,
+                Engine.TRANSFER: CodeBody if self.codes else TransformBody if self.transforms else TransferBody,
                 Engine.OPTIMISER: OptimiserBody}[engine]
 
     def body_words(self, engine: Engine) -> int:

@@ -70,6 +70,10 @@ class TransferOperation(Code, bits=4):
     TRANSFORM = 2
     #: The same, and added.
     TRANSFORM_ADD = 3
+    #: Runs of the source become strings of bits at the destination; of dies that have codes.
+    ENCODE = 4
+    #: Strings become runs.
+    DECODE = 5
 
 
 class OptimiserOperation(Code, bits=4):
@@ -687,6 +691,35 @@ class TransformBody(TransferBody):
     reserved3: unsigned(4)
 
 
+class CodeBody(TransformBody):
+    """``rows`` runs of ``columns`` words are coded, or decoded (:mod:`plinth_hw.isa.codes`), in one plane; nothing is
+    indexed. ENCODE makes a string of each run of ``source``, at ``destination``; DECODE runs, at ``destination``, of
+    strings at ``codes``. A string has a place of as many words as its row's stride: its length in words, then those.
+    Of a next part masks say which words are coded, ``source`` has, decoding, the runs as they are known, and
+    ``destination`` may be the same place. An error BAD_CODE ends the task: the place has no room, or a string's length
+    is not what the run's words take."""
+
+    #: DECODE: first string.
+    codes: Pointer
+    #: From a string's place to the next: its room.
+    codes_row_stride: unsigned(32)
+    #: Of a next part: first word of the first run's mask.
+    mask: Pointer
+    #: From a run's mask to the next.
+    mask_row_stride: unsigned(32)
+    # word 27
+    #: Level of the first part.
+    first: signed(8)
+    #: Of a next part: level to which its words are known; to which they are sent.
+    known: signed(8)
+    lower: signed(8)
+    #: It is a next part.
+    follows: unsigned(1)
+    #: To exact words, instead of to a lower level.
+    exact: unsigned(1)
+    reserved4: unsigned(6)
+
+
 #: Operations of each engine.
 OPERATIONS = {
     Engine.MATRIX: MatrixOperation,
@@ -704,6 +737,7 @@ BODIES: dict[Code, type[Struct]] = {
     **dict.fromkeys(CollectiveOperation, CollectiveBody),
     **dict.fromkeys((TransferOperation.COPY, TransferOperation.ADD), TransferBody),
     **dict.fromkeys((TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD), TransformBody),
+    **dict.fromkeys((TransferOperation.ENCODE, TransferOperation.DECODE), CodeBody),
     **dict.fromkeys(OptimiserOperation, OptimiserBody),
 }
 
@@ -773,9 +807,11 @@ class ErrorCode(Code, bits=8):
     #: The link of a port (ERROR_INFO) went down though flits had gone over it: the other end began anew, or did not
     #: acknowledge what was sent again and again.
     LINK = 13
+    #: The string of a run has no room in its place, or is not as long as the run's words take.
+    BAD_CODE = 14
 
 
 for _layout, _words in ((TaskHeader, HEADER_WORDS), (MatrixBody, 27), (RowStationaryBody, 41),
                         (VectorBody, BODY_WORDS), (CollectiveBody, 8), (TransferBody, 11), (TransformBody, 23),
-                        (OptimiserBody, 14), (Record, RECORD_WORDS)):
+                        (CodeBody, 28), (OptimiserBody, 14), (Record, RECORD_WORDS)):
     assert WORD_BITS * _words == _layout.BITS, (_layout, _layout.BITS)

@@ -6,6 +6,7 @@ are ``[words]`` of bool. What is decoded is what went in, bit for bit, infinitie
 lengths of the very fields that strings are made of.
 """
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -164,8 +165,19 @@ def read_first(coded: Coded, count: int, level: int) -> Words:
     ValueError
         If the string ends before the run does, or goes on behind it.
     """
+    found, end = _read_first(unpacked(coded.words, coded.bits), count, level)
+    _ended(coded, end)
+    return found
+
+
+def _ended(coded: Coded, end: int) -> None:
+    if end != coded.bits:
+        raise ValueError(f"a string of {coded.bits} bits does not end with its run, at {end}")
+
+
+def _read_first(string: NDArray[np.uint8], count: int, level: int) -> tuple[Words, int]:
+    """Fills, and where the string of a run ends."""
     checked_level(level)
-    string = unpacked(coded.words, coded.bits)
     fills = np.zeros((-(-count // BLOCK), BLOCK), dtype=np.uint32)
     at = 0
     for fill in fills:
@@ -187,9 +199,7 @@ def read_first(coded: Coded, count: int, level: int) -> Words:
                 fill[:] = _fills(np.asarray(magnitudes), level) | signs.astype(np.uint32) << np.uint32(31)
                 at = end
     _whole(string, at)
-    if at != coded.bits:
-        raise ValueError(f"a string of {coded.bits} bits does not end with its run, at {at}")
-    return fills.ravel()[:count]
+    return fills.ravel()[:count], at
 
 
 def _whole(string: NDArray[np.uint8], end: int) -> None:
@@ -285,8 +295,16 @@ def read_following(coded: Coded, fills: Words, mask: Mask, level: int, lower: in
     ValueError
         If the string ends before the run does, or goes on behind it.
     """
+    found, end = _read_following(unpacked(coded.words, coded.bits), fills, mask, level, lower)
+    _ended(coded, end)
+    return found
+
+
+def _read_following(string: NDArray[np.uint8], fills: Words, mask: Mask, level: int, lower: int | None
+                    ) -> tuple[Words, int]:
+    """Fills or words, and where the string ends."""
     checked_level(level, lower)
-    string, old = unpacked(coded.words, coded.bits), fills[mask]
+    old = fills[mask]
     kinds = _kinds(old, level)
     tops = np.where(kinds.small, level - 1, exponents(old))
     if lower is None:
@@ -307,7 +325,7 @@ def read_following(coded: Coded, fills: Words, mask: Mask, level: int, lower: in
     made = fills.copy()
     large = old | np.where(kinds.large, shown, 0).astype(np.uint32)
     made[mask] = np.where(kinds.large, large, np.where(kinds.zero | (bits == 0), old, others))
-    return made
+    return made, int(bits.sum())
 
 
 def _places(string: NDArray[np.uint8], fixed: Numbers, tailed: Mask, signed: Mask) -> tuple[Numbers, Numbers]:
@@ -324,10 +342,7 @@ def _places(string: NDArray[np.uint8], fixed: Numbers, tailed: Mask, signed: Mas
         bits[place] = own
         moved += own
     starts = np.cumsum(bits) - bits
-    end = int(bits.sum())
-    _whole(string, end)
-    if end != len(string):
-        raise ValueError(f"a string of {len(string)} bits does not end with its run, at {end}")
+    _whole(string, int(bits.sum()))
     return starts, bits
 
 
@@ -377,3 +392,57 @@ def read_skipped(coded: Words, count: int) -> tuple[Words, Mask]:
         if at == len(coded):
             return made, mask
     raise ValueError(f"a skip code of {len(coded)} words does not fit a run of {count}")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which part of a code: the first one, to level ``first``, or the next one from level ``known`` to ``lower``, or
+    to exact words (None)."""
+
+    first: int
+    known: int | None = None
+    lower: int | None = None
+
+    @property
+    def follows(self) -> bool:
+        """It is a next part."""
+        return self.known is not None
+
+    def check(self) -> None:
+        """That its levels are such.
+
+        Raises
+        ------
+        ValueError
+            As :func:`~plinth_hw.isa.codes.checked_level`.
+        """
+        checked_level(self.first)
+        if self.known is not None:
+            checked_level(self.known, self.lower)
+
+    def string(self, run: Words, mask: Mask | None = None) -> Words:
+        """The string of a run, whose words are known to this part's level if it is a next one."""
+        if self.known is None:
+            return first(run, self.first).coded().words
+        assert mask is not None
+        fills = filled(run, self.first)
+        if self.known != self.first:
+            fills = refined(run, fills, self.first, self.known)
+        return following(run, fills, mask, self.known, self.lower).coded().words
+
+    def run(self, string: Words, count: int, fills: Words | None = None, mask: Mask | None = None) -> Words:
+        """Fills, or words, of a string of so many words.
+
+        Raises
+        ------
+        ValueError
+            If it is not just as long as they take.
+        """
+        if self.known is None:
+            found, bits = _read_first(unpacked(string, 32 * len(string)), count, self.first)
+        else:
+            assert fills is not None and mask is not None
+            found, bits = _read_following(unpacked(string, 32 * len(string)), fills, mask, self.known, self.lower)
+        if -(-bits // 32) != len(string):
+            raise ValueError(f"a string of {len(string)} words is not of a run of {bits} bits")
+        return found

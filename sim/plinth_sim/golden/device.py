@@ -368,6 +368,8 @@ class GoldenDevice:
                     transfer.check(self.memory, tile.rows)
         except vector.BadOperandError as error:
             raise DescriptorError(ErrorCode.BAD_OPERAND) from error
+        except transfer.CodeError as error:
+            raise DescriptorError(ErrorCode.BAD_CODE) from error
         except (IndexError, transfer.ReceiveError) as error:
             raise DescriptorError(ErrorCode.BAD_ADDRESS) from error
         return tiles

@@ -15,7 +15,8 @@ to, what earlier ones left. TRANSFORM stores, and TRANSFORM_ADD adds, what matri
     X[t, t', c] = (M d M'^T)[t, t'],  d[i, j] = source[W + i * down + j * across + c], or +0 outside the source's map
     target[Z + t * down' + t' * across' + c] = X[t, t', c]  (or the sum), inside the destination's map
 
-with sums and order of :mod:`plinth_sim.golden.winograd`. Places of a tile do not overlap at the destination.
+with sums and order of :mod:`plinth_sim.golden.winograd`. Places of a tile do not overlap at the destination. ENCODE
+stores the string of each row (:mod:`plinth_sim.golden.codes`), its length in words first; DECODE the row of each.
 
 Address arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is
 unspecified (here: every read sees the memory as it was before the task).
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
 from plinth_hw.isa.winograd import MATRICES, matrix_numbers, member_places, places
-from plinth_sim.golden import arithmetic, winograd
+from plinth_sim.golden import arithmetic, codes, winograd
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
@@ -40,6 +41,10 @@ Words = NDArray[np.unsignedinteger]
 
 class ReceiveError(Exception):
     """The destination lies outside the memory."""
+
+
+class CodeError(Exception):
+    """The string of a run has no room, or is not as long as the run's words take."""
 
 
 @dataclass(frozen=True)
@@ -68,8 +73,10 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
     BadOperandError
         If the number of columns, rows or planes is zero, or both sides are indexed, or one of a task that transforms,
         or such a task names a matrix that the die has not.
+    CodeError
+        If a string has no room, or is not one.
     IndexError
-        If a row of the source, a place within its map, or the index, lies outside the memory.
+        If a row of the source, a place within its map, the index, a mask or a string lies outside the memory.
     """
     if not (body.columns and body.rows and body.planes):
         raise BadOperandError(f"A transfer needs columns, rows and planes, not {body.columns} x "
@@ -79,6 +86,8 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
         if body.gather and body.scatter:
             raise BadOperandError("A transfer has one indexed side at most")
         return _moved(source, body, bases, adds)
+    if operation in (TransferOperation.ENCODE, TransferOperation.DECODE):
+        return _coded(operation, source, body, bases)
     known = matrix_numbers(transforms)
     if body.gather or body.scatter or body.down not in known or body.across not in known:
         raise BadOperandError("A transform indexes nothing and has matrices of the die")
@@ -127,6 +136,51 @@ def _transformed(source: Words, body: Any, bases: Sequence[int], adds: bool) -> 
         number, _ = member_places(body)
         members = np.broadcast_to(number.reshape(1, 1, *wanted.shape[2:]), wanted.shape)[wanted]
     return Rows(targets[wanted], np.ascontiguousarray(windows[wanted]).view(source.dtype), adds, members)
+
+
+def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int]) -> Rows:
+    """Of ENCODE and DECODE."""
+    part = codes.Part(body.first, body.known, None if body.exact else body.lower) if body.follows else codes.Part(
+        body.first)
+    try:
+        part.check()
+    except ValueError as error:
+        raise BadOperandError(str(error)) from None
+    if body.planes != 1 or body.gather or body.scatter:
+        raise BadOperandError("Runs that are coded are rows of one plane, and not indexed")
+
+    def places(name: str) -> NDArray[np.int64]:
+        pointer = getattr(body, name)
+        stride = getattr(body, f"{name}_row_stride")
+        return bases[pointer.base] + pointer.offset + np.arange(body.rows) * stride & ADDRESS_MASK
+
+    def read(at: int, count: int) -> codes.Words:
+        if at + count > len(source):
+            raise IndexError(f"words {at}+{count} lie outside a memory of {len(source)} words")
+        return source[at:at + count].astype(np.uint32)
+
+    targets = places("destination")
+    masks = [codes.unpacked(read(at, -(-body.columns // 32)), body.columns).astype(bool) if part.follows else None
+             for at in places("mask")]
+    if operation is TransferOperation.ENCODE:
+        strings = [part.string(read(at, body.columns), mask) for at, mask in zip(places("source"), masks, strict=True)]
+        if any(len(string) >= body.destination_row_stride for string in strings):
+            raise CodeError(f"a string of {max(map(len, strings))} words has no room in "
+                            f"{body.destination_row_stride}, the first of which is for its length")
+        starts = [at + np.arange(len(string) + 1) for at, string in zip(targets, strings, strict=True)]
+        words = [word for string in strings for word in (len(string), *string)]
+        return Rows(np.concatenate(starts), np.array(words, dtype=source.dtype)[:, None], False)
+    made = []
+    for at, fills, mask in zip(places("codes"), places("source"), masks, strict=True):
+        length = int(read(at, 1)[0])
+        if length >= body.codes_row_stride:
+            raise CodeError(f"a string of {length} words has no room in {body.codes_row_stride}")
+        try:
+            made.append(part.run(read(at + 1, length), body.columns,
+                                 read(fills, body.columns) if part.follows else None, mask))
+        except ValueError as error:
+            raise CodeError(str(error)) from None
+    return Rows(targets, np.array(made, dtype=source.dtype), False)
 
 
 def check(target: Words, rows: Rows) -> None:

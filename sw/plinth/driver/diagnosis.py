@@ -9,7 +9,7 @@ from plinth.driver.program import Graph, Task
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.registers import EngineRegister, ErrorInfo, Register, Status, WaitCounter
-from plinth_hw.isa.tasks import BODIES, HEADER_WORDS, Engine, ErrorCode, TaskHeader, TransferOperation, TransformBody
+from plinth_hw.isa.tasks import BODIES, HEADER_WORDS, Engine, ErrorCode, TaskHeader, TransferOperation
 from plinth_hw.isa.winograd import MATRICES, places
 
 
@@ -82,11 +82,13 @@ class Diagnosis:
             operation = TransferOperation(layout.unpack(TaskHeader, task.words).operation)
             body: Any = layout.unpack(BODIES[operation], task.words[HEADER_WORDS:])
             start = bases[body.destination.base] + body.destination.offset
-            if isinstance(body, TransformBody):
+            if operation in (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD):
                 if max(body.down, body.across) >= len(MATRICES):
                     continue
                 words, inside = places(body, "destination", start)
                 end = int(words[inside].max(initial=0)) + body.columns
+            elif operation is TransferOperation.ENCODE:
+                end = start + body.rows * body.destination_row_stride
             else:
                 end = (start + body.columns + (body.planes - 1) * body.destination_plane_stride
                        + (body.rows - 1) * body.destination_row_stride)

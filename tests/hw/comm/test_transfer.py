@@ -36,7 +36,7 @@ WORDS = 1 << 13
 HALF = WORDS // 2
 BASES = [0] * 16
 BASES[3], BASES[15] = 100, HALF - 28
-COPY, ADD, TRANSFORM, TRANSFORM_ADD = (operation.value for operation in TransferOperation)
+COPY, ADD, TRANSFORM, TRANSFORM_ADD, *_ = (operation.value for operation in TransferOperation)
 #: Numbers of the two dies.
 DIES = (3, 4)
 
@@ -48,7 +48,7 @@ class Pair(wiring.Component):
         self.engines = [TransferEngine(parameters) for _ in DIES]
         self.gates = [Signal(init=1, name=f"gate_{n}") for n in range(2)]
         outer = {name: member for name, member in self.engines[0].signature.members.items()
-                 if name in ("engine", "read", "add_read", "write", "tile_advance", "fault")}
+                 if name in ("engine", "read", "add_read", "codes_read", "write", "tile_advance", "fault")}
         super().__init__({f"{name}_{n}": Out(member.signature) if member.is_signature else member
                           for name, member in outer.items() for n in range(2)})
         self.names = list(outer)
@@ -86,7 +86,7 @@ def tile(source, destination, shape, source_strides=(0, 0), destination_strides=
 def golden(memories, die, operation, fields, fmt=FP32, transforms=()):
     """Run a task in the memories of both dies; returns how many words moved."""
     body = SimpleNamespace(**{"gather": 0, "scatter": 0, **fields, **{
-        name: SimpleNamespace(**fields[name]) for name in ("source", "destination", "index")}})
+        name: SimpleNamespace(**value) for name, value in fields.items() if isinstance(value, dict)}})
     other = DIES.index(fields["destination_die"]) if fields.get("remote") else die
     return transfer.move(TransferOperation(operation), memories[die], memories[other], body, BASES, fmt, transforms)
 
@@ -152,7 +152,8 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
     background = [watch(0), watch(1)]
     for die, memory in enumerate(memories):
         background += memory.benches(
-            [getattr(dut, f"read_{die}"), getattr(dut, f"add_read_{die}")], [getattr(dut, f"write_{die}")],
+            [getattr(dut, f"{name}_{die}") for name in dut.names if name.endswith("read")],
+            [getattr(dut, f"write_{die}")],
             seed=None if seed is None else seed + die, latency=latency, availability=availability,
             response_delay=response_delay)
     simulate(dut, *benches, counters(0), counters(1), settle, limit_cycles=limit, background=background)

@@ -28,6 +28,7 @@ CHANGES: dict[str, Any] = {
 
 def test_digests_are_of_all_that_shapes_hardware() -> None:
     tried = {name: parameters_digest(replace(DEMO, **{name: value})) for name, value in CHANGES.items()}
+    tried["codes"] = parameters_digest(replace(DEMO, transforms=((2, 3),), codes=True))
     tried["accumulate_format"] = parameters_digest(replace(DEMO, accumulate_format=FP16))
     assert set(tried) == {field.name for field in fields(DEMO)}
     same = {name for name, digest in tried.items() if digest == parameters_digest(DEMO)}

@@ -42,6 +42,7 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"transforms": ((3, 3),)}, r"transforms must be some of F\(2,3\), F\(4,3\), F\(2,5\), each once, not "),
     ({"transforms": ((2, 3), (2, 3))}, "each once"),
     ({"transforms": ((2, 3),), "multiply_format": Q3_12}, "transforms are of dies with engine TRANSFER and numbers"),
+    ({"codes": True}, "codes are of dies with transforms"),
     ({"transforms": ((2, 3),), "engines": frozenset({Engine.MATRIX})}, "transforms are of dies with engine TRANSFER"),
     ({"block_ram_words": 1000}, "block_ram_words = 1000 must be a multiple of the longest request, 64 x beat_words = "),
     ({"block_ram_words": 1 << 13, "address_bits": 12}, r"block_ram_words = 8192 must be at most 2\^address_bits = "),

@@ -1,0 +1,10 @@
+"""Codes of tile elements (:mod:`plinth_hw.isa.codes`): strings of bits of runs of words, and the words again.
+
+- :mod:`~plinth_hw.comm.codes.stages`: a task's stages; its :mod:`~plinth_hw.comm.codes.walk`.
+- :mod:`~plinth_hw.comm.codes.run_code`: runs to strings and back. First parts by
+  :mod:`~plinth_hw.comm.codes.block_encode` and :mod:`~plinth_hw.comm.codes.block_decode`, next ones by
+  :mod:`~plinth_hw.comm.codes.element_encode` and :mod:`~plinth_hw.comm.codes.element_decode`;
+  :mod:`~plinth_hw.comm.codes.block`: blocks of a run; :mod:`~plinth_hw.comm.codes.bits`: fields and words.
+- :mod:`~plinth_hw.comm.codes.string_write`, :mod:`~plinth_hw.comm.codes.string_read`: strings to packets and from
+  memory; :mod:`~plinth_hw.comm.codes.row_cut`: runs to packets.
+"""

@@ -1,0 +1,204 @@
+"""The transfer engine's tasks that code: runs of this die's memory become strings at any die's, and strings runs.
+
+::
+
+    ENCODE  CodeWalk --masks, words--> (TileRead) --> RunEncoder --> StringWriter --> o
+    DECODE  CodeWalk --masks, fills--> (TileRead) --> RunDecoder --> RowCut --------> o
+                                     StringReader ------^
+
+A row of a task is a run. Throughput: that of :mod:`~plinth_hw.comm.codes.run_code`; decoding, a run more the latency of
+memory twice, as its string begins with its length. Source: MPT section V; DESIGN "One transfer pipeline".
+"""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
+from amaranth.utils import exact_log2
+
+from plinth_hw.comm.codes.bits import WORD
+from plinth_hw.comm.codes.block import run_flit_layout
+from plinth_hw.comm.codes.row_cut import RowCut
+from plinth_hw.comm.codes.run_code import RunDecoder, RunEncoder
+from plinth_hw.comm.codes.string_read import StringReader
+from plinth_hw.comm.codes.string_write import StringWriter
+from plinth_hw.comm.codes.walk import CodeWalk
+from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
+from plinth_hw.control.engine import BodyWord
+from plinth_hw.isa.codes import LEVELS, STEPS
+from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import CodeBody, field_word
+from plinth_hw.memory.port import TASK_BITS, ReadPort
+from plinth_hw.shapes import shape_of
+
+
+class CodeStages(wiring.Component):
+    """Codes and decodes.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        With codes.
+
+    Members
+    -------
+    body_valid, body : In(1), In(BodyWord)
+        A word of a task's body, with the address in place of a pointer; none comes from ``start`` until ``idle``.
+    unfit : Out(1)
+        What it asks for is no code.
+    start, decodes : In(1)
+        Pulse: the task begins; whether that is DECODE, until ``idle``.
+    task : In
+        As of requests.
+    read : Out(ReadPort)
+        Of strings.
+    piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
+    flit : In stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
+        What was read of them.
+    o : Out stream of the same
+        Each packet is one that ``last`` marks.
+    idle : Out(1)
+        Everything has been given.
+    wrong : Out(1)
+        A string has not its room, or is not as long as its run's words take; from then until the next ``start``.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self.parameters = parameters
+        piece, flit = (stream.Signature(layout(parameters)) for layout in (tile_piece_layout, tile_flit_layout))
+        super().__init__({
+            "body_valid": In(1), "body": In(BodyWord), "unfit": Out(1), "start": In(1), "decodes": In(1),
+            "task": In(TASK_BITS), "read": Out(ReadPort(parameters)), "piece": Out(piece), "flit": In(flit),
+            "o": Out(flit), "idle": Out(1), "wrong": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        body, addresses = self._body(m)
+        m.submodules.walk = walk = CodeWalk(self.parameters)
+        for side, name in ((walk.words, "source"), (walk.masks, "mask")):
+            m.d.comb += [side.first.eq(addresses[name]), side.stride.eq(body[f"{name}_row_stride"])]
+        m.d.comb += [
+            self.unfit.eq(_unfit(m, body)),
+            walk.rows.eq(body.rows), walk.columns.eq(body.columns), walk.masked.eq(body.follows),
+            # Of a first part nothing is known that would have to be read.
+            walk.start.eq(self.start & (~self.decodes | body.follows)),
+        ]
+        # Rows that have not been given, and where the first of them goes.
+        rows, place = Signal(WORD, name="rows_left"), Signal(self.parameters.address_bits, name="row_place")
+        given, wrong = Signal(name="row_given"), Signal(name="row_wrong")
+        with m.If(self.start):
+            m.d.sync += [rows.eq(body.rows), place.eq(addresses["destination"]), self.wrong.eq(0)]
+        with m.Elif(given):
+            m.d.sync += [rows.eq(rows - 1), place.eq(place + body.destination_row_stride)]
+        with m.If(wrong):
+            m.d.sync += self.wrong.eq(1)
+        m.submodules.encoder = encoder = RunEncoder(self.parameters)
+        m.submodules.decoder = decoder = RunDecoder(self.parameters)
+        self._read(m, encoder, decoder)
+        for coder in (encoder, decoder):
+            m.d.comb += [coder.part[name].eq(body[name]) for name in ("first", "known", "lower", "exact", "follows")]
+        strings, encoded, full = self._encode(m, body, encoder, place)
+        words, decoded, unlike = self._decode(m, body, addresses["codes"], decoder, place)
+        m.d.comb += [
+            given.eq(Mux(self.decodes, decoded, encoded)), wrong.eq(Mux(self.decodes, unlike, full)),
+            self.o.payload.eq(Mux(self.decodes, words.payload, strings.payload)),
+            self.o.valid.eq(words.valid | strings.valid), words.ready.eq(self.o.ready), strings.ready.eq(self.o.ready),
+        ]
+        self._arrive(m, body, walk, (rows == 0) & walk.done & ~self.o.valid)
+        return m
+
+    def _arrive(self, m: Module, body: Any, walk: CodeWalk, given: Value) -> None:
+        """Pieces of the walk; once everything has been given, and nothing is wrong, that of the arrival."""
+        piece, walked, owed = self.piece.payload, walk.piece.payload, Signal(name="arrival_owed")
+        arrives = given & owed & ~self.wrong
+        m.d.comb += [
+            *(piece[name].eq(walked[name]) for name in ("source", "last", "more")),
+            piece.run.words.eq(walked.run.words), piece.run.address.eq(Mux(arrives, body.arrival, 0)),
+            piece.use.eq(Mux(arrives, PieceUse.ARRIVAL, walked.use)), piece.tail.eq(1),
+            self.piece.valid.eq(walk.piece.valid | arrives),
+            walk.piece.ready.eq(self.piece.ready), self.idle.eq(given & ~arrives),
+        ]
+        with m.If(self.start):
+            m.d.sync += owed.eq(body.arrival_enable)
+        with m.Elif(arrives & self.piece.ready):
+            m.d.sync += owed.eq(0)
+
+    def _body(self, m: Module) -> tuple[Any, dict[str, Value]]:
+        """The body, and its addresses."""
+        shapes = shape_of(CodeBody)
+        words = Signal(data.ArrayLayout(unsigned(WORD_BITS), CodeBody.BITS // WORD_BITS), name="body_words")
+        with m.If(self.body_valid), m.Switch(self.body.index):
+            for index in range(CodeBody.BITS // WORD_BITS):
+                with m.Case(index):
+                    m.d.sync += words[index].eq(self.body.word)
+        return data.View(shapes, words.as_value()), {
+            name: words[field_word(CodeBody, name)] for name in ("source", "destination", "codes", "mask")}
+
+    def _read(self, m: Module, encoder: RunEncoder, decoder: RunDecoder) -> None:
+        """Words that were read, with their bits of the mask, to who takes them."""
+        flit, payload = self.flit.payload, Signal(run_flit_layout(self.parameters), name="read")
+        mask, is_mask = Signal(WORD, name="mask"), Signal(name="is_mask")
+        m.d.comb += [
+            is_mask.eq(flit.tag.use == PieceUse.INDEX),
+            payload.data.eq(flit.data), payload.words.eq(flit.words), payload.mask.eq(mask),
+            payload.ends.eq(flit.tag.last & flit.tail),
+            self.flit.ready.eq(is_mask | Mux(self.decodes, decoder.i.ready, encoder.i.ready)),
+        ]
+        for coder, way in ((encoder, ~self.decodes), (decoder, self.decodes)):
+            m.d.comb += [coder.i.payload.eq(payload), coder.i.valid.eq(self.flit.valid & ~is_mask & way)]
+        with m.If(self.flit.valid & self.flit.ready):
+            m.d.sync += mask.eq(Mux(is_mask, flit.data[0], mask >> self.parameters.flit_words))
+
+    def _encode(self, m: Module, body: Any, encoder: RunEncoder, place: Value) -> tuple[Any, Value, Value]:
+        """Strings that go out; whether one has been given; whether it had no room."""
+        m.submodules.writer = writer = StringWriter(self.parameters)
+        connect(m, encoder.o, writer.i)
+        m.d.comb += [writer.place.eq(place), writer.room.eq(body.destination_row_stride)]
+        return writer.o, writer.given, writer.given & writer.full
+
+    def _decode(self, m: Module, body: Any, first: Value, decoder: RunDecoder, place: Value
+                ) -> tuple[Any, Value, Value]:
+        """Words that go to their places; whether a row has been given, and a string was not as long as it should be."""
+        m.submodules.reader = reader = StringReader(self.parameters)
+        m.submodules.cut = cut = RowCut(self.parameters)
+        connect(m, reader.read, flipped(self.read))
+        connect(m, reader.o, decoder.word)
+        at, taken = Signal(self.parameters.address_bits, name="string_place"), Signal(WORD, name="bits_taken")
+        left = Signal(WORD, name="strings_left")
+        begins, ends, wanted = (Signal(name=name) for name in ("run_begins", "run_ends", "run_wanted"))
+        string = reader.string
+        m.d.comb += [
+            # A run of which nothing is masked needs no more of its string than the length.
+            cut.i.payload.eq(decoder.o.payload), cut.i.valid.eq(decoder.o.valid & reader.known),
+            decoder.o.ready.eq(cut.i.ready & reader.known),
+            string.payload.place.eq(at), string.payload.room.eq(body.codes_row_stride), string.valid.eq(begins),
+            reader.task.eq(self.task), cut.place.eq(place), cut.words.eq(body.columns),
+            ends.eq(cut.i.valid & cut.i.ready & cut.i.payload.ends), reader.ends.eq(ends), decoder.clear.eq(ends),
+            decoder.run.valid.eq(wanted & ~body.follows), decoder.run.payload.eq(body.columns),
+        ]
+        # A run's words come once its string's do, and the next run's after that.
+        with m.If(self.start):
+            m.d.sync += [at.eq(first), begins.eq(self.decodes), wanted.eq(1), taken.eq(0), left.eq(body.rows - 1)]
+        with m.Elif(string.valid & string.ready):
+            m.d.sync += [at.eq(at + body.codes_row_stride), begins.eq(left != 0), wanted.eq(1), taken.eq(0),
+                         left.eq(left - 1)]
+        with m.Else():
+            m.d.sync += taken.eq(taken + decoder.taken)
+        with m.If(decoder.run.valid & decoder.run.ready):
+            m.d.sync += wanted.eq(0)
+        return cut.o, cut.given, ends & (reader.full | ((taken + (WORD - 1)) >> exact_log2(WORD) != reader.length))
+
+
+def _unfit(m: Module, body: Any) -> Value:
+    """Whether a body asks for no code."""
+    def beyond(name: str) -> Value:
+        level = Signal(signed(9), name=f"{name}_level")
+        m.d.comb += level.eq(body[name])
+        return (level < LEVELS.start) | (level >= LEVELS.stop)
+
+    step = Signal(signed(10), name="step")
+    m.d.comb += step.eq(body.known - body.lower)
+    unreachable = beyond("lower") | (step < STEPS.start) | (step >= STEPS.stop)
+    return (body.planes != 1) | beyond("first") | (body.follows & (beyond("known") | (~body.exact & unreachable)))

@@ -1,0 +1,199 @@
+"""Transfers that code: golden equals RTL word by word, strings that are none included."""
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import Out
+from tests.hw.comm.test_transfer import DIES, HALF, run
+from tests.sim.golden.test_codes import runs
+from tests.support.engine_bench import body_words
+from tests.support.verilated_engine import VerilatedEngine
+
+from plinth_hw.comm.transfer import TransferEngine
+from plinth_hw.isa.codes import LEVELS, STEPS
+from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.tasks import CodeBody, ErrorCode, TransferOperation
+from plinth_sim.golden import transfer
+from plinth_sim.golden.vector import BadOperandError
+
+PARAMETERS = {flit: preset("ndp-tiny-winograd", transforms=((2, 3),), codes=True, flit_words=flit,
+                           beat_words=max(4, flit)) for flit in (1, 2, 4, 16)}
+WORDS = 1 << 14
+BASES = [0] * 16
+BASES[3] = 100
+ENCODE, DECODE = TransferOperation.ENCODE, TransferOperation.DECODE
+#: Where words, strings, what is made of them, and masks lie; words of a run's place, and of a string's.
+SOURCE, STRINGS, MADE, MASKS = 300, 2000, 6000, 9000
+PITCH, ROOM = 263, 600
+
+
+class Lone(wiring.Component):
+    """An engine of the only die."""
+
+    def __init__(self, parameters):
+        self.inner = TransferEngine(parameters)
+        self.ports = ("engine", "read", "add_read", "codes_read", "write")
+        super().__init__({name: Out(self.inner.signature.members[name].signature) for name in self.ports})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.inner = inner = self.inner
+        for name in self.ports:
+            wiring.connect(m, getattr(inner, name), wiring.flipped(getattr(self, name)))
+        m.d.comb += [inner.dies.eq(1), inner.limit.eq(WORDS // inner.parameters.beat_words)]
+        return m
+
+
+@cache
+def engine(flit_words: int) -> VerilatedEngine:
+    parameters = PARAMETERS[flit_words]
+    return VerilatedEngine(Lone(parameters), parameters, CodeBody, ["read", "add_read", "codes_read"], ["write"])
+
+
+def fields(operation: TransferOperation, rows: int, columns: int, levels: tuple[int, int | None, int | None],
+           **others: Any) -> dict[str, Any]:
+    """Of a body: from words to strings, or from strings to what is made of them. Levels as of a code's part."""
+    first, known, lower = levels
+    source, destination = (SOURCE, STRINGS) if operation is ENCODE else (MADE, MADE)
+    strides = (PITCH, ROOM) if operation is ENCODE else (PITCH, PITCH)
+    places = {name: {"offset": at - BASES[3], "base": 3} for name, at in (
+        ("source", source), ("destination", destination), ("codes", STRINGS), ("mask", MASKS), ("index", BASES[3]))}
+    return {**{name: 0 for name in CodeBody.FIELDS if not name.startswith("reserved")}, **places, "rows": rows,
+            "columns": columns, "planes": 1, "source_row_stride": strides[0], "destination_row_stride": strides[1],
+            "codes_row_stride": ROOM, "mask_row_stride": 9, "first": first, "known": known or 0, "lower": lower or 0,
+            "follows": int(known is not None), "exact": int(known is not None and lower is None), **others}
+
+
+def namespace(given: dict[str, Any]) -> SimpleNamespace:
+    """A body as the golden model takes it."""
+    return SimpleNamespace(**{name: SimpleNamespace(**value) if isinstance(value, dict) else value
+                              for name, value in given.items()})
+
+
+def check(flit_words: int, memory: Any, tasks: list[tuple[TransferOperation, dict[str, Any]]], seed: int) -> None:
+    """Run tasks on both."""
+    wanted = memory.copy()
+    moved = []
+    for operation, given in tasks:
+        moved.append(transfer.move(operation, wanted, wanted, namespace(given), BASES))
+    found = memory.copy()
+    outcome = engine(flit_words).run(
+        [(operation.value, body_words(CodeBody, given)) for operation, given in tasks], BASES, found, seed=seed,
+        availability=1 if seed % 2 else 0.6, latency=seed % 5 * 4, limit=100_000)
+    np.testing.assert_array_equal(found, wanted)
+    assert [(done.error, done.payload_words) for done in outcome.done] == [(ErrorCode.NONE, words) for words in moved]
+
+
+def memory_of(words: Any, rows: int, seed: int) -> Any:
+    """The run, and others of its words in another order, with masks."""
+    rng = np.random.default_rng(seed)
+    memory = rng.integers(0, 1 << 32, WORDS, dtype=np.uint32)
+    for row in range(rows):
+        memory[SOURCE + row * PITCH:][:len(words)] = words if row == 0 else rng.permutation(words)
+    memory[MASKS:MASKS + 9 * rows] &= rng.integers(0, 1 << 32, 9 * rows, dtype=np.uint32)
+    return memory
+
+
+@pytest.mark.parametrize("flit_words", [2, pytest.param(16, marks=pytest.mark.slow), pytest.param(
+    1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)])
+def test_parts(flit_words):
+    """Every part of a code, there and back; in the end masked words are what they were."""
+    for number, (level, words) in enumerate(runs(flit_words)):
+        rng = np.random.default_rng(number)
+        rows, columns = 1 + number % 3, len(words)
+        memory = memory_of(words, rows, number)
+        step = int(rng.integers(STEPS.start, STEPS.stop))
+        parts = [(level, None, None), (level, level, None)]
+        if level - step in LEVELS:
+            parts = [(level, None, None), (level, level, level - step), (level, level - step, None)]
+        check(flit_words, memory, [(operation, fields(operation, rows, columns, part)) for part in parts
+                                   for operation in (ENCODE, DECODE)], number)
+
+
+def test_places():
+    """At any alignment, into the place of the fills or another."""
+    rng = np.random.default_rng(5)
+    words = (rng.standard_normal(130) * 30).astype(np.float32).view(np.uint32)
+    for number in range(24):
+        memory = memory_of(words, 2, number)
+        at = {"offset": STRINGS + number - BASES[3], "base": 3}
+        target = {"offset": MADE + 600 + number - BASES[3], "base": 3}
+        columns = int(rng.integers(1, 130))
+        check(2, memory, [
+            (ENCODE, fields(ENCODE, 2, columns, (3, None, None), destination=at, destination_row_stride=401 + number)),
+            (DECODE, fields(DECODE, 2, columns, (3, None, None), codes=at, codes_row_stride=401 + number)),
+            (ENCODE, fields(ENCODE, 2, columns, (3, 3, None), destination=at, destination_row_stride=401 + number)),
+            (DECODE, fields(DECODE, 2, columns, (3, 3, None), codes=at, codes_row_stride=401 + number,
+                            destination=target, destination_row_stride=131 + number))], number)
+
+
+@pytest.mark.parametrize(("forge", "error"), [
+    (lambda memory: memory.__setitem__(STRINGS, ROOM), ErrorCode.BAD_CODE),
+    (lambda memory: memory.__setitem__(STRINGS, memory[STRINGS] + 1), ErrorCode.BAD_CODE),
+    (lambda memory: memory.__setitem__(STRINGS, memory[STRINGS] - 1), ErrorCode.BAD_CODE),
+    (lambda memory: memory.__setitem__(STRINGS, 0xFFFFFFFF), ErrorCode.BAD_CODE),
+    (lambda memory: memory.__setitem__(STRINGS + 1, memory[STRINGS + 1] | 31), ErrorCode.BAD_CODE),
+    (lambda memory: None, ErrorCode.NONE)])
+def test_forged_strings(forge, error):
+    """A length beyond the room, or not what the words take; bits that change what they take."""
+    words = np.random.default_rng(2).standard_normal(100).astype(np.float32).view(np.uint32)
+    memory = memory_of(words, 1, 1)
+    engine(2).run([(ENCODE.value, body_words(CodeBody, fields(ENCODE, 1, 100, (-2, None, None))))], BASES, memory)
+    forge(memory)
+    given = fields(DECODE, 1, 100, (-2, None, None))
+    body = namespace(given)
+    if error is not ErrorCode.NONE:
+        with pytest.raises(transfer.CodeError):
+            transfer.move(DECODE, memory, memory.copy(), body, BASES)
+    kept = memory.copy()
+    (done,) = engine(2).run([(DECODE.value, body_words(CodeBody, given))], BASES, memory).done
+    assert done.error == error
+    kept[MADE:MADE + 100] = memory[MADE:MADE + 100]
+    np.testing.assert_array_equal(memory, kept)
+
+
+def test_string_without_room():
+    """Nothing is written beyond the place."""
+    words = np.random.default_rng(2).standard_normal(100).astype(np.float32).view(np.uint32)
+    memory = memory_of(words, 1, 1)
+    given = fields(ENCODE, 1, 100, (-9, None, None), destination_row_stride=30)
+    kept = memory.copy()
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    assert done.error == ErrorCode.BAD_CODE
+    kept[STRINGS:STRINGS + 30] = memory[STRINGS:STRINGS + 30]
+    np.testing.assert_array_equal(memory, kept)
+
+
+def test_to_another_die():
+    """Strings and their arrival; what is made of them goes back."""
+    there = {"remote": 1, "destination_die": DIES[1], "arrival_enable": 1, "arrival": 5}
+    back = {**there, "destination_die": DIES[0], "arrival": 6}
+    at = {"source": {"offset": 200, "base": 0}, "destination": {"offset": HALF, "base": 0}}
+    tasks = [(ENCODE.value, fields(ENCODE, 2, 30, (-2, None, None), **at, source_row_stride=30,
+                                   destination_row_stride=50, **there)) for _ in range(2)]
+    local = {"source": {"offset": 200, "base": 0}, "codes": {"offset": 500, "base": 0}}
+    run(PARAMETERS[2], [tasks, [
+        (ENCODE.value, fields(ENCODE, 1, 60, (0, None, None), source={"offset": 200, "base": 0},
+                              destination={"offset": 500, "base": 0}, destination_row_stride=100)),
+        (DECODE.value, fields(DECODE, 1, 60, (0, None, None), **local, codes_row_stride=100,
+                              destination={"offset": HALF + 1001, "base": 0}, **back))]], seed=3)
+
+
+@pytest.mark.parametrize("change", [
+    {"first": LEVELS.start - 1}, {"first": LEVELS.stop}, {"known": LEVELS.stop}, {"lower": LEVELS.start - 1},
+    {"lower": 4 - STEPS.start + 1}, {"lower": 4 - STEPS.stop}, {"lower": 5}, {"planes": 2}, {"gather": 1},
+    {"rows": 0}, {"columns": 0}])
+def test_bodies_that_are_none(change):
+    """BAD_OPERAND, of both."""
+    given = {**fields(ENCODE, 1, 40, (4, 4, 0)), **change}
+    body = namespace(given)
+    memory = memory_of(np.zeros(40, dtype=np.uint32), 1, 1)
+    with pytest.raises(BadOperandError):
+        transfer.move(ENCODE, memory, memory.copy(), body, BASES)
+    (done,) = engine(2).run([(ENCODE.value, body_words(CodeBody, given))], BASES, memory).done
+    assert done.error == ErrorCode.BAD_OPERAND
