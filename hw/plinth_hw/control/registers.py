@@ -196,7 +196,7 @@ class Registers(wiring.Component):
             "memory_words": Out(32, init=reset_value(Register.MEMORY_WORDS, parameters)),
             **({"link_rate": Out(LinkRate.BITS, init=reset_value(Register.LINK_RATE, parameters)),
                 "rates": Out(rates_layout(parameters),
-                             init=[rate] * parameters.ports if parameters.link_phits else None),
+                             init=[rate] * parameters.ports if parameters.has_port_rates else None),
                 "route_write": Out(route_write_layout(parameters)),
                 "bad_route": Out(data.StructLayout({"valid": 1, "die": field_bits(ErrorInfo, "die")}))}
                if parameters.ports else {}),
@@ -254,7 +254,7 @@ class Registers(wiring.Component):
             m.d.sync += self.window_set.eq(0)
         if self.parameters.ports:
             route = self._routes(m, address, decode, write, written)
-            if not self.parameters.link_phits:
+            if not self.parameters.has_port_rates:
                 m.d.comb += self.rates.eq(self.link_rate.replicate(self.parameters.ports))
         cleared = Signal()  # registers that lie in memories take their values after reset
         kept, copy = self._copies(m, address, write, written, cleared)
@@ -298,7 +298,7 @@ class Registers(wiring.Component):
                     for which, place in enumerate(link_counters(self.parameters)):
                         with m.Case(place >> _PAGE_LOG2):
                             self._link_counters(m, address, which, decoded, high)
-                    if self.parameters.link_phits:
+                    if self.parameters.has_port_rates:
                         with m.Case(regs.LINK_RATES >> _PAGE_LOG2):
                             self._link_rates(m, address, write, written, decoded)
                 with m.If(kept):
@@ -472,7 +472,7 @@ class Registers(wiring.Component):
                     m.d.comb += kept.eq(1)
                     with m.If(write):
                         m.d.sync += register.eq(self._taken(place, register, written))
-                        if place == Register.LINK_RATE and self.parameters.link_phits:
+                        if place == Register.LINK_RATE and self.parameters.has_port_rates:
                             m.d.sync += [rate.eq(written) for rate in self.rates]
             for place, value in ((Register.ID, Const(regs.IDENTITY, 32)),
                                  (Register.VERSION, Const(regs.ISA_VERSION, 32)),

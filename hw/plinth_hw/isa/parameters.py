@@ -102,6 +102,8 @@ class DieParameters:
     flit_words: int
     #: Flits a cycle that a link carries, per direction.
     link_rate: Fraction = Fraction(15, 16)
+    #: Each port has a rate of its own, in LINK_RATES; with a link layer it has one in any case.
+    port_rates: bool = False
     #: Pieces, one a cycle, in which frames of a link layer go over each link's wires; 0: no link layer, for wires that
     #: lose and change nothing.
     link_phits: int = 0
@@ -220,6 +222,8 @@ class DieParameters:
         if senders:
             raise ValueError(f"ports = 0 is of a die without a network, which {senders} of its engines need; leave "
                              "them out, or choose ports from 1 on")
+        if self.port_rates:
+            raise ValueError("port_rates must be False where ports = 0: there is no link")
         if self.link_phits:
             raise ValueError(f"link_phits must be 0 where ports = 0, not {self.link_phits}: there is no link")
 
@@ -280,6 +284,11 @@ class DieParameters:
     def has_window(self) -> bool:
         """Whether the host may reach memory by registers."""
         return self.window or self.block_ram_words > 0
+
+    @property
+    def has_port_rates(self) -> bool:
+        """Whether links have rates of their own."""
+        return self.port_rates or self.link_phits > 0
 
     @property
     def most_memory_words(self) -> int:

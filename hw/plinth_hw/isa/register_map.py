@@ -71,7 +71,8 @@ def _windowed(die: DieParameters) -> bool:
 _SOME: dict[str, Callable[[DieParameters], bool]] = {
     "SUMS_AT_ENDS": _fixed, "RESULTS_BEYOND": _fixed,
     **dict.fromkeys(("LINK_RATE", "WORDS_INJECTED", "WORDS_TRANSIT", "ROUTES", "LINK_WORDS"), _networked),
-    "LINKS_UP": _linked, "LINK_BAD_FRAMES": _linked, "LINK_REPLAYS": _linked, "LINK_RATES": _linked,
+    "LINKS_UP": _linked, "LINK_BAD_FRAMES": _linked, "LINK_REPLAYS": _linked,
+    "LINK_RATES": lambda die: die.has_port_rates,
     "WINDOW_ADDRESS": _windowed, "WINDOW_DATA": _windowed,
 }
 #: How many there are of each array.

@@ -201,7 +201,7 @@ LINK_WORDS = 0x2800
 LINK_BAD_FRAMES = 0x2A00
 #: how often each link port has sent flits again; dies with a link layer only (64 bits each).
 LINK_REPLAYS = 0x2C00
-#: as LINK_RATE, of each port; a write to LINK_RATE is one to all; dies with a link layer only.
+#: as LINK_RATE, of each port; a write to LINK_RATE is one to all; dies with a link layer or port_rates only.
 LINK_RATES = 0x2E00
 #: Registers are decoded in pages of so many bytes; each array of ports has one, four engines share one.
 PAGE_BYTES = 0x200

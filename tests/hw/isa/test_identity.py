@@ -21,7 +21,8 @@ CHANGES: dict[str, Any] = {
     "filter_words": 228, "ifmap_words": 64, "psum_words": 8, "feed_words": 2, "beat_words": 16,
     "memory_words_per_cycle": Fraction(3), "operand_buffer_words": 2048, "output_buffer_words": 2048,
     "vector_buffer_words": 4096, "chunk_words": 32, "reduce_blocks": 1, "flit_words": 4, "link_rate": Fraction(1, 2),
-    "link_phits": 1, "link_buffer_packets": 8, "ports": 3, "counters": 32, "die_bits": 7, "address_bits": 30,
+    "port_rates": True, "link_phits": 1, "link_buffer_packets": 8,
+    "ports": 3, "counters": 32, "die_bits": 7, "address_bits": 30,
     "axi_ports": 2, "block_ram_words": 4096, "window": True, "transforms": ((2, 3),),
     "engines": frozenset({Engine.MATRIX})}
 
