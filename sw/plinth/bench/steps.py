@@ -57,13 +57,18 @@ def _samples(network: Network, batch: int) -> Dataset:
     return Dataset(x, y, x[:0], y[:0], classes)
 
 
+def _built(array: Array) -> DieParameters:
+    """The dies of an array, as they are built: rates of links are registers, so that all rates run on one model."""
+    found = array.die_parameters()
+    return replace(found, link_rate=preset(array.preset).link_rate)
+
+
 def counted_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """Cycles of the first step of a training run on co-simulated dies."""
-    # A link's rate is a register of the die, which the driver writes: all rates run on one model.
-    die = preset(array.preset, ports=program.parameters.ports)
+    die = _built(array)
     words = memory_words(die)
-    dies, _ = backends.cosim_array(die, array.dies, words, links=array.directed())
-    driver = Driver(dies, program, memory_words=words, links=array.directed())
+    dies, _ = backends.cosim_array(die, array.dies, words, link_latency=array.link_latency, links=array.directed())
+    driver = Driver(dies, program, memory_words=words, links=array)
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
     return int(next(iter(session.epoch(0))).cycles)
@@ -79,9 +84,10 @@ def program_digest(program: TrainingProgram) -> str:
 def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
     the build folder, so that a measurement that was ended goes on where it was."""
-    die = preset(array.preset, ports=program.parameters.ports)
+    die = _built(array)
     key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.directed(),
-           str(array.rate), array.link_latency, network.name, batch)
+           str(array.rate), array.link_latency, network.name, batch,
+           *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))
     path = backends.build_root() / "agreement" / f"{hashlib.sha256(repr(key).encode()).hexdigest()[:24]}.json"
     try:
         return int(json.loads(path.read_text(encoding="utf-8"))["cycles"])

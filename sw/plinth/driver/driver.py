@@ -11,14 +11,13 @@ from plinth.buffers import Buffer
 from plinth.driver.device import Array, Device, Words
 from plinth.driver.diagnosis import Diagnosis
 from plinth.driver.program import Graph, Program, descriptor_words
+from plinth.driver.wiring import Wiring, wiring_registers
 from plinth.errors import UserError
-from plinth.model.array import ring
-from plinth.model.routes import Link, routes
 from plinth_hw.isa import layout
 from plinth_hw.isa import registers as regs
 from plinth_hw.isa.formats import Fixed, word_type
 from plinth_hw.isa.identity import IDENTITY_REGISTERS, described, differences, identity
-from plinth_hw.isa.limits import check_register, rate_word
+from plinth_hw.isa.limits import check_register
 from plinth_hw.isa.registers import ControlBits, EngineRegister, Register, Status
 from plinth_hw.isa.tasks import RECORD_WORDS, Engine, Record
 
@@ -68,29 +67,6 @@ class TaskRecord:
     useful_macs: int
 
 
-def _routes(links: Sequence[Link], program: Program) -> list[list[int | None]]:
-    """Output port of each die towards each other.
-
-    Raises
-    ------
-    UserError
-        If a link names a die or a port that there is not, or a die cannot be reached.
-    """
-    most = program.parameters.ports
-    for link in links:
-        for die, port in (link[:2], link[2:4]):
-            if not 0 <= die < program.dies:
-                raise UserError(f"link {tuple(link)} names die {die}, but the array has dies 0 to {program.dies - 1}; "
-                                "correct the links")
-            if not 0 <= port < most:
-                raise UserError(f"link {tuple(link)} uses port {port} of die {die}, but its router has ports 0 to "
-                                f"{most - 1}; correct the links, or choose dies of more ports")
-    try:
-        return routes(links, program.dies)
-    except ValueError as error:
-        raise UserError(f"{error}; join all dies by links") from None
-
-
 class Driver:
     """The host's side of one program on one array: of those dies that live in this process.
 
@@ -104,8 +80,9 @@ class Driver:
         Memory of each die.
     watchdog_cycles : int
         Cycles without progress after which a die reports a hang.
-    links : iterable of (die, port out, die, port in) or None
-        How the dies are joined; default: a ring, as :func:`plinth.model.array.ring`.
+    links : plinth.model.array.Array, or sequence of (die, port out, die, port in), or None
+        How the dies are joined: the array whose links, routes and rates they have, or links alone; default: a ring, as
+        :func:`plinth.model.array.ring`.
     verilog_digest : int or None
         VERILOG_DIGEST of the bitstream that the dies are to hold; default: of any.
 
@@ -118,7 +95,7 @@ class Driver:
     """
 
     def __init__(self, array: Array, program: Program, *, memory_words: int,
-                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Sequence[Link] | None = None,
+                 watchdog_cycles: int = WATCHDOG_CYCLES, links: Wiring | None = None,
                  verilog_digest: int | None = None):
         self.array = array
         self.program = program
@@ -132,7 +109,10 @@ class Driver:
                                     program.parameters.engines)
         if array.size != program.dies:
             raise ValueError(f"The program is for {program.dies} dies, not {array.size}")
-        self._ports = _routes(ring(program.dies).directed() if links is None else links, program)
+        try:
+            self._wiring = wiring_registers(links, program)
+        except ValueError as error:
+            raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         self._memory_words, self._watchdog_cycles = memory_words, watchdog_cycles
         self._verilog_digest = verilog_digest
         self._set_up()
@@ -140,20 +120,12 @@ class Driver:
     def _set_up(self) -> None:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
         program = self.program
-        try:
-            rate = rate_word(program.parameters.link_rate)
-        except ValueError as error:
-            raise UserError(f"the dies cannot be set up: {error}; choose another link_rate") from None
         for number, die in self._devices.items():
             self._identify(number, die)
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, self._memory_words),
-                                    (Register.WATCHDOG, self._watchdog_cycles),
-                                    *([(Register.LINK_RATE, rate)] if program.parameters.ports else [])):
+                                    (Register.WATCHDOG, self._watchdog_cycles), *self._wiring[number]):
                 self._write(number, register, value)
-            for other, port in enumerate(self._ports[number]):
-                if port is not None:
-                    self._write(number, regs.ROUTES + 4 * other, port)
             for graphs in filter(None, (program.setup, program.step)):
                 die.write_memory(graphs[number].address, descriptor_words(graphs[number].tasks))
         if program.setup:

@@ -6,7 +6,7 @@ dies send advance a counter of their exchange. A task names the places that it r
 builder derives its waits (:class:`plinth.step.tasks.Accesses`), at most one for each counter.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from plinth_hw.isa.tasks import (
     DESCRIPTOR_WORDS,
     OPERATIONS,
     WAITS,
+    CollectiveOperation,
     Engine,
     TaskHeader,
     TransferOperation,
@@ -171,6 +172,27 @@ class GraphBuilder:
                 if named >= dies:
                     raise UserError(f"task {name!r} of die {number} has die {named} as its {key}, but the array has "
                                     f"dies 0 to {dies - 1}; make the plan anew for this array")
+
+    def sends(self, nexts: dict[int, int]) -> Iterator[tuple[int, int]]:
+        """To whom tasks send, and in which traffic class (docs/network.md).
+
+        Parameters
+        ----------
+        nexts : dict of int to int
+            By group the next die of its ring, as the graphs before have left it; this one's tasks go on from there.
+        """
+        for _, engine, header, body in self._pending:
+            if header.get("remote_enable"):
+                yield 0, header["remote_die"]
+            if engine is Engine.COLLECTIVE:
+                if header["operation"] == CollectiveOperation.SET_GROUP.value:
+                    nexts[body["group"]] = body["next_die"]
+                else:
+                    yield 1 + body["message"] % self.parameters.reduce_blocks, nexts[body["group"]]
+            elif engine is Engine.TRANSFER and body.get("remote"):
+                first, step = body.get("destination_die", 0), body.get("member_step", 0)
+                yield from ((self.parameters.transfer_class, first + number * step)
+                            for number in range(max(1, body.get("members", 0))))
 
     @property
     def advances(self) -> dict[int, int]:

@@ -14,6 +14,7 @@ from plinth.buffers import Buffer
 from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
+from plinth.lower.circles import check_circles
 from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
@@ -248,6 +249,8 @@ class _Lowering:
                 self._add(self.builders[die], item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
+        assert step.array is not None
+        check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
         rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
         setup = self.setup if any(one.advances for one in self.setup) else ()
         base = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)

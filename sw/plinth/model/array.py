@@ -17,14 +17,17 @@ Clusters (MPT, section IV): groups x clusters of dies, die = group x clusters + 
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from itertools import product
 from math import isqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.model.circles import circle_text, find_circle
 from plinth.model.layers import NAME_PATTERN, described, is_integer
 from plinth.model.routes import Ways
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
@@ -89,6 +92,11 @@ class Array:
         Rows and columns of a torus, groups and clusters of clusters; empty otherwise.
     wiring : tuple of (die, port, die, port)
         The links of topology "links"; empty otherwise.
+    routes : tuple of tuple of int or None
+        For each die and each destination the port by which it sends, None for itself; empty: the lowest that leads
+        nearer.
+    wiring_rates : tuple of Fraction or None
+        Words a cycle and direction of each link of ``wiring``, None: ``link_rate``; empty: all None.
     link_rate : Fraction or None
         Words a cycle and direction of a die's link; None: what the preset's links carry.
     narrow_rate : Fraction or None
@@ -106,7 +114,8 @@ class Array:
     ------
     ValueError
         If a value is out of range, the dies are not connected, a port is used twice, or a die would need more
-        ports than a router has.
+        ports than a router has, or routes are by
+        ports that there are not.
     """
 
     name: str
@@ -115,6 +124,8 @@ class Array:
     preset: str
     dimensions: tuple[int, ...] = ()
     wiring: tuple[tuple[int, int, int, int], ...] = ()
+    routes: tuple[tuple[int | None, ...], ...] = ()
+    wiring_rates: tuple[Fraction | None, ...] = ()
     link_rate: Fraction | None = None
     narrow_rate: Fraction | None = None
     link_latency: int = 5
@@ -148,19 +159,26 @@ class Array:
         self._check_rates()
         self._check_topology()
         self._check_links()
+        if self.routes:
+            self._check_table()
 
     def _check_rates(self) -> None:
         if self.narrow_rate is not None and self.topology != "clusters":
             raise ValueError(f"topology {self.topology!r} has no narrow_rate")
         for what, value in (("link_rate", self.link_rate), ("narrow_rate", self.narrow_rate),
                             ("clock_mhz", self.clock_mhz),
+                            *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates)),
                             *((f"speed of die {die}", speed) for die, speed in enumerate(self.speeds))):
             if value is not None and not (0 < value <= MAXIMUM_RATE and value.denominator <= MAXIMUM_RATE):
                 raise ValueError(f"{what} must be above 0 and at most {MAXIMUM_RATE}, not {value}")
         if self.speeds and len(self.speeds) != self.dies:
             raise ValueError(f"speeds must have one value for each of {self.dies} dies, not {len(self.speeds)}")
         most = PRESETS[self.preset].flit_words
-        for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate)):
+        if self.wiring_rates and len(self.wiring_rates) != len(self.wiring):
+            raise ValueError(f"wiring_rates must have one value for each of {len(self.wiring)} links, not "
+                             f"{len(self.wiring_rates)}")
+        for what, value in (("link_rate", self.rate), ("narrow_rate", self.narrow_rate),
+                            *((f"rate of link {number}", rate) for number, rate in enumerate(self.wiring_rates))):
             if value is not None and value > most:
                 raise ValueError(f"{what} is {value} words a cycle, but links of preset {self.preset!r} carry at most "
                                  f"{most}; lower it or choose another preset")
@@ -212,6 +230,20 @@ class Array:
         missing = [die for die in range(self.dies) if die not in reached]
         if missing:
             raise ValueError(f"die {missing[0]} cannot be reached from die 0; join it with a link")
+
+    def _check_table(self) -> None:
+        if self.switches:
+            raise ValueError(f"topology {self.topology!r} has switches, whose routes cannot be given")
+        if len(self.routes) != self.dies or any(len(row) != self.dies for row in self.routes):
+            raise ValueError(f"routes must be {self.dies} rows of {self.dies} ports, a row a die")
+        for die, row in enumerate(self.routes):
+            for other, port in enumerate(row):
+                if (port is None) != (die == other):
+                    raise ValueError(f"the route from die {die} to die {other} must be "
+                                     f"{'null' if die == other else 'a port'}, not {described(port)}")
+                if die != other and (not is_integer(port, 0, MAXIMUM_PORTS - 1) or port not in self.peers[die]):
+                    raise ValueError(f"the route from die {die} to die {other} is by port {described(port)}, which has "
+                                     f"no link; die {die} has links at {', '.join(map(str, self.peers[die]))}")
 
     @property
     def rate(self) -> Fraction:
@@ -278,7 +310,10 @@ class Array:
         if self.topology == "clusters":
             return tuple(self._clusters())
         wiring = {"ring": self._ring, "torus": self._torus, "full": self._full, "links": lambda: self.wiring}
-        return tuple(Link(*ends, rate=self.rate, latency=self.link_latency) for ends in wiring[self.topology]())
+        ends = wiring[self.topology]()
+        rates = self.wiring_rates or (None,) * len(ends)
+        return tuple(Link(*one, rate=self.rate if rate is None else rate, latency=self.link_latency)
+                     for one, rate in zip(ends, rates, strict=True))
 
     @cached_property
     def peers(self) -> tuple[dict[int, tuple[int, int]], ...]:
@@ -297,20 +332,54 @@ class Array:
     @cached_property
     def ways(self) -> Ways:
         """Ways from each node to each die, over :meth:`directed`."""
+        if self.routes:
+            return Ways.along(self.directed(), self._following)
         return Ways.of(self.directed(), self.dies + self.switches, self.dies)
+
+    @cached_property
+    def _following(self) -> NDArray[np.int64]:
+        """The place in :meth:`directed` of the link over which each node sends to each die, -1 to itself."""
+        if not self.routes:
+            return self.ways.following
+        number = {(node, port): place for place, (node, port, _, _) in enumerate(self.directed())}
+        return np.array([[-1 if port is None else number[die, port] for port in row]
+                         for die, row in enumerate(self.routes)], dtype=np.int64)
+
+    def circle(self, pairs: Iterable[tuple[int, int]] | None = None) -> str:
+        """A circle of links in which packets from dies to others, those of ``pairs`` or all, would wait for each other
+        (:mod:`plinth.model.circles`), in words; empty if there is none."""
+        links = self.directed()
+        pairs = product(range(self.dies), range(self.dies)) if pairs is None else pairs
+        found = find_circle(links, self._following, pairs)
+        return circle_text(links, found, self.dies) if found else ""
+
+    @cached_property
+    def route_table(self) -> list[list[int | None]]:
+        """For each die and destination the port by which it sends; None for itself."""
+        links = self.directed()
+        return [[None if number < 0 else links[number][1] for number in row]
+                for row in self.ways.following[:self.dies].tolist()]
 
     @cached_property
     def directed_rates(self) -> NDArray[np.float64]:
         """Words a cycle of each of :meth:`directed`."""
-        rates = {}
-        for link in self.links:
-            rates[link.a, link.a_port] = rates[link.b, link.b_port] = float(link.rate)
-        return np.array([rates[node, port] for node, port, _, _ in self.directed()])
+        return np.array([float(self.port_rates[node, port]) for node, port, _, _ in self.directed()])
+
+    @cached_property
+    def port_rates(self) -> dict[tuple[int, int], Fraction]:
+        """Words a cycle of each link by its ends, as (node, port)."""
+        return {end: link.rate for link in self.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether links of dies have rates of their own."""
+        return any(rate != self.rate for (node, _), rate in self.port_rates.items() if node < self.dies)
 
     def die_parameters(self) -> DieParameters:
-        """The preset with the ports and the link rate of this array."""
+        """The preset with the ports and the link rates of this array."""
         die = PRESETS[self.preset]
-        return preset(self.preset, ports=max(die.ports, self.ports), link_rate=self.rate / die.flit_words)
+        return preset(self.preset, ports=max(die.ports, self.ports), link_rate=self.rate / die.flit_words,
+                      port_rates=self.has_rates)
 
     def _ring(self) -> list[tuple[int, int, int, int]]:
         return [(die, 0, (die + 1) % self.dies, 1) for die in range(self.dies) if self.dies > 1]

@@ -24,7 +24,8 @@ from plinth_hw.isa.parameters import PRESETS
 ARRAY_VERSION = 1
 
 _REQUIRED = ("version", "name", "topology", "dies", "preset")
-_OPTIONAL = ("dimensions", "links", "link_rate", "narrow_rate", "link_latency", "speeds", "clock_mhz", "memory_bytes")
+_OPTIONAL = ("dimensions", "links", "routes", "link_rate", "narrow_rate", "link_latency", "speeds", "clock_mhz",
+             "memory_bytes")
 _RATE_PATTERN = r"(0|[1-9]\d{0,8})(/[1-9]\d{0,8}|\.\d{1,9})?"
 
 
@@ -62,7 +63,8 @@ def array_from_data(data: Any, where: str) -> Array:
     Raises
     ------
     UserError
-        If the data does not have this form, or the array cannot be.
+        If the data does not have this form, the array cannot be, or routes that are given, or that follow from links
+        that are, form a circle.
     """
     check_version(data, where, "an array", ARRAY_VERSION, "write the file as `plinth schema array` says")
     check_mapping(data, where, "an array", required=_REQUIRED, optional=_OPTIONAL)
@@ -75,9 +77,17 @@ def array_from_data(data: Any, where: str) -> Array:
     if "links" in data:
         links = _list(data["links"], where, "links", "links", MAXIMUM_DIES * MAXIMUM_PORTS // 2)
         for link in links:
-            if not isinstance(link, list) or len(link) != 4:
-                raise UserError(f"{where}: a link must be [die, port, die, port], not {described(link)}")
-        settings["wiring"] = tuple(tuple(link) for link in links)
+            if not isinstance(link, list) or len(link) not in (4, 5):
+                raise UserError(f"{where}: a link must be [die, port, die, port], with its rate behind if it has one "
+                                f"of its own, not {described(link)}")
+        settings["wiring"] = tuple(tuple(link[:4]) for link in links)
+        if any(len(link) == 5 for link in links):
+            settings["wiring_rates"] = tuple(
+                _rate(link[4], where, f"rate of link {described(link[:4])}") if len(link) == 5 else None
+                for link in links)
+    if "routes" in data:
+        rows = _list(data["routes"], where, "routes", "rows", MAXIMUM_DIES)
+        settings["routes"] = tuple(tuple(_list(row, where, "a row of routes", "ports", MAXIMUM_DIES)) for row in rows)
     for key in ("link_rate", "narrow_rate", "clock_mhz"):
         if key in data:
             settings[key] = _rate(data[key], where, key)
@@ -85,9 +95,13 @@ def array_from_data(data: Any, where: str) -> Array:
         settings["speeds"] = tuple(_rate(speed, where, f"speed of die {die}") for die, speed in enumerate(
             _list(data["speeds"], where, "speeds", "numbers", MAXIMUM_DIES)))
     try:
-        return Array(**settings)
+        array = Array(**settings)
     except ValueError as error:
         raise UserError(f"{where}: {error}") from error
+    if (array.wiring or array.routes) and (circle := array.circle()):
+        raise UserError(f"{where}: routes form a circle, in which packets wait for each other for ever: {circle}; give "
+                        "routes that form none, or join ports 2n and 2n + 1 of dies in a ring")
+    return array
 
 
 def array_to_data(array: Array) -> dict[str, Any]:
@@ -97,7 +111,10 @@ def array_to_data(array: Array) -> dict[str, Any]:
     if array.dimensions:
         data["dimensions"] = list(array.dimensions)
     if array.wiring:
-        data["links"] = [list(link) for link in array.wiring]
+        data["links"] = [[*link, *(() if rate is None else (_rate_to_data(rate),))] for link, rate in zip(
+            array.wiring, array.wiring_rates or (None,) * len(array.wiring), strict=True)]
+    if array.routes:
+        data["routes"] = [list(row) for row in array.routes]
     if array.link_rate is not None:
         data["link_rate"] = _rate_to_data(array.link_rate)
     if array.narrow_rate is not None:
@@ -137,8 +154,14 @@ def array_schema() -> dict[str, Any]:
             "dimensions": {"description": "rows and columns of a torus; groups and clusters", "type": "array",
                            "items": {"type": "integer", "minimum": 1, "maximum": MAXIMUM_DIES},
                            "minItems": 2, "maxItems": 2},
-            "links": {"description": "[die, port, die, port], both ways", "type": "array", "minItems": 1,
-                      "items": {"type": "array", "prefixItems": [die, port, die, port], "minItems": 4, "maxItems": 4}},
+            "links": {"description": "[die, port, die, port] or [die, port, die, port, rate], both ways",
+                      "type": "array", "minItems": 1,
+                      "items": {"type": "array", "prefixItems": [die, port, die, port, rate], "minItems": 4,
+                                "maxItems": 5}},
+            "routes": {"description": "a row a die: for each destination the port by which it sends, null for itself; "
+                                      "default: the lowest that leads nearer",
+                       "type": "array", "minItems": 1, "maxItems": MAXIMUM_DIES,
+                       "items": {"type": "array", "items": {"oneOf": [port, {"type": "null"}]}}},
             "link_rate": {**rate, "description": "words a cycle and direction; default: the preset's"},
             "narrow_rate": {**rate, "description": "the same of links inside clusters; default: as others"},
             "link_latency": {"description": "cycles from die to die", "type": "integer", "minimum": 1,

@@ -60,6 +60,25 @@ class Ways(NamedTuple):
         return cls(links, distances, next_links(links, distances),
                    np.array([other for _, _, other, _ in links], dtype=np.int64))
 
+    @classmethod
+    def along(cls, links: Sequence[Link], following: NDArray[np.int64]) -> "Ways":
+        """Between dies, by a table.
+
+        Raises
+        ------
+        ValueError
+            If a route never ends.
+        """
+        found = cls(links, np.zeros(following.shape, dtype=np.int32), following,
+                    np.array([other for _, _, other, _ in links], dtype=np.int64))
+        dies = np.arange(len(following))
+        at, to = (grid.reshape(-1) for grid in np.meshgrid(dies, dies, indexing="ij"))
+        for hops, (pair, _) in enumerate(found.walk(at, to), 1):
+            if hops > len(dies):
+                raise ValueError(f"the route from die {at[pair[0]]} to die {to[pair[0]]} never ends")
+            found.hops.reshape(-1)[pair] = hops
+        return found
+
     def walk(self, at: NDArray[np.int64], to: NDArray[np.int64]
              ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Hop by hop, which of some pairs of dies are on their way, and over which links they go."""

@@ -17,7 +17,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.model.array import Array
-from plinth.model.routes import routes
 from plinth.plan.cost.copies import MEMORY_LATENCY, buffered, lookups
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
@@ -74,13 +73,13 @@ class TaskByTask(Collected):
         self.links = len(links)
         self._number = {(die, port): number for number, (die, port, _, _) in enumerate(links)}
         self._peer = {(die, port): other for die, port, other, _ in links}
-        self._ports = routes(links, step.dies)
+        self._ports, rates = array.route_table, array.directed_rates.tolist()
         dies, beat = range(step.dies), float(self.parameters.beat_words)
         self._reads, self._writes, self._receive_paths, self._injects, self._queues = (
             len(links) + place * step.dies for place in range(5))
         several = array.topology in ("torus", "links", "ring", "clusters")
-        named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), float(array.rate))
-                 for die, port, other, _ in links]
+        named = [(f"die {die} to die {other}" + (f" by port {port}" if several else ""), rate)
+                 for (die, port, other, _), rate in zip(links, rates, strict=True)]
         named += [(f"die {die} {what}", rate) for what, rate in (
             ("reads", beat), ("writes", beat), ("receive path", 1.0), ("injects", float(self.parameters.flit_words)))
                   for die in dies]
@@ -104,6 +103,10 @@ class TaskByTask(Collected):
             found.append(self._number[die, port])
             die = self._peer[die, port]
         return found
+
+    def flit_cycles(self, path: Sequence[int]) -> float:
+        """Cycles of a flit on the slowest link of a way."""
+        return self.parameters.flit_words / min(float(self.array.directed_rates[link]) for link in path)
 
     def channels(self, die: int) -> tuple[int, int, int]:
         """A die's read and write channel, and its receive path."""
@@ -295,12 +298,12 @@ class _Die:
             copy = tile_copy(self.costs.machine, work)
             flits, packets, read, written = (one(parameters) for one in (
                 copy.flits, copy.packets, copy.read, copy.written))
-            alone, row = self.costs.machine.copy(copy, flits / float(parameters.link_rate) if path else None)
+            alone, row = self.costs.machine.copy(copy, flits * given.flit_cycles(path) if path else None)
         else:
             found = transform_cost(parameters, work)
             (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,
                                                            found.writes)
-            row, counted = max(row, flits / float(parameters.link_rate)) if path else row, Cost(
+            row, counted = max(row, flits * given.flit_cycles(path)) if path else row, Cost(
                 adds=transform_adds(work))
         if isinstance(work, TileTransform) and work.members is not None:
             shares = [(to, share / work.tiling.elements) for to, share in work.members.shares]

@@ -103,19 +103,19 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     start = _start(options)
     seed = start.seed
     report_path = prepare_output(options.out)
-    links = array.directed()
     golden = Driver(backends.golden_array(parameters, dies, memory_words), program,
-                    memory_words=memory_words, links=links)
+                    memory_words=memory_words, links=array)
     digest = None
     driver, golden_driver = golden, None if options.device == "golden" else golden
     if options.device == "cosim":
         say(f"building {dies} x {parameters.name} (cached after the first time)")
         devices, digest = backends.cosim_array(parameters, dies, memory_words, threads=options.threads,
-                                               link_latency=array.link_latency, links=links, window=options.window)
-        driver = Driver(devices, program, memory_words=memory_words, links=links)
+                                               link_latency=array.link_latency, links=array.directed(),
+                                               window=options.window)
+        driver = Driver(devices, program, memory_words=memory_words, links=array)
     elif options.device == "serial":
         driver = Driver(backends.serial_array(parameters, options.ports), program, memory_words=memory_words,
-                        links=links, verilog_digest=verilog_digest)
+                        links=array, verilog_digest=verilog_digest)
     checks = against_float64(network, options.rule, parameters.number_format)
     session = Session(network, dataset, program, driver, golden_driver, checks, options.batch, seed)
     session.load_parameters(start.parameters)

@@ -19,6 +19,7 @@ from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, p
 from plinth.partition.cuts import parts
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.regions import Exchange, exchange_words
+from plinth_hw.isa.parameters import preset
 
 Floats = NDArray[np.float64]
 
@@ -47,7 +48,10 @@ class Links:
         self.array = array
         self.factors = array.factors
         # Of links of several rates a mean says nothing.
-        self.walked = array.dies <= KEPT_DIES or array.narrow_rate is not None
+        self.walked = array.dies <= KEPT_DIES or array.has_rates
+        #: Flits a cycle of the slowest link.
+        self.slowest = float(min((link.rate for link in array.links), default=array.rate)
+                             / preset(array.preset).flit_words)
         self._unit = lru_cache(maxsize=1 << 16)(self._pattern_cycles)
         self._parts = lru_cache(maxsize=1 << 14)(self._common_parts)
         self.tiles = lru_cache(maxsize=1 << 14)(self._tile_cycles)

@@ -295,7 +295,7 @@ class _Walk:
                 # Flits are not full where narrow rows do not follow each other.
                 link *= copy.flits(parameters) * parameters.flit_words / (copy.rows * width)
                 # The input behind the link takes a flit a cycle, but for lookups.
-                link = max(link, link * float(parameters.link_rate) + (hops - 1) * lookups(
+                link = max(link, link * given.links.slowest + (hops - 1) * lookups(
                     copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
