@@ -182,14 +182,15 @@ class _Lowering:
 
     def __init__(self, step: Step, steps: int):
         self.step, self.steps, self.parameters = step, steps, step.parameters
-        if len(step.groups) > GROUPS:
-            raise UserError(f"the plan reduces weights over {len(step.groups)} different groups of dies, more than the "
-                            f"{GROUPS} of a die's table; choose a plan with fewer kinds of splits")
         for rings in step.groups:
             self._check_ways(rings)
         if len(Engine) + step.exchanges > self.parameters.counters:
             raise UserError(f"the plan needs more than the {self.parameters.counters} update counters of preset "
                             f"{self.parameters.name!r} for its transfers; choose a plan with fewer transfers")
+        #: Rows of the group table that hold one group all along; if there are more groups, those behind take turns in
+        #: the last row: for each die the group that it holds at this place of the step.
+        self.fixed_rows = len(step.groups) if len(step.groups) <= GROUPS else GROUPS - 1
+        self.last_row: dict[int, int] = {}
         #: For gradients as they are in memory.
         self.rule = step.rule.scaled(step.scale)
         self.rate = factor_word(self.parameters.memory_format, self.rule.rate)
@@ -237,7 +238,8 @@ class _Lowering:
     def program(self, memory_words: int) -> TrainingProgram:
         """The whole."""
         step = self.step
-        for group, rings in enumerate(step.groups if Engine.COLLECTIVE in self.parameters.engines else ()):
+        fixed = step.groups[:self.fixed_rows] if Engine.COLLECTIVE in self.parameters.engines else ()
+        for group, rings in enumerate(fixed):
             for members in rings.members:
                 for die in members:
                     ring_setup(self.parameters, members, die, group, self.setup[die])
@@ -246,6 +248,7 @@ class _Lowering:
                 for task in clear.tasks(die):
                     self._add(self.setup[die], task)
             for item in step.tasks(die):
+                self._set_group(die, item)
                 self._add(self.builders[die], item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
@@ -322,6 +325,14 @@ class _Lowering:
     def _counter(exchange: int) -> int:
         """The counter that an exchange has on every die."""
         return len(Engine) + exchange
+
+    def _set_group(self, die: int, item: Item) -> None:
+        """The task that gives the group table's last row to the group of a reduction, unless it has the group already.
+        What a step has left there the next one does not count on."""
+        work = item.work if isinstance(item, step_tasks.Task) else None
+        if isinstance(work, Reduction) and work.group >= self.fixed_rows and self.last_row.get(die) != work.group:
+            self.last_row[die] = work.group
+            ring_setup(self.parameters, work.ring, die, self.fixed_rows, self.builders[die])
 
     def _add(self, builder: GraphBuilder, item: Item) -> None:
         """Append the descriptors of a task, or what other dies send."""
@@ -410,7 +421,8 @@ class _Lowering:
 
     def _reduction(self, work: Reduction) -> dict[str, Any]:
         body = {"source": self.at(work.source).pointer, "destination": self.at(work.target).pointer,
-                "words": work.target.columns, "group": work.group, "message": work.message % MESSAGES}
+                "words": work.target.columns, "group": min(work.group, self.fixed_rows),
+                "message": work.message % MESSAGES}
         if work.phase is Phase.UPDATE:
             body |= {"update": UpdateOperation.SGD, "rate": self.rate}
         return body

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -161,12 +162,30 @@ def test_samples_of_16_bits_are_cut_alike_in_all_layers() -> None:
         trained(network, other, 0, "ndp-demo-mixed")
 
 
+def test_more_groups_than_a_table_has_rows_take_turns_in_its_last_one() -> None:
+    """Twenty layers, each with a ring of its own: the program rewrites a row between reductions, in every step."""
+    network = perceptron("deep", (5,) * 21 + (3,))
+    plan = replace(random_plan(network, 4, 8, np.random.default_rng(0)), splits=(("dp", "dp"),) * 22,
+                   array="full-4", hardware=full(4))
+    every = [*permutations(range(4))]
+    plan = replace(plan, lists=(*(Lists(owners=every[number]) for number in range(20)), *[None] * 2))
+    made = trained(network, plan, 0)
+    groups = [task.name for task in made.program.step[0].tasks if task.name.startswith("set_group")]
+    assert len(groups) >= 2 and set(groups) == {"set_group[15]"}
+    assert len(made.program.setup[0].tasks) >= 15
+    next(iter(made.epoch(1)))
+    correct(made, plan)
+
+
 @pytest.mark.slow
 @pytest.mark.xdist_group("tiny-dies")
-@pytest.mark.parametrize("name", ["ndp-tiny", "hypar-tiny"])
-def test_lists_and_owners_on_rtl(name: str) -> None:
+@pytest.mark.parametrize(("name", "rows"), [("ndp-tiny", 16), ("ndp-tiny", 1), ("hypar-tiny", 16)])
+def test_lists_and_owners_on_rtl(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where every ring is set by a task before its reduction."""
+    monkeypatch.setattr("plinth.lower.training.GROUPS", rows)
     network, plan = mixed()
     made = trained(network, plan, 0, name, rtl=True)
+    assert any(task.name == "set_group[0]" for task in made.program.step[0].tasks) == (rows == 1)
     assert made.equal and made.compared_steps == 1
     assert sum(made.driver.injected_words(die) for die in range(plan.dies)) == plan.words
     correct(made, plan)
