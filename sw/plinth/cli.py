@@ -35,16 +35,16 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "busy_machine_share", "digits_accuracy_nearest", "digits_accuracy_adagrad",
                "joint_over_hypar", "plan_vgg_e_seconds", "plan_1000_layers_seconds", "help_seconds_over_click",
                "plan_vgg_e_joint_seconds", "plan_1000_layers_command_seconds", "plan_200_branches_seconds",
-               "hybrid_speedup",
+               "hybrid_speedup", "mpt_speedup_rtl",
                "rs_utilisation_conv1", "rs_utilisation_conv2",
                "rs_utilisation_conv3", "rs_utilisation_conv4", "rs_utilisation_conv5", "rs_utilisation_vgg_conv3_1",
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
                "agreement_holdout_mean", "agreement_holdout_worst", "agreement_mpt_mean", "agreement_mpt_worst",
-               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst",
-               "prediction_false_drops", "prediction_bits_f23_2d", "prediction_bits_f23_1d", "prediction_bits_f43_2d",
-               "prediction_bits_f43_1d", "skip_bits_f23_forward", "skip_bits_f23_backward", "skip_bits_f43_forward",
-               "skip_bits_f43_backward")
+               "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst", "network_error_mean",
+               "network_error_worst", "prediction_false_drops", "prediction_bits_f23_2d", "prediction_bits_f23_1d",
+               "prediction_bits_f43_2d", "prediction_bits_f43_1d", "skip_bits_f23_forward", "skip_bits_f23_backward",
+               "skip_bits_f43_forward", "skip_bits_f43_backward")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
@@ -454,19 +454,27 @@ def bench(only: str | None, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
-              "docs/agreement.md stays as it is")
+              "or 'network', traffic alone; docs/agreement.md stays as it is")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def agreement(only: str, as_json: bool) -> None:
     """Compare simulated and predicted with co-simulated cycles of steps; into docs/agreement.md."""
     from plinth.bench import agreement as steps
+    from plinth.bench import network
 
-    found = steps.measure(say=lambda text: click.echo(text, err=True), only=only)
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    alone = only == network.TABLE
+    found = [] if alone else steps.measure(say=say, only=only)
+    traffic = network.measure(say) if alone or not only else []
     if not only:
         steps.write_page(found)
+        network.write_page(traffic)
     if as_json:
-        _print_json([row.to_data() for row in steps.rows(found)])
+        _print_json([row.to_data() for row in [*(steps.rows(found) if found else ()), *network.rows(traffic)]])
     else:
-        click.echo("\n\n".join((steps.table(found), steps.holdout_table(found))))
+        tables = [steps.table(found), steps.holdout_table(found)] if found else []
+        click.echo("\n\n".join([*tables, *([network.table(traffic)] if traffic else [])]))
 
 
 @cli.command()

@@ -16,12 +16,14 @@ from plinth.bench import (
     busy,
     commands,
     links,
+    network,
     planning,
     prediction,
     row_stationary,
     serial,
     simulation,
     steps,
+    workers,
 )
 from plinth.bench.row import Row, random_words
 from plinth.driver.driver import Driver, TaskRecord
@@ -231,5 +233,6 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
-    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES,
+    **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES, **network.BENCHES,
+    **workers.BENCHES,
 }

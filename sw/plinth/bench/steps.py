@@ -57,7 +57,7 @@ def _samples(network: Network, batch: int) -> Dataset:
     return Dataset(x, y, x[:0], y[:0], classes)
 
 
-def _built(array: Array) -> DieParameters:
+def built(array: Array) -> DieParameters:
     """The dies of an array, as they are built: rates of links are registers, so that all rates run on one model."""
     found = array.die_parameters()
     return replace(found, link_rate=preset(array.preset).link_rate)
@@ -65,7 +65,7 @@ def _built(array: Array) -> DieParameters:
 
 def counted_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """Cycles of the first step of a training run on co-simulated dies."""
-    die = _built(array)
+    die = built(array)
     words = memory_words(die)
     dies, _ = backends.cosim_array(die, array.dies, words, link_latency=array.link_latency, links=array.directed())
     driver = Driver(dies, program, memory_words=words, links=array)
@@ -84,7 +84,7 @@ def program_digest(program: TrainingProgram) -> str:
 def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
     """As :func:`counted_cycles`, which is asked once for the same Verilog, harness, program and links: counts lie in
     the build folder, so that a measurement that was ended goes on where it was."""
-    die = _built(array)
+    die = built(array)
     key = (backends.die_digest(die), backends.harness_digest(), program_digest(program), array.directed(),
            str(array.rate), array.link_latency, network.name, batch,
            *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))

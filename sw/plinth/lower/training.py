@@ -131,6 +131,11 @@ def lower_training(network: Network, plan: Plan, parameters: DieParameters, *, r
     _check_engines(plan, parameters)
     step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists,
                    plan.hardware or ring(plan.dies), rule)
+    return lower_step(step, steps, memory_words)
+
+
+def lower_step(step: Step, steps: int, memory_words: int) -> TrainingProgram:
+    """The graphs of a step that stands, as :func:`lower_training`."""
     return _Lowering(step, steps).program(memory_words)
 
 

@@ -1,0 +1,238 @@
+"""What goes over links alone, simulated against counted on co-simulated dies: scatters and gathers of Winograd tiles
+and rings of a step, and plain tiles from everyone to everyone, with hot spots and without.
+
+A case is a step of which all other operations are left out; it is lowered, counted and simulated as any step.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+from plinth import backends
+from plinth.bench.pool import spread
+from plinth.bench.row import Row
+from plinth.bench.steps import built, memory_words
+from plinth.buffers import Buffer
+from plinth.driver.driver import Driver
+from plinth.lower.training import lower_step
+from plinth.model.array import Array, ring
+from plinth.model.layers import Convolution, Dense, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network, perceptron
+from plinth.model.update import PLAIN
+from plinth.output import replace_table
+from plinth.partition.graph import from_network
+from plinth.plan.planners.mpt import grouped
+from plinth.simulate.costs import DieCosts
+from plinth.simulate.tasks import TaskByTask
+from plinth.step.between import Barrier, Exchange, Reduce
+from plinth.step.build import step_of
+from plinth.step.operations import Operation
+from plinth.step.step import Step
+from plinth.step.tasks import Arrivals, Item, Task, Tile
+from plinth.step.tensors import Place
+from plinth.step.tile_operations import Gather, Scatter
+from plinth_hw.isa.tasks import Engine
+from plinth_sim.array.simulate import simulate
+
+#: Words of a plain tile.
+WORDS = 1024
+#: Who sends to whom, in order, by the numbers of a die and of the dies.
+PATTERNS: dict[str, Callable[[int, int], list[int]]] = {
+    "everyone to everyone, the next first": lambda die, dies: [(die + turn) % dies for turn in range(1, dies)],
+    "everyone to everyone, die 0 first": lambda die, dies: [other for other in range(dies) if other != die],
+    "everyone to die 0": lambda die, dies: [0] if die else [],
+    "die 0 to everyone": lambda die, dies: [] if die else list(range(1, dies)),
+    "every other die to die 0, all to the next": lambda die, dies: (
+        [(die + 1) % dies] if die % 2 or not die else [0, die + 1]),
+    "everyone to the opposite die": lambda die, dies: [(die + dies // 2) % dies],
+}
+RINGS = "rings of all gradients"
+#: What of a step goes alone.
+KINDS: dict[str, Callable[[Operation], bool]] = {
+    "scatter of a layer's tiles": lambda one: isinstance(one, Scatter) and not one.outputs,
+    "gather of a layer's tiles": lambda one: isinstance(one, Gather),
+    RINGS: lambda one: isinstance(one, (Reduce, Barrier)),
+}
+#: Eight and sixteen dies.
+ARRAYS: tuple[Array, ...] = (ring(8, preset="ndp-demo-winograd"), ring(16, preset="ndp-tiny-winograd"))
+#: Where the table stands.
+PAGE, TABLE = Path(__file__).resolve().parents[3] / "docs" / "agreement.md", "network"
+
+
+@dataclass(frozen=True)
+class Case:
+    """Traffic on an array: a pattern of plain tiles, or operations of a kind of a step, its layers on ``1 << levels``
+    groups."""
+
+    what: str
+    array: Array
+    levels: int = 0
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return self.what + (f", {1 << self.levels} x {self.array.dies >> self.levels}" if self.what in KINDS else "")
+
+
+@dataclass(frozen=True)
+class Found:
+    """Cycles of a case."""
+
+    case: Case
+    counted: int
+    simulated: int
+
+    @property
+    def error(self) -> float:
+        """Relative."""
+        return self.simulated / self.counted - 1
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Every die sends tiles to others, each to a place of the sender's own."""
+
+    pattern: str
+    dies: int
+    exchange: int
+    name: str = "tiles"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        goes = PATTERNS[self.pattern]
+        source = Buffer("sent", 0, 1, WORDS, WORDS)
+        for other in goes(die, self.dies):
+            target = Buffer("received", die * WORDS, 1, WORDS, WORDS)
+            yield Task(f"tile[{other}]", Engine.TRANSFER, Tile(source, target, other, self.exchange), (source,))
+        came = [other for other in range(self.dies) if die in goes(other, self.dies)]
+        if came:
+            places = tuple(Buffer("received", other * WORDS, 1, WORDS, WORDS) for other in came)
+            yield Arrivals(self.exchange, places, len(came))
+
+
+@dataclass(frozen=True)
+class Last:
+    """A word is read of all that others have sent, so that a die's graph ends once it has come."""
+
+    operations: tuple[Operation, ...]
+    any: Buffer
+    name: str = "last"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        came = tuple(buffer for one in self.operations for item in one.tasks(die) if isinstance(item, Arrivals)
+                     for buffer in item.buffers)
+        word = self.any.part("last", 0, 1, 1, 1)
+        yield Task(self.name, Engine.TRANSFER, Tile(word, self.any.part("last", 1, 1, 1, 1)), came)
+
+
+def network(tiles: bool) -> Network:
+    """A convolution by trained tiles, F(2x2,3x3), and a classifier; or a classifier alone, for what does not depend on
+    it."""
+    if not tiles:
+        return perceptron("traffic", (16, 10))
+    return Network(name="traffic", input=Shape((16, 8, 8)), layers=(
+        Convolution(name="conv", channels=16, kernel=(3, 3), padding=(1, 1), winograd=2, weights="winograd"),
+        Flatten(name="flat"), Dense(name="fc", outputs=10), SoftmaxCrossEntropy(name="loss")))
+
+
+def step_of_case(case: Case) -> Step:
+    """A step of the case's traffic and nothing else."""
+    array, graph = case.array, from_network(network(case.what in KINDS))
+    splits = grouped(graph, array, case.levels)
+    step = step_of(graph, splits, 2 * array.dies, array.die_parameters(), array.factors, (), array, PLAIN)
+    if case.what in PATTERNS:
+        step.places += [Place("sent", WORDS), Place("received", array.dies * WORDS)]
+        kept: list[Operation] = [Tiles(case.what, array.dies, step.next_exchange())]
+    else:
+        kept = [one for one in step.operations if KINDS[case.what](one)]
+    step.operations[:] = [*kept, Last(tuple(one for one in kept if isinstance(one, (Tiles, Exchange))), step.any)]
+    return step
+
+
+def simulated(case: Case) -> int:
+    """Cycles of a case by the simulator."""
+    array = case.array
+    made = TaskByTask(step_of_case(case), array, DieCosts(array), [1.0] * array.dies)
+    return round(simulate(made.machine, made.activities).seconds * float(array.clock_mhz) * 1e6)
+
+
+def compare(case: Case) -> Found:
+    """Count a case on the RTL, and simulate it.
+
+    Raises
+    ------
+    UserError
+        If a tool fails.
+    """
+    array, step = case.array, step_of_case(case)
+    words = memory_words(step.parameters)
+    program = lower_step(step, 1, words)
+    dies, _ = backends.cosim_array(built(array), array.dies, words, link_latency=array.link_latency,
+                                   links=array.directed())
+    driver = Driver(dies, program, memory_words=words, links=array)
+    return Found(case, driver.step(0), simulated(case))
+
+
+def cases() -> list[Case]:
+    """All of them."""
+    found = []
+    for array in ARRAYS:
+        found += [Case(pattern, array) for pattern in PATTERNS]
+        # One group has no tiles to send, and as many as dies no rings.
+        found += [Case(kind, array, levels + (kind != RINGS)) for kind in KINDS for levels in range(array.levels)]
+    return found
+
+
+def measure(say: Callable[[str], None] = lambda text: None) -> list[Found]:
+    """Every case, in order."""
+    asked = cases()
+    found: dict[int, Found] = {}
+    for place, one in spread(compare, asked):
+        found[place] = one
+        say(f"{one.case.name} on {one.case.array.name}: {100 * one.error:+.1f} %")
+    return [found[place] for place in range(len(asked))]
+
+
+def table(found: list[Found]) -> str:
+    """As Markdown."""
+    lines = ["| traffic | preset | array | counted | simulated | error |", "| --- | --- | --- | ---: | ---: | ---: |"]
+    lines += [f"| {one.case.name} | `{one.case.array.preset}` | {one.case.array.name} | {one.counted:,} | "
+              f"{one.simulated:,} | {100 * one.error:+.1f} % |" for one in found]
+    errors = [100 * abs(one.error) for one in found]
+    return "\n".join([*lines, "", f"{len(found)} cases: mean error {mean(errors):.1f} %, worst {max(errors):.1f} %."])
+
+
+def write_page(found: list[Found], page: Path = PAGE) -> None:
+    """Replace the table of docs/agreement.md.
+
+    Raises
+    ------
+    UserError
+        If the page is missing or has no place for the table.
+    """
+    replace_table(page, TABLE, table(found))
+
+
+def rows(found: list[Found]) -> list[Row]:
+    """Mean and worst error, if something was measured."""
+    if not found:
+        return []
+    errors = [abs(one.error) for one in found]
+    detail = {"cases": [{"traffic": one.case.name, "preset": one.case.array.preset, "array": one.case.array.name,
+                         "counted": one.counted, "simulated": one.simulated, "error": one.error} for one in found]}
+    worst = found[errors.index(max(errors))].case
+    return [Row("network_error_mean", mean(errors), "|simulated / counted - 1|", "what transforms take", detail),
+            Row("network_error_worst", max(errors), "|simulated / counted - 1|", f"{worst.name} on {worst.array.name}",
+                detail)]
+
+
+def network_errors() -> list[Row]:
+    """Simulated against counted cycles of what goes over links alone."""
+    return rows(measure())
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = dict.fromkeys(("network_error_mean", "network_error_worst"),
+                                                            network_errors)

@@ -1,0 +1,88 @@
+"""What the plan of `mpt` is worth on co-simulated dies: late layers on rings of full links with narrow ones inside
+clusters (MPT, sections III, IV and VII)."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from math import isqrt
+
+from plinth.bench.row import Row
+from plinth.bench.steps import kept_cycles, lowered_step, text
+from plinth.model.array import Array
+from plinth.model.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.update import PLAIN
+from plinth.partition.graph import from_network
+from plinth.partition.regions import Splits
+from plinth.plan.planning import PLANNERS, given_plan, task
+from plinth.simulate.step import simulated
+
+#: Links of the paper's 64x64 dies, 60 GB/s both full ones together and 10 GB/s, as words a cycle of 8x8 dies: like
+#: memory they go by a side of the array.
+FULL, NARROW = Fraction(15, 8), Fraction(5, 16)
+#: Samples of a step: one a die, as the paper has 256 for 256 workers.
+BATCH = 8
+
+
+def workers(groups: int, clusters: int, preset: str) -> Array:
+    """MPT's workers without the host: die = group x clusters + cluster.
+
+    Ports 0 and 1 lead to the next and the previous die, by full links, those of a group one behind the other, and
+    where the host would join groups the next one; ports from 2 on to the other dies of a cluster in its row and its
+    column, in a grid as square as can be, by narrow links.
+    """
+    dies = groups * clusters
+    rows = next(rows for rows in range(isqrt(groups), 0, -1) if groups % rows == 0)
+    columns = groups // rows
+    found = [(die, 0, (die + 1) % dies, 1) for die in range(dies)]
+    for cluster in range(clusters):
+        for group in range(groups):
+            row, column = divmod(group, columns)
+            ends = [(row * columns + other, 1 + other, 2 + column) for other in range(column + 1, columns)]
+            ends += [(other * columns + column, columns + other, columns + 1 + row) for other in range(row + 1, rows)]
+            found += [(group * clusters + cluster, port, other * clusters + cluster, there)
+                      for other, port, there in ends]
+    return Array(name=f"workers-{groups}x{clusters}", topology="links", dies=dies, preset=preset, link_rate=FULL,
+                 wiring=tuple(found), wiring_rates=(None,) * dies + (NARROW,) * (len(found) - dies))
+
+
+def late_layers(channels: int, side: int) -> Network:
+    """Two convolutions of many channels on small maps, whose tiles F(2x2,3x3) are trained, and a classifier."""
+    layers: list[Layer] = []
+    for number in (1, 2):
+        layers += [Convolution(name=f"conv{number}", channels=channels, kernel=(3, 3), padding=(1, 1), winograd=2,
+                               weights="winograd"), Relu(name=f"relu{number}")]
+    layers += [Flatten(name="flat"), Dense(name="fc", outputs=10), SoftmaxCrossEntropy(name="loss")]
+    return Network(name=f"late-{channels}x{side}x{side}", input=Shape((channels, side, side)), layers=tuple(layers))
+
+
+def counted(network: Network, array: Array, splits: Splits) -> int:
+    """Cycles of a step on co-simulated dies."""
+    return kept_cycles(network, array, lowered_step(network, array, splits, BATCH), BATCH)
+
+
+def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) -> list[Row]:
+    """Step of the data-parallel plan over that of `mpt`, eight dies, both counted, and as predicted and simulated."""
+    array, network = workers(4, 2, "ndp-demo-winograd"), late_layers(64, 4)
+    graph = from_network(network)
+    given = task(graph, array, "exact", BATCH, PLAIN)
+    found = {}
+    for name in ("data", "mpt"):
+        splits = PLANNERS[name](given)
+        steps = count(network, array, splits)
+        predicted = given.time.cycles(splits)
+        run = simulated(given_plan(graph, array, splits, BATCH), array)
+        cycles = run.result.seconds * float(array.clock_mhz) * 1e6
+        found[name] = {"splits": text(splits), "counted": steps, "predicted": predicted,
+                       "prediction_error": predicted / steps - 1, "simulated": cycles, "error": cycles / steps - 1}
+    speedups = {what: float(found["data"][what]) / float(found["mpt"][what])  # type: ignore[arg-type]
+                for what in ("counted", "predicted", "simulated")}
+    return [Row("mpt_speedup_rtl", speedups["counted"], "cycles of data / of mpt, eight dies",
+                "gathers that add, and tiles on narrow links",
+                {"network": network.name, "batch": BATCH, "array": array.name, "preset": array.preset,
+                 "words_per_cycle": {"full": str(FULL), "narrow": str(NARROW)}, **found,
+                 "predicted_speedup": speedups["predicted"], "simulated_speedup": speedups["simulated"],
+                 "speedup_error": speedups["predicted"] / speedups["counted"] - 1})]
+
+
+#: Every row's name and the function that makes it.
+BENCHES: dict[str, Callable[[], list[Row]]] = {"mpt_speedup_rtl": mpt_speedup_rtl}
