@@ -7,9 +7,11 @@ together until a resource is full or an activity at its limit; those that meet i
 each, whatever their lengths.
 
 A resource may be a *queue*, such as the buffer behind a link. What stands in it goes in its order: if one activity is
-held up further on its way, the others go no faster. And who is on his way already goes before who enters (the bubble
-rule, docs/network.md): an activity whose first queue others come to from another queue gets what those leave, and
-nothing while what they go to next is full. Activities that go through no queue share with all others as equals.
+held up further on its way, the others go no faster. And who is on his way already goes before who enters where the
+queue fills up (the bubble rule, docs/network.md): an activity whose first queue others come to from another queue gets
+nothing while what they go to next is full, up to their last queue, and what those leave while what it goes to itself
+is; else packets take turns at the link, and it shares with them as an equal, as do activities that go through no queue
+with all others.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -49,22 +51,29 @@ def share(limits: Sequence[float], weights: Sequence[float], loads: Sequence[Map
               for queue in first]
     free = [one for one in range(count) if first[one] is None]
     pending = set(range(count)).difference(free)
-    filling.fill(free)
+    equals = list(free)
+    filling.fill(equals)
     while pending:
         # Those that nobody undecided goes before; if there are none they go before each other, as equals.
         ready = sorted(one for one in pending if not before[one] & pending) or sorted(pending)
         pending -= set(ready)
-        going = []
+        joining, others = [], []
         for one in ready:
             queue = first[one]
             assert queue is not None
-            if any(filling.paces[other] and filling.full_behind(other, queue)
+            if any(filling.paces[other] and filling.full_behind(other, queue, filling.last_queue(other))
                    for other in before[one] if other not in ready):
                 filling.paces[one] = 0.0
+            elif before[one] <= set(ready) or not filling.full_behind(one, queue):
+                joining.append(one)
             else:
-                going.append(one)
-        filling.release(free)
-        filling.fill([*going, *free])
+                others.append(one)
+        filling.release(equals)
+        equals += joining
+        filling.fill(equals)
+        if others:
+            filling.release(free)
+            filling.fill([*others, *free])
     return filling.paces
 
 
@@ -82,11 +91,16 @@ class _Filling:
             for one in users:
                 self.on[one].append(resource)
 
-    def full_behind(self, one: int, queue: int) -> bool:
-        """Whether a resource on an activity's way behind a queue is full."""
+    def last_queue(self, one: int) -> int:
+        """The last queue on an activity's way, which has one."""
+        return next(resource for resource in reversed(self.ways[one]) if resource in self.queues)
+
+    def full_behind(self, one: int, queue: int, last: int | None = None) -> bool:
+        """Whether a resource on an activity's way behind a queue is full, up to ``last`` if it is given."""
         way = self.ways[one]
+        end = len(way) if last is None else way.index(last) + 1
         return any(self.left[resource] <= LEFT * self.capacities[resource]
-                   for resource in way[way.index(queue) + 1:])
+                   for resource in way[way.index(queue) + 1:end])
 
     def release(self, ones: Iterable[int]) -> None:
         """Take back what some activities were given."""

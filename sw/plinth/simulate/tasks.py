@@ -330,8 +330,6 @@ class _Die:
             # What buffers hold on the way lands in its own time: it does not hold the sender up.
             held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
             _, writes, receives = given.channels(other)
-            for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
-                add(loads, link, amount)
             add(memory, other, written * (1 - held))
             if path:
                 add(loads, given.injects(die), flits * parameters.flit_words)
@@ -342,6 +340,9 @@ class _Die:
                 add(loads, link, flits * parameters.flit_words)
                 # Packets that go on wait for their routes behind the link.
                 add(loads, given.queue(link), flits + (place + 1 < len(path)) * lookups(packets, flits, len(path)))
+            # In the order of the way: what is full behind a queue holds up who stands in it.
+            for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
+                add(loads, link, amount)
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
                        latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
                        die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,

@@ -410,6 +410,15 @@ def test_who_enters_a_queue_waits_for_those_who_are_on_their_way_and_fill_what_i
     assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [1.0, 2.0]
 
 
+def test_who_enters_a_queue_that_does_not_fill_up_shares_the_link() -> None:
+    """What is behind the link takes all that comes: packets of both take turns."""
+    links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
+    links += [Link(name="link", words_per_second=100), Link(name="end", words_per_second=1000)]
+    flows = [flow("on its way", {0: 100, 2: 100, 1: 100, 3: 100}, seconds=1.0),
+             flow("enters", {2: 100, 1: 100, 3: 100}, seconds=1.0)]
+    assert done(simulate(Machine(dies=(), links=tuple(links)), flows)) == [2.0, 2.0]
+
+
 def test_messages_that_enter_before_each_other_share() -> None:
     links = [Link(name=f"{number}", words_per_second=1000, queue=True) for number in range(2)]
     links.append(Link(name="end", words_per_second=100))
