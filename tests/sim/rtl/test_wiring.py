@@ -1,4 +1,5 @@
-"""Links with rates of their own on co-simulated dies: the same words, in the cycles that each link takes."""
+"""Links of an array on co-simulated dies: rates of their own give the same words in the cycles that each link takes,
+and what the circle checker refuses stands still."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 from tests.support.tiles import RandomTiles
 
-from plinth.driver.driver import Driver
+from plinth.driver.driver import DieError, Driver
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
+from plinth.lower.circles import traffic
 from plinth.lower.program import assemble
 from plinth.model.array import Array
 from plinth_hw.isa import registers as regs
@@ -93,3 +95,31 @@ def test_dies_of_one_rate_refuse_an_array_of_several() -> None:
     program = tiles.finish(MEMORY_WORDS)
     with pytest.raises(UserError, match="port_rates of preset 'ndp-tiny' must be set where link 2 of die 0"):
         Driver(GoldenArray(tiles.parameters, 4, MEMORY_WORDS), program, memory_words=MEMORY_WORDS, links=ARRAY)
+
+
+@pytest.mark.parametrize("port", [1, 2])
+def test_a_circle_stands_still_and_a_ring_of_paired_ports_does_not(port: int) -> None:
+    """Six dies, each sends by port 0 to the die three further on."""
+    array = Array(name="six", topology="links", dies=6, preset="ndp-tiny",
+                  wiring=tuple((die, 0, (die + 1) % 6, port) for die in range(6)))
+    builders = [GraphBuilder(parameters()) for _ in range(6)]
+    for die, builder in enumerate(builders):
+        source, target = builder.allocate("source", 1, WORDS), builder.allocate("target", 1, WORDS)
+        builder.add("tile", Engine.TRANSFER, TransferOperation.COPY, {
+            "source": source.pointer, "destination": target.pointer, "columns": WORDS, "rows": 1, "planes": 1,
+            "remote": 1, "destination_die": (die + 3) % 6, "arrival_enable": 1, "arrival": len(Engine)},
+            reads=[source])
+        builder.expect([target], len(Engine), 1)
+        builder.add("after", Engine.TRANSFER, TransferOperation.COPY, {
+            "source": target.pointer, "destination": source.pointer, "columns": 1, "rows": 1, "planes": 1},
+            reads=[target], writes=[source])
+    ((_, pairs),) = traffic([[builder] for builder in builders]).items()
+    program = assemble([], builders, memory_words=MEMORY_WORDS)
+    with CosimArray(parameters(), 6, MEMORY_WORDS, links=array.directed()) as rtl:
+        driver = Driver(rtl, program, memory_words=MEMORY_WORDS, watchdog_cycles=5_000, links=array.directed())
+        if array.circle(pairs):
+            assert port == 2
+            with pytest.raises(DieError, match="stopped with TIMEOUT"):
+                driver.step(0)
+        else:
+            assert port == 1 and driver.step(0) < 20 * WORDS
