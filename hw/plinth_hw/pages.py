@@ -22,7 +22,8 @@ from plinth_hw.matrix.geometry import Geometry
 ROOT = Path(__file__).resolve().parents[2]
 #: Columns of the tables, and what each is for.
 SHOWN = {"ndp-tiny": "block tests", "ndp-demo": "training run", "ndp-demo-mixed": "FP16 products",
-         "fpga-demo": "the same in Q3.12", "ndp-bench": "benchmarks", "ndp-paper": "MPT's figures"}
+         "fpga-demo": "the same in Q3.12", "ndp-bench": "benchmarks", "ndp-paper": "MPT's figures",
+         "ndp-paper-mixed": "the same with FP16 products"}
 
 Row = Callable[[DieParameters], str]
 

@@ -1,4 +1,4 @@
-"""The paper's die, 64x64 FP32, as a whole: a GEMM of two by two tiles, bit-exact."""
+"""The paper's dies, 64x64 FP32 and 96x96 FP16 and FP32, as wholes: a GEMM of two by two tiles, bit-exact."""
 
 import numpy as np
 import pytest
@@ -16,11 +16,13 @@ pytestmark = pytest.mark.long
 MEMORY_WORDS = 1 << 20
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(128, 128, 64)])
-def test_a_gemm_on_the_paper_die(m: int, n: int, k: int) -> None:
-    parameters = preset("ndp-paper")
+@pytest.mark.parametrize(("name", "m", "n", "k"), [("ndp-paper", 128, 128, 64), ("ndp-paper-mixed", 192, 192, 64)])
+def test_a_gemm_on_the_paper_die(name: str, m: int, n: int, k: int) -> None:
+    parameters = preset(name)
     builder = GraphBuilder(parameters)
-    a, b, c = (builder.allocate(name, *shape) for name, shape in (("a", (m, k)), ("b", (k, n)), ("c", (m, n))))
+    narrow = parameters.packing > 1
+    a, b, c = (builder.allocate(name, *shape, packed=packed) for name, shape, packed in (
+        ("a", (m, k), narrow), ("b", (k, n), narrow), ("c", (m, n), False)))
     builder.add("gemm", Engine.MATRIX, MatrixOperation.GEMM, {
         "a": a.pointer, "a_stride": a.stride, "b": b.pointer, "b_stride": b.stride, "c": c.pointer,
         "c_stride": c.stride, "m": m, "n": n, "k": k, "interleave_m_log2": 1}, reads=[a, b], writes=[c])

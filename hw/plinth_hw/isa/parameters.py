@@ -431,8 +431,12 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
         _ndp("ndp-tiny-winograd", 4, operand_buffer_words=1024, vector_buffer_words=1024, transforms=TRANSFORMS),
         _ndp("ndp-demo-winograd", 8, transforms=TRANSFORMS),
+        _ndp("ndp-demo-mixed-winograd", 8, multiply_format=FP16, transforms=TRANSFORMS),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64, transforms=TRANSFORMS),
+        # MPT's footnote 16: 96x96 of FP16 products, all else as in the paper's die; a chunk is a beat at least.
+        _ndp("ndp-paper-mixed", 96, multiply_format=FP16, transforms=TRANSFORMS, memory_words_per_cycle=Fraction(80),
+             operand_buffer_words=131072, chunk_words=128, flit_words=16),
         _hypar("hypar-tiny", 3, 4, 512, 128, vector_buffer_words=1024),
         _hypar("hypar-demo", 6, 8, 2048, 512),
         _hypar("hypar-demo-mixed", 6, 8, 2048, 512, multiply_format=FP16),

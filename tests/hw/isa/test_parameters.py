@@ -135,6 +135,16 @@ def test_the_paper_preset_has_the_sizes_of_the_paper() -> None:
     assert paper.flit_words * paper.link_rate * 4 == 60
 
 
+def test_the_mixed_paper_preset_has_the_sizes_of_the_paper() -> None:
+    """MPT footnote 16, and all else as the other one; but a chunk is a beat."""
+    paper, mixed = PRESETS["ndp-paper"], PRESETS["ndp-paper-mixed"]
+    assert (mixed.rows, mixed.columns, mixed.number_format) == (96, 96, "mixed")
+    assert mixed.chunk_words == mixed.beat_words == 128
+    for name in ("memory_words_per_cycle", "operand_buffer_words", "vector_buffer_words", "flit_words", "link_rate",
+                 "transforms", "engines"):
+        assert getattr(mixed, name) == getattr(paper, name)
+
+
 def test_the_row_stationary_preset_has_the_sizes_of_the_paper() -> None:
     """HyPar section 6.1: 12 x 14 PEs, 108 KB of buffer."""
     paper = PRESETS["hypar-paper"]
