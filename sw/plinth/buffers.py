@@ -60,8 +60,9 @@ class Buffer(NamedTuple):
 
     def repeated(self, count: int, apart: int) -> "Buffer":
         """All words from this buffer to the last of ``count`` alike, ``apart`` words from one to the next."""
-        return self.part(self.name, 0, 1, (count - 1) * apart + self.words)
+        return self.part(self.name, 0, 1, (count - 1) * apart + self.words)._replace(packed=False)
 
     def folded(self, fold: int) -> "Buffer":
         """The same words, if rows follow each other, with ``fold`` rows in one."""
-        return self if fold == 1 else self.part(self.name, 0, self.rows // fold, fold * self.columns)
+        return self if fold == 1 else self.part(self.name, 0, self.rows // fold, fold * self.columns,
+                                                fold * self.stride)

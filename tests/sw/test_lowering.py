@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.networks import random_data
+from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth import cli
 from plinth.errors import UserError
@@ -166,6 +168,18 @@ def test_wide_means_of_mixed_precision_have_nowhere_for_their_sums() -> None:
     with pytest.raises(UserError, match=r"'mean' .* windows of 5 columns that overlap"):
         lower_training(network, data_parallel(network, dies=1, batch=4), preset("hypar-demo-mixed"), rule=UpdateRule(),
                        steps=1, memory_words=1 << 20)
+
+
+def test_means_of_whole_maps_of_mixed_precision_are_added_up_in_place() -> None:
+    network = Network(name="whole", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="conv", channels=4, kernel=(3, 3)), MeanPool(name="mean", kernel=(6, 6), stride=(1, 1)),
+        Flatten(name="flatten"), Dense(name="out", outputs=3), SoftmaxCrossEntropy(name="loss")))
+    plan = data_parallel(network, dies=1, batch=4)
+    program = lower_training(network, plan, preset("ndp-demo-mixed"), rule=UpdateRule(), steps=1,
+                             memory_words=MEMORY_WORDS)
+    made = session(network, plan, random_data(network, 4, np.random.default_rng(1)), program)
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
 
 
 @pytest.mark.parametrize(("number_format", "machine"), [

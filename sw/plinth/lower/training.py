@@ -25,7 +25,7 @@ from plinth.model.array import Array, ring
 from plinth.model.network import Network
 from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
-from plinth.partition.graph import DP, LOSS
+from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
@@ -157,22 +157,24 @@ def _check(plan: Plan, narrow: bool) -> None:
     if not narrow:
         return
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
-        if set(splits) - {DP} or node.kind not in ("convolution", "dense", LOSS):
+        if set(splits) - ({DP} if node.tiling is None else {DP, EP}) or node.kind not in ("convolution", "dense", LOSS):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: it is neither "
-                            "convolution nor fully connected layer, or its batch is not split; choose --format fp32 or "
-                            "planner data")
+                            "convolution nor fully connected layer, or its batch is not split, nor elements of its "
+                            "tiles; choose --format fp32 or planner data")
         flattened = node.kind == "dense" and node.input_elements > node.input_channels
         if (node.pools and node.output_channels % 2) or (flattened and node.input_channels % 2):
             raise UserError(f"layer {node.name!r} cannot be lowered with operands of 16 bits: a map that is pooled or "
                             "flattened needs an even number of channels; choose --format fp32")
         for follower in node.followers:
-            if follower.kind == "mean-pool" and follower.kernel[1] > max(VECTOR_LOADS, follower.stride[1]):
+            if follower.kind == "mean-pool" and follower.output[1] > 1 and follower.kernel[1] > max(
+                    VECTOR_LOADS, follower.stride[1]):
                 raise UserError(f"layer {follower.name!r} cannot be lowered with operands of 16 bits: it adds up "
                                 f"windows of {follower.kernel[1]} columns that overlap; choose --format fp32")
     if len({(here.input.cuts(SAMPLES), here.owners) for here in plan.layouts}) > 1:
         raise UserError("layers whose samples are not cut alike, or that other dies own, cannot be lowered with "
                         "operands of 16 bits: maps of 16 bits do not move between dies; choose --format fp32, or give "
-                        "all layers and the loss the same list of samples and the same owners")
+                        "all layers and the loss the same list of samples and the same owners, and split elements of "
+                        "tiles at the same levels")
 
 
 def _check_engines(plan: Plan, parameters: DieParameters) -> None:

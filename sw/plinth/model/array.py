@@ -481,6 +481,8 @@ ARRAYS: dict[str, Array] = {
         Array(name="torus-16", topology="torus", dimensions=(4, 4), **_HYPAR),  # type: ignore[arg-type]
         # MPT, section VII.A: 16 groups x 16 clusters.
         replace(clusters(16, 16), name="mpt-256"),
+        # The same of dies of 96x96 with FP16 products (footnote 16).
+        replace(clusters(16, 16), name="mpt-256-mixed", preset="ndp-paper-mixed"),
     )
 }
 

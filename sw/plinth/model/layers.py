@@ -353,15 +353,20 @@ class Convolution(_Weighted):
             if self.weights != SPATIAL:
                 raise self.refuse("trains Winograd tiles, but winograd is off; say winograd: 2, or weights: spatial")
             return None
-        (_, *size), count = self._map(inputs), prod(self.kernel) * prod(_windows(self, inputs[0], ceil=False))
+        _, *size = self._map(inputs)
         if self.winograd != AUTO:
             try:
                 self._products(int(self.winograd), size)
             except ValueError as error:
                 raise self.refuse(f"cannot be computed by Winograd tiles: {error} (winograd: off)") from None
             return int(self.winograd)
+        return self.fewest(inputs, OUTPUTS.get(self.kernel, ()))
+
+    def fewest(self, inputs: Sequence[Shape], choices: Sequence[int]) -> int | None:
+        """Of some m what ``auto`` takes; None: directly."""
+        (_, *size), count = self._map(inputs), prod(self.kernel) * prod(_windows(self, inputs[0], ceil=False))
         found = None
-        for outputs in OUTPUTS.get(self.kernel, ()):
+        for outputs in choices:
             try:
                 products = self._products(outputs, size)
             except ValueError:

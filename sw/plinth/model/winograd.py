@@ -12,6 +12,9 @@ from plinth_hw.isa.winograd import OUTPUTS, Form, Matrix, Transform, form
 
 Floats = NDArray[np.floating]
 
+#: Growth of errors up to which a transform is fit for products of FP16.
+MOST_GROWTH = 2
+
 
 def tiled(network: Network) -> bool:
     """Whether any layer is computed by Winograd tiles."""
@@ -65,6 +68,36 @@ def kernel_of_elements(tiles: Form, elements: Floats) -> NDArray[np.float64]:
     """The kernel whose elements are nearest to some, by the sum of squares: of those of a kernel, that one."""
     down, across = (np.linalg.pinv(_floats(one.g)) for one in tiles.transforms)
     return np.einsum("ku,lv,uvio->klio", down, across, elements.astype(np.float64))
+
+
+def growth(tiles: Form) -> float:
+    """How many times larger errors are than those of direct convolution where operands are rounded alike: inputs and
+    weights of fprop, errors and weights of bprop, inputs and errors of updateGrad. Of independent numbers of one size
+    and independent roundings, in the root of the mean of squares; in all three it is, of both directions the product,
+
+        sqrt(sum over u of |A_u|^2 |B^T_u|^2 |G_u|^2 / (m r))
+    """
+    return float(np.sqrt(prod(
+        ((_floats(one.a)**2).sum(axis=0) * (_floats(one.b)**2).sum(axis=1) * (_floats(one.g)**2).sum(axis=1)).sum()
+        / (one.outputs * one.taps) for one in tiles.transforms)))
+
+
+def fit(tiles: Form) -> bool:
+    """Whether tiles may be rounded to operands of FP16: those of F(2,3), whose numbers are at most four times those of
+    maps; those of others are up to 225 times as large, and their errors grow more than ten times."""
+    return growth(tiles) <= MOST_GROWTH
+
+
+def with_fit(network: Network) -> Network:
+    """The network with layers that may choose their transform by what is fit for FP16, or directly."""
+    layers = []
+    for layer in network.layers:
+        if isinstance(layer, Convolution) and layer.winograd == AUTO:
+            outputs = layer.fewest(network.shapes[layer.name].inputs, [
+                one for one in OUTPUTS.get(layer.kernel, ()) if fit(form(layer.kernel, one))])
+            layer = replace(layer, winograd=outputs) if outputs else replace(layer, winograd=OFF, weights=SPATIAL)
+        layers.append(layer)
+    return replace(network, layers=tuple(layers))
 
 
 def element_rates(tiles: Form) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from plinth.model.array import Array, prime_factors
 from plinth.model.layers import described, is_integer
 from plinth.model.network import Network
 from plinth.model.update import PLAIN, UpdateRule
+from plinth.model.winograd import with_fit
 from plinth.model.zoo import NETWORKS
 from plinth.partition.cuts import Factors
 from plinth.partition.graph import DP, MP, SPLITS, PlanGraph, from_network
@@ -181,7 +182,10 @@ def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule:
 
 
 def arranged(network: Network, array: Array, planner: str, batch: int) -> Network:
-    """The network with what a planner chooses of its layers, beside their splits: `mpt` transforms."""
+    """The network with what a planner chooses of its layers, beside their splits: `mpt` transforms. Where operands have
+    16 bits layers that may choose have those that are fit."""
+    if array.die_parameters().packing > 1:
+        network = with_fit(network)
     if planner != "mpt":
         return network
     return with_transforms(network, StepTime(from_network(network), batch, array))

@@ -34,7 +34,7 @@ _COLUMNS = {
     "networks": {"network": "name", "input": "input", "output": "output", "weighted": "weighted_layers",
                  "parameters": "parameters", "MACs a sample": "macs"},
     "arrays": {"array": "name", "topology": "topology", "dies": "dies", "links": "links", "ports": "ports",
-               "words a cycle": "link_words_per_cycle", "MHz": "clock_mhz", "preset": "preset"},
+               "words/cycle": "link_words_per_cycle", "MHz": "clock_mhz", "preset": "preset"},
     "presets": {"preset": "name", "rows": "rows", "columns": "columns", "products": "products",
                 "beat": "beat_words", "memory words a cycle": "memory_words_per_cycle"},
 }

@@ -158,12 +158,13 @@ class Backward:
         step, node, output = self.step, made.node, made.output
         assert output is not None
         bias = node.bias > 0 and not step.layouts[made.number].mp
-        # What the matrix engine reads is narrow then.
-        narrow = step.narrow and node.weighted
-        if made.activation is None and not bias and not narrow:
+        # What the matrix engine reads is narrow then, what tiles are made of is not.
+        narrow = step.narrow and node.weighted and node.tiling is None
+        unlike = node.weighted and narrow != error.packed
+        if made.activation is None and not bias and not unlike:
             return error
         found = None
-        if made.activation is not None or narrow:
+        if made.activation is not None or unlike:
             found = step.reserve(output.like(f"{node.name}.error", packed=narrow))
         self._activate(f"{node.name}.backward", made.activation, error, output, found, made, bias=bias)
         return error if found is None else found

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import log, prod
+from math import log
 
 from plinth.buffers import Buffer
 from plinth.model.layers import MaxPool, MeanPool
@@ -10,12 +10,13 @@ from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.groups import SUM
 from plinth.step.activation import ACTIVATIONS
+from plinth.step.operands import Operands, narrow_weights, widened
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
 from plinth.step.slots import Slots, Summands
 from plinth.step.step import Step
 from plinth.step.sums import LEFT, Sum, add_sources
 from plinth.step.tasks import FPROP
-from plinth.step.tensors import Inner, Part, Placed, Tensor, View, Weights, folded
+from plinth.step.tensors import Inner, Placed, Tensor, View, folded
 from plinth.step.vector import Operand, VectorProgram
 from plinth.step.winograd import WinogradLayer
 from plinth_hw.isa.formats import Fixed
@@ -43,30 +44,6 @@ def pool_of(follower: Follower) -> MaxPool | MeanPool:
                 padding=follower.padding, ceil=follower.ceil)
 
 
-@dataclass(frozen=True)
-class Operands:
-    """Weights as a matrix on each die: themselves, or a narrow copy."""
-
-    name: str
-    weights: Weights
-    packed: bool
-
-    def part(self, die: int) -> Part:
-        """Rows and columns of the matrix."""
-        piece = self.weights.slice(die)
-        return Part(0, piece.rows + piece.spare, 0, piece.outputs, 1)
-
-    def buffer(self, die: int) -> Buffer:
-        """Where it lies."""
-        part = self.part(die)
-        width = -(-part.channels // 2) if self.packed else part.channels
-        return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)
-
-    def place_words(self) -> int:
-        """As :class:`~plinth.step.tensors.Reservable`."""
-        return max(buffer.rows * buffer.stride for buffer in map(self.buffer, range(prod(self.weights.factors))))
-
-
 @dataclass
 class Made:
     """A node with its tensors."""
@@ -86,6 +63,8 @@ class Made:
     middles: dict[str, Tensor] = field(default_factory=dict)
     #: What the loss has already done: error of ``output`` and bias gradient.
     error: Tensor | None = None
+    #: Its last map in FP32, if that is narrow and tiles are made of it.
+    wide: Tensor | None = None
     #: The readers of its last map: (node, number of its input).
     readers: list[tuple["Made", int]] = field(default_factory=list)
 
@@ -120,7 +99,8 @@ class Forward:
             if number in self.winograd:
                 self.winograd[number].prepare()
             else:
-                self._operand(step.graph.nodes[number])
+                node = step.graph.nodes[number]
+                self._operands[node.name] = narrow_weights(step, node, step.weights[node.name])
         for number, node in enumerate(step.graph.nodes):
             feeds = step.graph.feeds(number)
             made = Made(number, node, [self._input(number, place, edge) for place, edge in enumerate(feeds)])
@@ -138,20 +118,13 @@ class Forward:
         """A layer's weights as the matrix engine reads them."""
         return self._operands[node.name]
 
-    def _operand(self, node: Node) -> None:
-        """Weights, or their narrow copy, in pieces that fit the vector scratchpad."""
-        step, weights = self.step, self.step.weights[node.name]
-        plain = Operands(weights.name, weights, False)
-        self._operands[node.name] = plain
-        if not step.narrow:
-            return
-        copy = Operands(f"{node.name}.operand", weights, True)
-        step.reserve(copy)
-        program = VectorProgram(step.parameters)
-        program.load("w", plain)
-        program.store("w", copy)
-        step.add(Sweep(f"{node.name}.narrow", node, step.parameters, program, program, copy, 1, pieces=1))
-        self._operands[node.name] = copy
+    def _narrow(self, number: int) -> bool:
+        """Whether a node's maps are narrow: unless tiles are made of the last one, and the matrix engine reads it in no
+        other way."""
+        graph = self.step.graph
+        readers = [graph.nodes[graph.edges[edge].consumer] for edge in graph.outputs[number]]
+        tiled = any(node.tiling is not None for node in readers)
+        return self.step.narrow and not (tiled and not any(node.weighted and node.tiling is None for node in readers))
 
     def _tensor(self, name: str, region: Region, channels: int, positions: int, *, packed: bool = False,
                 moves: bool = False) -> Tensor:
@@ -167,8 +140,8 @@ class Forward:
             samples = Region.of(region.owners, samples=region.cuts(SAMPLES))
             region, channels = (samples, 1) if node.gathers else (region, node.input_channels)
             name = "input" if not step.inputs else f"input.{node.name}.{place}"
-            found = self._tensor(name, region, channels, node.input_elements // channels, packed=step.narrow,
-                                 moves=True)
+            found = self._tensor(name, region, channels, node.input_elements // channels,
+                                 packed=step.narrow and node.tiling is None, moves=True)
             if node.gathers:
                 step.tables[len(step.inputs)] = step.weights[node.name]
             step.inputs.append(found)
@@ -181,7 +154,11 @@ class Forward:
         wanted = Tensor(f"{node.name}.input{place}", step.batch, one.elements // one.channels, one.channels, region,
                         step.factors)
         if wanted.alike(producer.map):
-            return producer.map
+            if node.tiling is None or not producer.map.packed:
+                return producer.map
+            if producer.wide is None:
+                producer.wide = widened(step, node, f"{producer.node.name}.wide", producer.map)
+            return producer.wide
         step.reserve(wanted)
         step.exchange(f"{producer.node.name}.copy.{node.name}", one.producer, edge, producer.map, [wanted], None,
                       own=True)
@@ -227,7 +204,7 @@ class Forward:
             made.output = made.z
         else:
             made.output = self._tensor(f"{node.name}.output", here.home, node.output_channels, positions,
-                                       packed=step.narrow)
+                                       packed=self._narrow(number))
             self._finish(made, sources)
         if made.activation is not None:
             made.followed.append((made.activation, made.output, made.output))
@@ -293,11 +270,11 @@ class Forward:
 
     def _follow(self, made: Made, follower: Follower) -> None:
         """A pool, or an activation that has its own program."""
-        step, node, source = self.step, made.node, made.map
+        step, node, source, narrow = self.step, made.node, made.map, self._narrow(made.number)
         name = f"{follower.name}.output"
         held: Chained
         if follower.kind in ACTIVATIONS:
-            target = step.reserve(source.like(name, packed=step.narrow))
+            target = step.reserve(source.like(name, packed=narrow))
             program = VectorProgram(step.parameters)
             program.load("z", source)
             ACTIVATIONS[follower.kind].forward(program, "z", "z")
@@ -308,8 +285,8 @@ class Forward:
             layer, (height, width), (down, across) = pool_of(follower), follower.size, follower.output
             # Sums of means stay FP32.
             middle = step.reserve(source.like(f"{follower.name}.middle", positions=down * width,
-                                             packed=step.narrow and isinstance(layer, MaxPool)))
-            target = step.reserve(source.like(name, positions=down * across, packed=step.narrow))
+                                             packed=narrow and isinstance(layer, MaxPool)))
+            target = step.reserve(source.like(name, positions=down * across, packed=narrow))
             made.middles[follower.name] = middle
             held = Pool(follower.name, node, step.parameters, layer, False, (
                 (source, (height, width)), (middle, (down, width)), (target, (down, across))))
@@ -326,7 +303,7 @@ class Forward:
         step.predictions = self._tensor("predictions", region, edge.channels, positions)
         step.targets = self._tensor("target", region, edge.channels, positions, moves=True)
         error = self._tensor(f"{before.node.name}.error" if fused else f"{node.name}.error", region, edge.channels,
-                             positions, packed=step.narrow)
+                             positions, packed=step.narrow and before.node.tiling is None)
         if fused:
             before.error = before.output = error
         made.error = error

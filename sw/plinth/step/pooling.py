@@ -177,7 +177,7 @@ class _Direction:
 
     def overlaps(self) -> bool:
         """Whether a place can lie in several windows."""
-        return self.kernel > self.stride
+        return self.kernel > self.stride and self.windows > 1
 
 
 def _phase(programs: list[VectorProgram], targets: Iterable[Buffer]) -> list[VectorProgram]:

@@ -24,7 +24,8 @@ strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each.
 die has at home, nothing is copied. Nothing is written twice in a step, and a step starts once all dies have ended the
 one before; so a tile never meets what still is to be read.
 
-Of a Winograd layer tiles stand between: :mod:`plinth.step.winograd`.
+Of a Winograd layer tiles stand between: :mod:`plinth.step.winograd`. Of these
+operands alone are FP16, not X and dZ.
 
 With rules that keep more than the weights, members of a ring own chunks of them::
 

@@ -5,7 +5,7 @@ lies dense in its place, channels innermost; where it lies is told a die at a ti
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import gcd, lcm
 from typing import NamedTuple, Protocol
@@ -173,11 +173,14 @@ class Tensor:
         """What every die has."""
         return _spans(self.region, self.samples, self.channels, self.factors)
 
-    def place_words(self) -> int:
-        """As :class:`Reservable`."""
+    def _words(self) -> Integers:
         here = self.spans
         widths = (here.channels + 1) // 2 if self.packed else here.channels
-        return int((here.samples * self.positions * widths).max())
+        return here.samples * self.positions * widths
+
+    def place_words(self) -> int:
+        """As :class:`Reservable`."""
+        return int(self._words().max())
 
     def part(self, die: int) -> Part:
         """What a die has."""
@@ -208,6 +211,7 @@ class Elements:
     first: int
     count: int
     part: Part
+    packed: bool = False
 
     @property
     def words(self) -> int:
@@ -215,14 +219,20 @@ class Elements:
         return self.count * self.part.words
 
     @property
+    def width(self) -> int:
+        """Words of a tile's channels."""
+        return -(-self.part.channels // 2) if self.packed else self.part.channels
+
+    @property
     def plane(self) -> int:
         """Words of an element."""
-        return self.part.words
+        return self.part.rows * self.width
 
     def of(self, buffer: Buffer, element: int) -> Buffer:
         """An element's matrix: a row is a tile."""
         part = self.part
-        return buffer.part(f"{buffer.name}[{element}]", (element - self.first) * self.plane, part.rows, part.channels)
+        return buffer.part(f"{buffer.name}[{element}]", (element - self.first) * self.plane, part.rows, part.channels,
+                           self.width)
 
 
 @dataclass(frozen=True)
@@ -242,18 +252,22 @@ class Tiles(Tensor):
 
     def place_words(self) -> int:
         """As :class:`Reservable`."""
-        here = self.spans
-        return int((self.counts * here.samples * self.positions * here.channels).max())
+        return int((self.counts * self._words()).max())
 
     def at(self, die: int) -> Elements:
         """What a die has."""
         low, high = self._elements()
-        return Elements(int(low[die]), int(high[die] - low[die]), self.part(die))
+        return Elements(int(low[die]), int(high[die] - low[die]), self.part(die), self.packed)
 
     def buffer(self, die: int) -> Buffer:
         """All its elements, one behind the other."""
         here = self.at(die)
-        return Buffer(self.name, 0, here.count * here.part.rows, here.part.channels, max(1, here.part.channels))
+        return Buffer(self.name, 0, here.count * here.part.rows, here.part.channels, max(1, here.width),
+                      packed=self.packed)
+
+    def narrowed(self, name: str) -> "Tiles":
+        """The same as operands of 16 bits."""
+        return replace(self, name=name, packed=True)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from plinth.mapping.convolution import FeatureMap
 from plinth.partition.graph import Node
 from plinth.step import cuts
 from plinth.step.between import Exchange
+from plinth.step.operands import Operands
 from plinth.step.tasks import (
     BPROP,
     FPROP,
@@ -196,7 +197,7 @@ class ElementProducts:
     ----------
     x, z : Tiles
         Of inputs and outputs, or their errors.
-    weights : Weights
+    weights : Weights or Operands
         Of elements, or their gradient.
     """
 
@@ -204,7 +205,7 @@ class ElementProducts:
     direction: str
     x: Tiles
     z: Tiles
-    weights: Weights
+    weights: Weights | Operands
 
     @property
     def name(self) -> str:
@@ -222,7 +223,7 @@ class ElementProducts:
             a, c = x.of(inputs, first), z.of(outputs, first)
             w = weights.lines(group.start * piece.inputs, piece.inputs)
             whole_a, whole_c, whole_w = (one.repeated(len(group), plane) for one, plane in (
-                (a, x.plane), (c, z.plane), (w, piece.inputs * piece.outputs)))
+                (a, x.plane), (c, z.plane), (w, piece.inputs * weights.stride)))
             operands, reads, writes = {
                 FPROP: ((a, w, c), (whole_a, whole_w), whole_c), BPROP: ((c, w, a), (whole_c, whole_w), whole_a),
                 UPDATE: ((a, c, w), (whole_a, whole_c), whole_w)}[self.direction]

@@ -12,23 +12,27 @@ of outputs Z, W the weights of their elements::
              dw = G^T dW G                          matrix, if the kernel is trained
              dW[e] = r[e] dW[e]                     vector, if elements are, with rates of their own
 
-Where the elements of tiles are not split over dies nothing is sent.
+Where the elements of tiles are not split over dies nothing is sent. Where the matrix engine's operands have 16 bits the
+vector engine makes W, V and dU such, and W of w and dw of dW.
 """
 
 from dataclasses import dataclass, replace
 
 from plinth.errors import UserError
-from plinth.model.winograd import element_rates
+from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
 from plinth.partition.axes import ELEMENTS, Region
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
 from plinth.partition.regions import tile_exchange
+from plinth.step.kernel_sums import KernelSums
+from plinth.step.operands import Operands, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
 from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, KernelProducts, Scatter, Untile
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import OUTPUTS, form
 
 
 def check_transforms(node: Node, parameters: DieParameters) -> None:
@@ -40,16 +44,19 @@ def check_transforms(node: Node, parameters: DieParameters) -> None:
         With the layer and its transform.
     """
     assert node.tiling is not None
-    if parameters.packing > 1:
-        bits = parameters.multiply_format.bits
-        raise UserError(f"layer {node.name!r} is computed by Winograd tiles, numbers of 32 bits, but operands "
-                        f"of preset {parameters.name!r} have {bits}; choose --format fp32, or --winograd off")
+    if parameters.packing > 1 and not fit(node.tiling.form):
+        outputs = [one for one in OUTPUTS[node.tiling.kernel] if fit(form(node.tiling.kernel, one))]
+        other = "".join(f"--winograd {one}, " for one in outputs)
+        raise UserError(f"layer {node.name!r} cannot be computed by Winograd transform "
+                        f"F({node.tiling.outputs},{max(node.tiling.kernel)}) on preset {parameters.name!r}: with it "
+                        f"errors of FP16 operands grow {growth(node.tiling.form):.1f} times, above {MOST_GROWTH}; "
+                        f"choose {other}--winograd off, or --format fp32")
     for one in node.tiling.form.transforms:
         sizes = one.outputs, one.taps
         if one.size > 1 and sizes not in parameters.transforms:
             raise UserError(f"layer {node.name!r} needs Winograd transform F({one.outputs},{one.taps}), which dies of "
                             f"preset {parameters.name!r} have not; choose a preset that has it, such as "
-                            "ndp-demo-winograd, or --winograd off")
+                            f"ndp-demo-{'mixed-' * (parameters.packing > 1)}winograd, or --winograd off")
 
 
 @dataclass
@@ -67,16 +74,21 @@ class WinogradLayer:
         if self.node.free:
             self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
             return
-        down, across = (one.g for one in self.tiling.form.transforms)
-        # Rounded once.
-        self._matrix = step.reserve(Constant(f"{self.node.name}.transform", tuple(
-            tuple(float(one * other) for one in row for other in column) for row in down for column in across)))
-        step.constants.append(self._matrix)
-        whole = step.weights[self.node.name]
+        whole, (down, across) = step.weights[self.node.name], (one.g for one in self.tiling.form.transforms)
         axes = whole.region.axes + (((ELEMENTS, self.here.ep),) if self.here.ep else ())
-        self.weights = step.reserve(replace(
+        self.weights = replace(
             whole, name=f"{self.node.name}.elements", shape=(self.tiling.elements, *whole.shape[1:]),
-            region=Region(axes, whole.region.owners), bias=False))
+            region=Region(axes, whole.region.owners), bias=False)
+        if step.narrow:
+            self._middle = step.reserve(replace(
+                whole, name=f"{self.node.name}.half_elements", shape=(len(down) * len(across[0]), *whole.shape[1:]),
+                bias=False))
+        else:
+            # Rounded once.
+            self._matrix = step.reserve(Constant(f"{self.node.name}.transform", tuple(
+                tuple(float(one * other) for one in row for other in column) for row in down for column in across)))
+            step.constants.append(self._matrix)
+            step.reserve(self.weights)
         self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
 
     def _place(self, name: str, like: Tensor, region: Region) -> Tiles:
@@ -109,26 +121,33 @@ class WinogradLayer:
         step.add(Untile(f"{node.name}.{'untile' if outputs else 'error_untile'}", node, outputs, tiles, maps, added))
 
     def prepare(self) -> None:
-        """Weights of elements, if the kernel is trained."""
-        if not self.node.free:
-            self.step.add(KernelProducts(self.node, FPROP, self._matrix, self.step.weights[self.node.name].buffer,
-                                         self.weights))
+        """Weights of elements as the matrix engine reads them."""
+        step, node = self.step, self.node
+        if node.free:
+            self._operand = narrow_weights(step, node, self.weights)
+            return
+        self._operand = Operands(self.weights.name, self.weights, step.narrow)
+        if step.narrow:
+            step.reserve(self._operand)
+            step.add(KernelSums(node, step.parameters, FPROP, step.weights[node.name], self._middle, self._operand))
+        else:
+            step.add(KernelProducts(node, FPROP, self._matrix, step.weights[node.name].buffer, self.weights))
 
     def forward(self, x: Tensor, z: Tensor) -> None:
         """fprop."""
-        self._inputs = self._scatter("tiles", "fprop", x, outputs=False)
+        self._inputs = narrow_tiles(self.step, self.node, self._scatter("tiles", "fprop", x, outputs=False))
         made = self._place("product_tiles", z, self.here.tiles[1])
-        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self.weights))
+        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self._operand))
         self.step.empty(self._inputs, made)
         self._gather("product_tiles", "fprop", made, z, outputs=True)
 
     def backward(self, error: Tensor, found: Tensor | None) -> None:
         """bprop, if the input has an error."""
-        self._errors = self._scatter("error_tiles", "bprop", error, outputs=True)
+        self._errors = narrow_tiles(self.step, self.node, self._scatter("error_tiles", "bprop", error, outputs=True))
         if found is None:
             return
         made = self._place("input_error_tiles", found, self.here.tiles[0])
-        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self.weights))
+        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self._operand))
         self.step.empty(self._errors, made)
         self._gather("input_error_tiles", "bprop", made, found, outputs=False)
 
@@ -139,6 +158,10 @@ class WinogradLayer:
         rates = element_rates(self.tiling.form) if self.node.free and not step.rule.squares else ()
         if rates:
             step.add(ElementRates(self.node, step.parameters, self.gradient, rates))
-        if not self.node.free:
-            self.step.add(KernelProducts(self.node, UPDATE, self._matrix, self.step.gradients[self.node.name].buffer,
-                                         self.gradient, self._inputs))
+        if self.node.free:
+            return
+        kernel = step.gradients[self.node.name]
+        if step.narrow:
+            step.add(KernelSums(self.node, step.parameters, UPDATE, kernel, self._middle, self.gradient, self._inputs))
+        else:
+            step.add(KernelProducts(self.node, UPDATE, self._matrix, kernel.buffer, self.gradient, self._inputs))

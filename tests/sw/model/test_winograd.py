@@ -10,21 +10,25 @@ from click.testing import CliRunner
 from plinth.cli import cli
 from plinth.errors import UserError
 from plinth.model.files import parse_yaml
-from plinth.model.layers import Convolution, Shape
+from plinth.model.layers import Convolution, Flatten, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
 from plinth.model.network_file import network_from_data, network_to_data, network_to_yaml
 from plinth.model.winograd import (
     converted,
     element_rates,
     elements_of_kernel,
+    fit,
+    growth,
     kernel_of_elements,
     other_forms,
     parameter_rates,
+    with_fit,
     with_tiles,
 )
 from plinth.model.zoo import NETWORKS
 from plinth.training import checkpoint
 from plinth.training.session import initial_parameters
-from plinth_hw.isa.winograd import OUTPUTS, form
+from plinth_hw.isa.winograd import OUTPUTS, form, transposed
 
 DIGITS = NETWORKS["digits-cnn"]
 MAP = Shape((3, 8, 8))
@@ -155,3 +159,86 @@ def test_a_state_does_not_convert(tmp_path: Path) -> None:
     checkpoint.save(path, DIGITS, replace(checkpoint.Checkpoint(plain, 2, 3), update="momentum", kept=kept))
     with pytest.raises(UserError, match="holds the state of update 'momentum', which has no other form"):
         checkpoint.load(path, with_tiles(DIGITS, 2, "winograd"), convert=True)
+
+
+FORMS = [(kernel, outputs) for kernel, many in OUTPUTS.items() for outputs in many]
+
+
+def of_fp16(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float16).astype(np.float64)
+
+
+def windows(maps: np.ndarray, reach: tuple[int, ...], step: tuple[int, ...]) -> np.ndarray:
+    """[image, tile down, tile across, place down, place across, channel]."""
+    found = np.lib.stride_tricks.sliding_window_view(maps, reach, axis=(1, 2))[:, ::step[0], ::step[1]]
+    return np.moveaxis(found, 3, -1)
+
+
+def overlapped(tiles: np.ndarray, step: tuple[int, ...]) -> np.ndarray:
+    """Windows added up to maps."""
+    images, down, across, rows, columns, channels = tiles.shape
+    maps = np.zeros((images, (down - 1) * step[0] + rows, (across - 1) * step[1] + columns, channels))
+    for i in range(down):
+        for j in range(across):
+            maps[:, i * step[0]:i * step[0] + rows, j * step[1]:j * step[1] + columns] += tiles[:, i, j]
+    return maps
+
+
+def passes(kernel, outputs, x, w, dy, rounded) -> list[np.ndarray]:
+    """y, dx and dw by tiles whose numbers are rounded as operands are; without outputs directly."""
+    if outputs is None:
+        x, w, dy = map(rounded, (x, w, dy))
+        parts = windows(x, kernel, (1, 1))
+        return [np.einsum("ntuklc,klcd->ntud", parts, w), overlapped(np.einsum("ntud,klcd->ntuklc", dy, w), (1, 1)),
+                np.einsum("ntuklc,ntud->klcd", parts, dy)]
+    down, across = form(kernel, outputs).transforms
+    (a, g, b), (a2, g2, b2) = ([np.array(matrix, dtype=np.float64) for matrix in (one.a, one.g, one.b)]
+                               for one in (down, across))
+    step = down.outputs, across.outputs
+    v = rounded(np.einsum("up,vq,ntspqc->ntsuvc", b, b2, windows(x, (down.size, across.size), step)))
+    u = rounded(np.einsum("iu,jv,ntsijd->ntsuvd", a, a2, windows(dy, step, step)))
+    tiles = rounded(np.einsum("uk,vl,klcd->uvcd", g, g2, w))
+    return [overlapped(np.einsum("iu,jv,ntsuvd->ntsijd", a, a2, np.einsum("ntsuvc,uvcd->ntsuvd", v, tiles)), step),
+            overlapped(np.einsum("up,vq,ntsuvc->ntspqc", b, b2, np.einsum("ntsuvd,uvcd->ntsuvc", u, tiles)), step),
+            np.einsum("uk,vl,uvcd->klcd", g, g2, np.einsum("ntsuvc,ntsuvd->uvcd", v, u))]
+
+
+@pytest.mark.parametrize(("kernel", "outputs"), FORMS)
+def test_errors_of_fp16_operands_grow_as_stated(kernel, outputs) -> None:
+    """Of standard normal data, in the root of the mean of squares, over those of direct convolution; exact sums."""
+    generator = np.random.default_rng(0)
+    made = [8 if taps > 1 else 9 for taps in kernel]
+    x, w, dy = (generator.standard_normal(shape) for shape in (
+        (4, *(side + taps - 1 for side, taps in zip(made, kernel, strict=True)), 8), (*kernel, 8, 8), (4, *made, 8)))
+    exact = passes(kernel, None, x, w, dy, lambda values: values)
+    assert all(np.allclose(one, other) for one, other in zip(
+        exact, passes(kernel, outputs, x, w, dy, lambda values: values), strict=True))
+    found, plain = ([np.sqrt(np.mean((one - other)**2)) for one, other in zip(
+        passes(kernel, some, x, w, dy, of_fp16), exact, strict=True)] for some in (outputs, None))
+    stated = growth(form(kernel, outputs))
+    for one, other in zip(found, plain, strict=True):
+        assert abs(one / other / stated - 1) < 0.25, (one / other, stated)
+    assert fit(form(kernel, outputs)) == (max(form(kernel, outputs).sides) == 4) == (stated <= 2)
+
+
+@pytest.mark.parametrize(("kernel", "outputs"), FORMS)
+def test_numbers_of_fit_tiles_stay_near_those_of_maps(kernel, outputs) -> None:
+    """Of the largest tile, over the largest number of a map or a kernel: two bits of what FP16 holds at most."""
+    sums = [max(sum(map(abs, row)) for row in matrix) for one in form(kernel, outputs).transforms
+            for matrix in (one.b, transposed(one.a), one.g)]
+    gains = [float(one * other) for one, other in zip(sums[:3], sums[3:], strict=True)]
+    assert (max(gains) <= 4) == fit(form(kernel, outputs)), gains
+    if outputs == 4:
+        assert gains[:2] == [100, 225]
+
+
+@pytest.mark.parametrize(("settings", "chosen"), [
+    ({}, (2, "spatial")), ({"weights": "winograd"}, (2, "winograd")), ({"kernel": (5, 5)}, ("off", "spatial")),
+    ({"kernel": (5, 5), "weights": "winograd"}, ("off", "spatial")),
+    ({"kernel": (1, 3), "padding": (0, 1)}, (2, "spatial")),
+    ({"stride": (2, 2)}, ("off", "spatial")), ({"winograd": 4}, (4, "spatial"))])
+def test_layers_that_may_choose_take_what_is_fit(settings, chosen) -> None:
+    one = layer(**({"winograd": "auto"} | settings))
+    (found, *_) = with_fit(Network(name="x", input=MAP, layers=(
+        one, Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss")))).layers
+    assert (found.winograd, found.weights) == chosen

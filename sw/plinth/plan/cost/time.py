@@ -24,7 +24,7 @@ from plinth.partition.graph import DP, EP, MP, Node, PlanGraph
 from plinth.partition.groups import RING
 from plinth.partition.regions import Layout, Partition, Splits, layout, tile_exchange, tile_levels, weight_words
 from plinth.plan.cost.links import Links
-from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, machine, unlike
+from plinth.plan.cost.machine import BACKWARD, FORWARD, SUM, Machine, Work, machine, unlike
 from plinth.plan.cost.products import DIRECTIONS, Product
 from plinth.plan.cost.schedule import Schedule
 from plinth.plan.cost.transforms import node_transforms
@@ -165,6 +165,11 @@ class StepTime:
                     for direction in DIRECTIONS]
         ins, outs = (node_transforms(self.machine.parameters, node, which, samples, channels)
                      for which, channels in ((False, inputs), (True, outputs)))
+        if self.machine.parameters.packing > 1:
+            # Tiles are made operands of 16 bits.
+            narrow = Work(1, 1).packed(0, 1)
+            products[:2] = (one + sum(self.machine.vector(narrow, elements * tiles, channels))
+                            for one, channels in zip(products, (inputs, outputs), strict=False))
         return products[0] + ins + outs, products[1] + ins + outs, products[2]
 
     def ring(self, number: int, vector: Vector) -> float:

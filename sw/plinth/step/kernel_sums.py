@@ -1,0 +1,136 @@
+"""Kernels made elements of tiles, and gradients of elements those of kernels, by the vector engine in FP32: for dies
+whose matrix engine would round both to 16 bits. Down, then across, or, of gradients, across, then down::
+
+    T[u, l] = sum over k of G[u, k] w[k, l]          W[u, v] = sum over l of G'[v, l] T[u, l]
+    T[u, l] = sum over v of G'[v, l] dW[u, v]        dw[k, l] = sum over u of G[u, k] T[u, l]
+
+A sum goes in the order of its terms; those whose coefficients have the size of the first one are added to it or
+subtracted, others are multiplied by their ratio to it before, and the sum by the first coefficient at the end, each
+rounded. A die that has some of the elements adds up those.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from plinth.buffers import Buffer
+from plinth.partition.graph import Node
+from plinth.step.operands import Operands
+from plinth.step.operations import Sweep
+from plinth.step.tasks import UPDATE, Task
+from plinth.step.tensors import Part, Tiles, Weights
+from plinth.step.vector import VectorProgram
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import VECTOR_STORES, VectorOp
+
+#: Coefficients of a sum, one for each source.
+Row = Sequence[Fraction]
+
+
+@dataclass(frozen=True)
+class _Matrix:
+    """What sums are made of: as many numbers as a tap, or an element, has weights."""
+
+    inputs: int
+    outputs: int
+
+    def part(self, die: int) -> Part:
+        """As :class:`~plinth.step.operations.Space`."""
+        return Part(0, self.inputs, 0, self.outputs, 1)
+
+
+def _sum(program: VectorProgram, name: str, row: Row, sources: Sequence[int]) -> str:
+    """Region of a sum of sources, which lie in regions of their numbers: ``name``, or that of a source alone."""
+    used = [(str(number), row[number]) for number in sources if row[number]]
+    if not used:
+        program.run(VectorOp.SUB, name, str(sources[0]), str(sources[0]))
+        return name
+    (first, unit), *others = used
+    if not others and unit == 1:
+        return first
+    total = first
+    for source, one in others:
+        ratio, term = one / unit, source
+        if abs(ratio) != 1:
+            program.run(VectorOp.SCALE, "term", source, immediate=float(ratio))
+            ratio, term = Fraction(1), "term"
+        program.run(VectorOp.ADD if ratio > 0 else VectorOp.SUB, name, total, term)
+        total = name
+    if unit != 1:
+        program.run(VectorOp.SCALE, name, total, immediate=float(unit))
+    return name
+
+
+@dataclass(frozen=True)
+class KernelSums:
+    """Elements of tiles made of a kernel's weights, W = G w G^T, or the kernel's gradient of theirs, dw = G^T dW G, for
+    transforms of at most as many taps and elements each way as a vector program loads.
+
+    Parameters
+    ----------
+    kernel : Weights
+        Of the kernel, or their gradient.
+    middle : Weights
+        Room for what is between the directions: elements down, taps across.
+    elements : Operands or Weights
+        Of tiles, as the matrix engine reads them, or their gradient.
+    of : Tiles or None
+        Of a gradient: the tiles that it is made of; a die that has none has no gradient.
+    """
+
+    node: Node
+    parameters: DieParameters
+    direction: str
+    kernel: Weights
+    middle: Weights
+    elements: Operands | Weights
+    of: Tiles | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its tasks."""
+        return f"{self.node.name}.{'kernel_grad' if self.direction == UPDATE else 'elements'}"
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        piece = self.elements.slice(die)
+        if not piece.words or (self.of is not None and not self.of.at(die).words):
+            return
+        assert self.node.tiling is not None
+        down, across = self.node.tiling.form.transforms
+
+        def place(matrix: Buffer, first: int, width: int) -> Callable[[int, int], Buffer]:
+            return lambda row, column: matrix.lines((row * width + column - first) * piece.inputs, piece.inputs)
+
+        taps, middle = (place(one.matrix(die), 0, across.taps) for one in (self.kernel, self.middle))
+        elements = place(self.elements.matrix(die), piece.first_tap, across.size)
+        # Elements that the die has, row by row.
+        have: dict[int, list[int]] = {}
+        for number in range(piece.first_tap, piece.first_tap + piece.taps):
+            have.setdefault(number // across.size, []).append(number % across.size)
+        update = self.direction == UPDATE
+        vertical = [(f"down[{column}]", [taps(k, column) for k in range(down.taps)],
+                     [middle(row, column) for row in have], [down.g[row] for row in have])
+                    for column in range(across.taps)]
+        level = [(f"across[{row}]", [middle(row, column) for column in range(across.taps)],
+                  [elements(row, v) for v in some], [across.g[v] for v in some]) for row, some in have.items()]
+        for name, narrow, wide, matrix in level + vertical if update else vertical + level:
+            if update:
+                yield from self._sums(die, most, name, wide, narrow, list(zip(*matrix, strict=True)))
+            else:
+                yield from self._sums(die, most, name, narrow, wide, matrix)
+
+    def _sums(self, die: int, most: int | None, name: str, sources: Sequence[Buffer], targets: Sequence[Buffer],
+              matrix: Sequence[Row]) -> Iterator[Task]:
+        """Targets from sources, as many as a program stores at a time."""
+        piece = self.elements.slice(die)
+        for start in range(0, len(targets), VECTOR_STORES):
+            program, rows = VectorProgram(self.parameters), matrix[start:start + VECTOR_STORES]
+            used = [number for number in range(len(sources)) if any(row[number] for row in rows)] or [0]
+            for number in used:
+                program.load(str(number), sources[number])
+            made = [_sum(program, f"sum{number}", row, used) for number, row in enumerate(rows)]
+            for region, place in zip(made, targets[start:], strict=False):
+                program.store(region, place)
+            yield from Sweep(f"{self.name}.{name}.{start}", self.node, self.parameters, program, program,
+                             _Matrix(piece.inputs, piece.outputs), len(program.regions), pieces=1).tasks(die, most)
