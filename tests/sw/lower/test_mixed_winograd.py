@@ -11,13 +11,15 @@ from tests.support.sessions import MEMORY_WORDS, session
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.mapping.convolution import FeatureMap
-from plinth.model.array import prime_factors
+from plinth.model.array import prime_factors, ring
 from plinth.model.layers import Add, Convolution, Flatten, MeanSquaredError, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import elements_of_kernel, tiled, with_fit, with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
+from plinth.plan.cost.tasks import matrix_cost, vector_cost
+from plinth.plan.cost.time import StepTime
 from plinth.plan.plan import Plan
 from plinth.step.build import step_of
 from plinth.step.step import LOSS_SCALE
@@ -147,6 +149,27 @@ def test_the_matrix_engine_reads_16_bits_and_tiles_are_made_of_32() -> None:
         elif isinstance(task.work, Vector):
             task.work.program.body()
     assert matrix == 16 * (4 * 3 - 1) and transforms == 4 * 4 - 1
+
+
+def test_predictions_know_what_is_narrow() -> None:
+    """Operands of products are half as many words; tiles take the vector engine's time, which writes half of what it
+    reads. The PEs are as fast."""
+    network = with_tiles(NETWORKS["wrn-40-10"], 2, "winograd")
+    graph, read, narrow, forward = from_network(network), [], [], []
+    number = next(number for number, node in enumerate(graph.nodes) if node.name == "conv3_2a")
+    for name in ("ndp-demo-winograd", "ndp-demo-mixed-winograd"):
+        array = ring(1, preset=name)
+        time = StepTime(graph, 4, array)
+        step = step_of(graph, ((),) * len(graph.nodes), 4, preset(name), ())
+        tasks = [task for task in step.tasks(0, 4) if isinstance(task, Task) and task.node is graph.nodes[number]]
+        read.append(sum(matrix_cost(time.machine, task.work).reads * task.count for task in tasks
+                        if isinstance(task.work, Multiplication)))
+        narrow.append([vector_cost(time.machine, task.work) for task in tasks
+                       if isinstance(task.work, Vector) and "tiles.narrow" in task.name])
+        forward.append(time.compute(number, ()).forward)
+    assert 0.3 < read[1] / read[0] < 0.6
+    assert not narrow[0] and all(one.writes == one.reads / 2 for one in narrow[1]) and len(narrow[1]) >= 2
+    assert forward[1] > forward[0]
 
 
 def test_errors_are_scaled_and_their_factor_is_taken_back() -> None:
