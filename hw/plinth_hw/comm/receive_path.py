@@ -17,8 +17,9 @@ are taken as fast as the memory allows, whatever the rest of the die does, so th
 Order: packets are stored and added in the order in which they come. An add reads words only after all earlier
 writes to them have been answered: a small table keeps, for each of :data:`BLOCKS` sets of blocks of
 ``packet_words``, the number of the last packet that writes there, and from where to where those write that are not
-answered; of dies with transforms also to which beats, as parts of a tile are on their way together. An advance takes
-effect after the responses to all packets before it.
+answered. Of dies with transforms, where parts of a tile and of maps of many samples are on their way together, it also
+keeps to which flits, has twice as many sets, which blocks a power of two apart do not share, and longer numbers. An
+advance takes effect after the responses to all packets before it.
 
 Throughput: a flit a cycle. Latency: last flit of a packet to its write request 3 cycles and one a flit; of an ADD 2
 to its read request, and 7 and one a flit from the memory's first beat.
@@ -54,10 +55,17 @@ RESPONSES = 32
 BLOCKS = 32
 #: Bits of a packet's number: more than there are packets between issue and response.
 NUMBER_BITS = 7
+#: Those of dies with transforms. A packet takes the last one of its set for one under way when all numbers have passed
+#: since, and tiles come by again after powers of two.
+LONG_NUMBER_BITS = 16
 
 
 def _runs(parameters: DieParameters) -> int:
     return 2 * RUNS if parameters.transforms else RUNS
+
+
+def _sets(parameters: DieParameters) -> int:
+    return 2 * BLOCKS if parameters.transforms else BLOCKS
 
 
 def arrival_layout(parameters: DieParameters) -> data.StructLayout:
@@ -174,13 +182,17 @@ class ReceivePath(wiring.Component):
         parameters = self._parameters
         packet, result = packets.o.payload, issued.i.payload
         reach_bits, beat_bits = exact_log2(packet_words(parameters)), exact_log2(parameters.beat_words)
+        lane_bits, set_bits = exact_log2(parameters.flit_words), exact_log2(_sets(parameters))
         block = packet.address[reach_bits:]
-        note = data.StructLayout({"following": unsigned(NUMBER_BITS), "begin": unsigned(reach_bits),
+        number_bits, chosen = NUMBER_BITS, block
+        if parameters.transforms:
+            number_bits, chosen = LONG_NUMBER_BITS, block[:set_bits] ^ block[set_bits:2 * set_bits]
+        note = data.StructLayout({"following": unsigned(number_bits), "begin": unsigned(reach_bits),
                                   "end": unsigned(reach_bits)})
-        m.submodules.last_writes = last_writes = Memory(shape=note, depth=BLOCKS, init=[])
+        m.submodules.last_writes = last_writes = Memory(shape=note, depth=1 << set_bits, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
-        number, unanswered = Signal(NUMBER_BITS, name="number"), Signal(NUMBER_BITS, name="unanswered")
-        following, age = Signal(NUMBER_BITS, name="following"), Signal(NUMBER_BITS, name="age")
+        number, unanswered = Signal(number_bits, name="number"), Signal(NUMBER_BITS, name="unanswered")
+        following, age = Signal(number_bits, name="following"), Signal(number_bits, name="age")
         has_words, adds, beyond = Signal(name="has_words"), Signal(name="adds"), Signal(name="beyond")
         issues = Signal()
         open_writes, waits = Signal(name="open_writes"), Signal(name="waits")
@@ -188,13 +200,13 @@ class ReceivePath(wiring.Component):
         begin, end, crosses = Signal(reach_bits, name="begin"), Signal(reach_bits, name="end"), Signal(name="crosses")
         writes = issues & has_words & ~beyond
         meets = open_writes & (begin <= found.data.end) & (found.data.begin <= end)
-        apart = self._apart(m, begin[beat_bits:], end[beat_bits:], found.addr, writes, open_writes)
+        apart = self._apart(m, begin[lane_bits:], end[lane_bits:], found.addr, writes, open_writes)
         m.d.comb += [
             has_words.eq(packet.kind != PacketKind.ADVANCE),
             begin.eq(packet.address), Cat(end, crosses).eq(begin + packet.rest),
             beyond.eq(has_words & (crosses | (Cat(end[beat_bits:], block) >= self.limit))),
             adds.eq((packet.kind == PacketKind.ADD) & ~beyond),
-            found.addr.eq(block), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
+            found.addr.eq(chosen), age.eq(number - found.data.following), open_writes.eq(age < unanswered),
             waits.eq(meets if apart is None else meets & ~apart),
             reader.command.valid.eq(packets.o.valid & issued.i.ready & adds & ~waits),
             reader.command.payload.address.eq(packet.address[beat_bits:]),
@@ -205,7 +217,7 @@ class ReceivePath(wiring.Component):
             *(result[name].eq(packet[name]) for name in ("address", "kind", "own", "last")),
             result.beats_rest.eq(end[beat_bits:] - begin[beat_bits:]), result.end.eq(end), result.dropped.eq(beyond),
             following.eq(number + 1),
-            noted.en.eq(writes), noted.addr.eq(block), noted.data.following.eq(following),
+            noted.en.eq(writes), noted.addr.eq(chosen), noted.data.following.eq(following),
             noted.data.begin.eq(Mux(open_writes & (found.data.begin < begin), found.data.begin, begin)),
             noted.data.end.eq(Mux(open_writes & (found.data.end > end), found.data.end, end)),
         ]
@@ -218,16 +230,17 @@ class ReceivePath(wiring.Component):
 
     def _apart(self, m: Module, first: Value, last: Value, block: Value, writes: Value, open_writes: Value
                ) -> Value | None:
-        """Of dies with transforms: whether a packet has none of the beats of its set of blocks that others write that
+        """Of dies with transforms: whether a packet has none of the flits of its set of blocks that others write that
         are not answered."""
         if not self._parameters.transforms:
             return None
-        beats = range(1 << len(first))
-        touched, apart = Signal(len(beats), name="touched"), Signal(name="apart")
-        m.submodules.last_beats = last_beats = Memory(shape=unsigned(len(beats)), depth=BLOCKS, init=[])
-        noted, found = last_beats.write_port(), last_beats.read_port(domain="comb")
+        flits = range(1 << len(first))
+        touched, apart = Signal(len(flits), name="touched"), Signal(name="apart")
+        m.submodules.last_flits = last_flits = Memory(
+            shape=unsigned(len(flits)), depth=_sets(self._parameters), init=[])
+        noted, found = last_flits.write_port(), last_flits.read_port(domain="comb")
         m.d.comb += [
-            touched.eq(Cat((first <= beat) & (last >= beat) for beat in beats)),
+            touched.eq(Cat((first <= flit) & (last >= flit) for flit in flits)),
             found.addr.eq(block), apart.eq(~(found.data & touched).any()),
             noted.en.eq(writes), noted.addr.eq(block), noted.data.eq(touched | Mux(open_writes, found.data, 0)),
         ]

@@ -9,7 +9,7 @@ from tests.support.amaranth_sim import randomly, send, simulate
 from tests.support.memory_model import MemoryModel
 
 from plinth_hw.comm.flit import PacketKind, flit_layout
-from plinth_hw.comm.receive_path import ReceivePath
+from plinth_hw.comm.receive_path import NUMBER_BITS, ReceivePath
 from plinth_hw.comm.run_reader import packet_buffer_beats, packet_words
 from plinth_hw.isa.parameters import DieParameters, preset
 
@@ -105,8 +105,8 @@ def test_random_packets(latency: int, seed: int | None, idle: float, parameters:
 
 @pytest.mark.parametrize(("parameters", "before", "between", "same"), [
     (PARAMETERS, [(0, 4)], 8, 2), (TRANSFORMING, [(0, 4)], 8, 2),
-    # Beats on both sides: what lies between is another's only on dies that tell beats apart.
-    (TRANSFORMING, [(0, 4), (8, 4)], 4, 2)])
+    # Flits on both sides: what lies between is another's only on dies that tell flits apart.
+    (TRANSFORMING, [(0, 4), (8, 4)], 4, 2), (TRANSFORMING, [(0, 2), (6, 2)], 2, 0)])
 def test_an_add_waits_for_the_write_before_it(parameters: DieParameters, before: list[tuple[int, int]], between: int,
                                               same: int) -> None:
     """To the same words; one to others of the same block does not."""
@@ -141,6 +141,30 @@ def test_an_add_waits_for_the_write_before_it(parameters: DieParameters, before:
     for at, count in (*before, (between, 4), (same, 2)):
         wanted[at:at + count] += 1
     assert memory.words[:12].view(np.float32).tolist() == wanted.tolist()
+
+
+def test_an_add_does_not_wait_for_what_came_long_ago() -> None:
+    """Nor for others, when as many packets have come since as short numbers tell apart."""
+    dut = ReceivePath(TRANSFORMING)
+    memory = MemoryModel(PARAMETERS, AREA)
+    others, answered, added = 1 << NUMBER_BITS, [], []
+
+    async def arrive(ctx: Any) -> None:
+        ctx.set(dut.limit, AREA // PARAMETERS.beat_words)
+        one = np.float32(1).view(np.uint32).item()
+        flits = [*_flits(0, [one] * 2, STORE), *others * _flits(LONGEST, [one] * 2, STORE), *_flits(0, [one] * 2, ADD)]
+        await send(ctx, dut.arrive, [_arriving(flit) for flit in flits])
+
+    async def watch(ctx: Any) -> None:
+        while len(answered) < others + 2:
+            *_, request, response = await ctx.tick().sample(dut.read.request.valid, dut.write.response)
+            answered.extend([1] * response)
+            added.extend([len(answered)] * (request and not added))
+
+    simulate(dut, arrive, watch, limit_cycles=4000, background=memory.benches(
+        [dut.read], [dut.write], response_delay=20))
+    assert added[0] <= others
+    assert memory.words[:2].view(np.float32).tolist() == [2, 2]
 
 
 def test_an_advance_waits_for_all_packets_before_it() -> None:
