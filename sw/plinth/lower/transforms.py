@@ -19,11 +19,12 @@ def _matrix(one: Transform, outputs: bool, scatter: bool) -> int:
 
 @dataclass(frozen=True)
 class _Loops:
-    """Tiles of a descriptor: planes x rows of them, the first one's image and column."""
+    """Tiles of a descriptor: planes x rows of them, the first one's image, line and column."""
 
     planes: int
     rows: int
     image: int
+    line: int
     column: int
     by_column: bool
 
@@ -31,22 +32,23 @@ class _Loops:
 def _loops(work: TileTransform) -> Iterator[_Loops]:
     """Of each descriptor: rows of tiles x columns, or x images."""
     down, across = work.tiling.tiles
+    line, lines = work.lines or (0, down)
     for number in range(work.descriptors):
         if work.by_column:
-            yield _Loops(down, work.maps.images, 0, number, True)
+            yield _Loops(lines, work.maps.images, 0, line, number, True)
         else:
-            yield _Loops(down, across, number, 0, False)
+            yield _Loops(lines, across, number, line, 0, False)
 
 
 def _map_side(maps: FeatureMap, loops: _Loops, lattices: tuple[Lattice, Lattice]) -> dict[str, Any]:
     """A side of a task that is a map."""
     down, across = lattices
     row, place = maps.row_words, maps.buffer.stride
-    column = across.first + loops.column * across.step
-    return {"pointer": maps.pointer(loops.image, 0, 0), "origin": down.first * row + column * place & ADDRESS_MASK,
+    line, column = down.first + loops.line * down.step, across.first + loops.column * across.step
+    return {"pointer": maps.pointer(loops.image, 0, 0), "origin": line * row + column * place & ADDRESS_MASK,
             "plane_stride": down.step * row,
             "row_stride": maps.image_words if loops.by_column else across.step * place, "down": row, "across": place,
-            "row": down.first, "column": column, "rows": maps.height, "columns": maps.width, "row_step": down.step,
+            "row": line, "column": column, "rows": maps.height, "columns": maps.width, "row_step": down.step,
             "column_step": 0 if loops.by_column else across.step}
 
 

@@ -99,6 +99,10 @@ class TileTransform:
         As of :class:`Tile`.
     members : Members or None
         Dies that have the elements, in place of one; each counts what comes, also the die itself.
+    lines : (first, count) or None
+        Lines of tiles, of one image; None: all.
+    by_column : bool
+        Whether a descriptor does a column of tiles of all images, else an image.
     """
 
     node: Node
@@ -112,6 +116,8 @@ class TileTransform:
     die: int | None = None
     exchange: int = -1
     members: Members | None = None
+    lines: tuple[int, int] | None = None
+    by_column: bool = False
 
     @property
     def tiling(self) -> Tiling:
@@ -120,10 +126,10 @@ class TileTransform:
         return self.node.tiling
 
     @property
-    def by_column(self) -> bool:
-        """Whether a descriptor does a column of tiles of all images, else an image: what makes fewer of them, and with
-        sums what keeps tiles that overlap apart."""
-        return self.maps.images > 1 and (self.added or self.tiling.tiles[1] < self.maps.images)
+    def positions(self) -> int:
+        """Tiles of all images."""
+        down, across = self.tiling.tiles
+        return self.maps.images * (self.lines[1] if self.lines else down) * across
 
     @property
     def descriptors(self) -> int:

@@ -1,7 +1,7 @@
 """The operations of a Winograd layer: its tiles between maps and dies that multiply them, and the products of their
 elements. As those of :mod:`plinth.step.operations` they tell the tasks of each die."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -24,7 +24,8 @@ from plinth.step.tasks import (
     TileTransform,
     Vector,
 )
-from plinth.step.tensors import Constant, Inner, Tensor, Tiles, Weights
+from plinth.step.tensors import Constant, Inner, Part, Tensor, Tiles, Weights
+from plinth.step.tile_strips import TileStrip
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import Engine, VectorOp
@@ -48,6 +49,32 @@ def _maps(node: Node, outputs: bool, tensor: Tensor, die: int, inner: Inner) -> 
     return FeatureMap(tensor.part(die).view(tensor.buffer(die), inner), *size)
 
 
+def _by_column(node: Node, images: int, added: bool = False) -> bool:
+    """Whether a descriptor does a column of tiles of all images, else an image: what makes fewer of them, and with
+    sums what keeps tiles that overlap apart."""
+    assert node.tiling is not None
+    return images > 1 and (added or node.tiling.tiles[1] < images)
+
+
+#: Of a die: its strips of a layer; none: it does all tiles at once.
+Strips = Callable[[int], Sequence[TileStrip]]
+
+
+def _all(node: Node, part: Part) -> list[TileStrip]:
+    """All tiles of what a die has."""
+    assert node.tiling is not None
+    return [TileStrip(0, part.samples, 0, node.tiling.tiles[0])]
+
+
+def _touched(tiles: Buffer, count: int, plane: int, strips: Sequence[TileStrip]) -> tuple[Buffer, ...]:
+    """Words of some tiles of ``count`` elements, the first one's given, ``plane`` words apart: those of all tiles in
+    one, of a strip for each element, so that strips do not wait for each other."""
+    if len(strips) == 1:
+        return (tiles.repeated(count, plane),)
+    return tuple(tiles.part(tiles.name, number * plane, tiles.rows, tiles.columns, tiles.stride)
+                 for number in range(count))
+
+
 @dataclass(frozen=True)
 class Scatter(Exchange):
     """Every die makes tiles of the maps of its samples and gives each die of its cluster the elements that it has.
@@ -57,10 +84,13 @@ class Scatter(Exchange):
     layer : Node
     outputs : bool
         Whether the maps are the layer's outputs, else its inputs.
+    strips : function
+        Of those that a die makes for itself.
     """
 
     layer: Node | None = None
     outputs: bool = False
+    strips: Strips | None = None
 
     def members(self, die: int) -> Members | None:
         """The dies of a die's cluster, if one task reaches all: they are as far from each other, and those that have an
@@ -91,14 +121,18 @@ class Scatter(Exchange):
                                there.samples * target.positions, there.channels, stride)
             touched = tiles.repeated(mine.count, mine.plane)
             work = TileTransform(layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across), None,
-                                 self.number, members)
+                                 self.number, members, by_column=_by_column(layer, maps.images))
             yield Task(f"{self.name}[{members.first}..]" + (f".{number}" if number else ""), Engine.TRANSFER, work,
                        (maps.buffer,), (touched,), 1, layer)
 
     def tiles(self, die: int, other: int) -> Iterator[Task]:
-        """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run."""
+        """As :class:`~plinth.step.between.Exchange`: a task a rectangle of elements, for all images of a run; of a die
+        that has all elements a task a strip."""
         target, layer, own = self.targets[0], self.layer, die == other
         assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
+        if own and self.strips is not None and (strips := self.strips(die)):
+            yield from self._in_strips(die, strips)
+            return
         theirs, whole = target.at(other), target.buffer(other)
         (_, columns), stride = layer.tiling.form.sides, theirs.part.channels
         for number, (here, there) in enumerate(self.source.part(die).meet(theirs.part)):
@@ -110,10 +144,25 @@ class Scatter(Exchange):
                                    there.samples * target.positions, there.channels, stride)
                 touched = tiles.repeated((rows - 1) * columns + wide, theirs.plane)
                 work = TileTransform(layer, self.outputs, True, False, maps, tiles, theirs.plane,
-                                     (row, rows, column, wide), None if own else other, -1 if own else self.number)
+                                     (row, rows, column, wide), None if own else other, -1 if own else self.number,
+                                     by_column=_by_column(layer, maps.images))
                 run = f".{number}.{corner}" if number or corner else ""
                 yield Task(f"{self.name}.own{run}" if own else f"{self.name}[{other}]{run}", Engine.TRANSFER, work,
                            (maps.buffer,), (touched,) if own else (), 1, layer)
+
+    def _in_strips(self, die: int, strips: Sequence[TileStrip]) -> Iterator[Task]:
+        """Tiles that a die makes for itself."""
+        target, layer = self.targets[0], self.layer
+        assert isinstance(target, Tiles) and layer is not None and layer.tiling is not None
+        tiling, mine, whole = layer.tiling, target.at(die), target.buffer(die)
+        down, across = tiling.form.sides
+        for number, strip in enumerate(strips):
+            maps = _maps(layer, self.outputs, self.source, die, Inner(strip.image, strip.images, 0, mine.part.channels))
+            tiles = mine.of(whole, mine.first).lines(*strip.rows(tiling.tiles))
+            yield Task(f"{self.name}.own.{number}", Engine.TRANSFER, TileTransform(
+                layer, self.outputs, True, False, maps, tiles, mine.plane, (0, down, 0, across),
+                lines=(strip.line, strip.lines), by_column=_by_column(layer, mine.part.samples)),
+                (maps.buffer,), _touched(tiles, mine.count, mine.plane, strips), 1, layer)
 
     def arriving(self, die: int, other: int) -> int:
         """As :class:`~plinth.step.between.Exchange`: of each descriptor."""
@@ -165,6 +214,8 @@ class Untile:
     ----------
     added : bool
         Windows overlap: what is made is added to the places of the maps, which hold zeros.
+    strips : function
+        A task each.
     """
 
     name: str
@@ -173,6 +224,7 @@ class Untile:
     source: Tiles
     target: Tensor
     added: bool
+    strips: Strips
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""
@@ -181,24 +233,31 @@ class Untile:
             return
         assert self.node.tiling is not None
         down, across = self.node.tiling.form.sides
-        maps = _maps(self.node, self.outputs, self.target, die, Inner(0, part.samples, 0, part.channels))
-        whole = self.source.buffer(die)
-        work = TileTransform(self.node, self.outputs, False, self.added, maps, tiles.of(whole, 0), tiles.plane,
-                             (0, down, 0, across))
-        yield Task(self.name, Engine.TRANSFER, work, (whole, maps.buffer) if self.added else (whole,), (maps.buffer,),
-                   1, self.node)
+        whole, tiling = self.source.buffer(die), self.node.tiling
+        strips = self.strips(die) or _all(self.node, part)
+        for number, strip in enumerate(strips):
+            maps = _maps(self.node, self.outputs, self.target, die, Inner(strip.image, strip.images, 0, part.channels))
+            some = tiles.of(whole, 0).lines(*strip.rows(tiling.tiles))
+            work = TileTransform(self.node, self.outputs, False, self.added, maps, some, tiles.plane,
+                                 (0, down, 0, across), lines=(strip.line, strip.lines),
+                                 by_column=_by_column(self.node, part.samples, self.added))
+            reads = _touched(some, tiles.count, tiles.plane, strips)
+            yield Task(self.name + (f".{number}" if len(strips) > 1 else ""), Engine.TRANSFER, work,
+                       (*reads, maps.buffer) if self.added else reads, (maps.buffer,), 1, self.node)
 
 
 @dataclass(frozen=True)
 class ElementProducts:
-    """Products of a Winograd layer, element by element of its tiles: a task each, of all samples.
+    """Products of a Winograd layer, strip by strip and element by element of its tiles: a task each.
 
     Parameters
     ----------
     x, z : Tiles
         Of inputs and outputs, or their errors.
     weights : Weights or Operands
-        Of elements, or their gradient.
+        Of elements, or their gradient, whose sums are of all samples.
+    strips : function or None
+        None: all tiles at once.
     """
 
     node: Node
@@ -206,6 +265,7 @@ class ElementProducts:
     x: Tiles
     z: Tiles
     weights: Weights | Operands
+    strips: Strips | None = None
 
     @property
     def name(self) -> str:
@@ -218,19 +278,26 @@ class ElementProducts:
         if not (x.words and z.words):
             return
         inputs, outputs, weights = self.x.buffer(die), self.z.buffer(die), self.weights.matrix(die)
-        for group in cuts.groups(x.count, most):
-            first = x.first + group.start
-            a, c = x.of(inputs, first), z.of(outputs, first)
-            w = weights.lines(group.start * piece.inputs, piece.inputs)
-            whole_a, whole_c, whole_w = (one.repeated(len(group), plane) for one, plane in (
-                (a, x.plane), (c, z.plane), (w, piece.inputs * weights.stride)))
-            operands, reads, writes = {
-                FPROP: ((a, w, c), (whole_a, whole_w), whole_c), BPROP: ((c, w, a), (whole_c, whole_w), whole_a),
-                UPDATE: ((a, c, w), (whole_a, whole_c), whole_w)}[self.direction]
-            share = Share(len(group) * a.rows, x.count * a.rows, piece.inputs, piece.outputs)
-            yield Task(f"{self.name}[{first}]", Engine.MATRIX,
-                       Multiplication(self.node.name, self.direction, None, *operands), reads, (writes,), len(group),
-                       self.node, share)
+        assert self.node.tiling is not None
+        tiles = self.node.tiling.tiles
+        strips = (self.strips(die) if self.strips is not None else ()) or _all(self.node, x.part)
+        for number, strip in enumerate(strips):
+            end = f".{number}" if len(strips) > 1 else ""
+            for group in cuts.groups(x.count, most):
+                first = x.first + group.start
+                a, c = (side.of(buffer, first).lines(*strip.rows(tiles)) for side, buffer in (
+                    (x, inputs), (z, outputs)))
+                w = weights.lines(group.start * piece.inputs, piece.inputs)
+                whole_a, whole_c = (_touched(one, len(group), side.plane, strips) for one, side in ((a, x), (c, z)))
+                whole_w = (w.repeated(len(group), piece.inputs * weights.stride),)
+                operands, reads, writes = {
+                    FPROP: ((a, w, c), (*whole_a, *whole_w), whole_c),
+                    BPROP: ((c, w, a), (*whole_c, *whole_w), whole_a),
+                    UPDATE: ((a, c, w), (*whole_a, *whole_c), whole_w)}[self.direction]
+                share = Share(len(group) * a.rows, x.count * x.part.rows, piece.inputs, piece.outputs)
+                yield Task(f"{self.name}[{first}]{end}", Engine.MATRIX,
+                           Multiplication(self.node.name, self.direction, None, *operands), reads, writes, len(group),
+                           self.node, share)
 
 
 @dataclass(frozen=True)

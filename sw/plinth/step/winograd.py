@@ -12,15 +12,17 @@ of outputs Z, W the weights of their elements::
              dw = G^T dW G                          matrix, if the kernel is trained
              dW[e] = r[e] dW[e]                     vector, if elements are, with rates of their own
 
-Where the elements of tiles are not split over dies nothing is sent. Where the matrix engine's operands have 16 bits the
-vector engine makes W, V and dU such, and W of w and dw of dW.
+Where the elements of tiles are not split over dies nothing is sent, and fprop and bprop may go in strips of tiles
+(:mod:`~plinth.step.tile_strips`). Where the matrix engine's operands have 16 bits the vector engine makes W, V and dU
+such, and W of w and dw of dW.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from plinth.errors import UserError
 from plinth.model.winograd import MOST_GROWTH, element_rates, fit, growth
-from plinth.partition.axes import ELEMENTS, Region
+from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
 from plinth.partition.regions import tile_exchange
@@ -31,6 +33,7 @@ from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
 from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, KernelProducts, Scatter, Untile
+from plinth.step.tile_strips import TileStrip, tile_strips
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
 
@@ -91,6 +94,15 @@ class WinogradLayer:
             step.reserve(self.weights)
         self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
 
+    def _strips(self, die: int) -> Sequence[TileStrip]:
+        """The strips of a die's tiles, if elements are not split."""
+        step, piece = self.step, self.weights.slice(die)
+        samples = int(self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)[die])
+        if self.here.ep or not piece.words or not samples:
+            return ()
+        return tile_strips(step.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
+                           piece.outputs)
+
     def _place(self, name: str, like: Tensor, region: Region) -> Tiles:
         return self.step.reserve(Tiles(f"{self.node.name}.{name}", like.samples, self.tiling.positions, like.channels,
                                        region, like.factors, elements=self.tiling.elements))
@@ -103,7 +115,7 @@ class WinogradLayer:
         number = step.next_exchange() if self.here.ep else -1
         step.add(Scatter(f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None,
                          True, self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node,
-                         outputs))
+                         outputs, self._strips))
         return tiles
 
     def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool) -> None:
@@ -118,7 +130,8 @@ class WinogradLayer:
         added = not outputs
         if added:
             step.add(Clear(f"{maps.name}.zero", node, step.parameters, maps.buffer, step.any))
-        step.add(Untile(f"{node.name}.{'untile' if outputs else 'error_untile'}", node, outputs, tiles, maps, added))
+        step.add(Untile(f"{node.name}.{'untile' if outputs else 'error_untile'}", node, outputs, tiles, maps, added,
+                        self._strips))
 
     def prepare(self) -> None:
         """Weights of elements as the matrix engine reads them."""
@@ -137,7 +150,7 @@ class WinogradLayer:
         """fprop."""
         self._inputs = narrow_tiles(self.step, self.node, self._scatter("tiles", "fprop", x, outputs=False))
         made = self._place("product_tiles", z, self.here.tiles[1])
-        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self._operand))
+        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self._operand, self._strips))
         self.step.empty(self._inputs, made)
         self._gather("product_tiles", "fprop", made, z, outputs=True)
 
@@ -147,7 +160,7 @@ class WinogradLayer:
         if found is None:
             return
         made = self._place("input_error_tiles", found, self.here.tiles[0])
-        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self._operand))
+        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self._operand, self._strips))
         self.step.empty(self._errors, made)
         self._gather("input_error_tiles", "bprop", made, found, outputs=False)
 

@@ -10,16 +10,18 @@ from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
 from plinth.lower.training import TrainingProgram, lower_training
-from plinth.model.layers import Convolution
+from plinth.model.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
 from plinth.model.winograd import tiled, with_tiles
 from plinth.model.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.step import tile_strips
 from plinth.training.data import Dataset
+from plinth_hw.isa import layout
 from plinth_hw.isa.parameters import preset
-from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.tasks import Engine, TaskHeader
 
 TINY = "ndp-tiny-winograd"
 
@@ -109,6 +111,41 @@ def test_a_layer_without_splits_of_elements_sends_nothing() -> None:
     assert any(name.startswith("conv1.scatter.own") for name in names)
     assert not any("[" in name for name in names if name.startswith("conv"))
     assert not [one for one in plan.transfers if one.exchange.layer.startswith("conv")]
+
+
+@pytest.mark.xdist_group("tiny-winograd-dies")
+@pytest.mark.parametrize(("levels", "batch", "outputs"), [(0, 1, 2), pytest.param(1, 10, 4, marks=pytest.mark.slow)])
+def test_strips_of_tiles_change_no_bit(levels: int, batch: int, outputs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of an image's tiles, or images; products of a strip wait for its own tiles alone."""
+    network = with_tiles(Network(name="two", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="a", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu"),
+        Convolution(name="b", channels=5, kernel=(3, 3), padding=(1, 1)), Flatten(name="flatten"),
+        Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss"))), outputs, "winograd")
+    graph, dies = from_network(network), 1 << levels
+    plan = Plan(graph=graph, planner="data", model="exact", array=f"ring-{dies}", batch=batch, chunk_words=64,
+                splits=(("dp",) * levels,) * len(graph.nodes), factors=(2,) * levels)
+    data, found = random_data(network, batch, np.random.default_rng(6)), []
+    monkeypatch.setattr(tile_strips, "TASK_CYCLES", 0)
+    for cycles in (1, 1 << 40):
+        monkeypatch.setattr(tile_strips, "LEAST_CYCLES", cycles)
+        tile_strips.tile_strips.cache_clear()
+        program = lowered(network, plan)
+        waits = {task.name: layout.unpack(TaskHeader, task.words) for task in program.step[0].tasks}
+        transfers = [task.name for task in program.step[0].tasks if task.engine is Engine.TRANSFER]
+        assert ("b.fprop[0].1" in waits) == (cycles == 1)
+        if cycles == 1:
+            header = waits["b.fprop[0].0"]
+            value = max(value for counter, value in zip(header.wait_counter, header.wait_value, strict=True)
+                        if counter == Engine.TRANSFER.value)
+            assert transfers.index("b.scatter.own.0.0") < value <= transfers.index("b.scatter.own.1.0")
+        made = session(network, plan, data, program, rtl=cycles == 1)
+        next(iter(made.epoch(0)))
+        assert made.equal and made.checks is not None and made.checks.failure is None
+        found.append([made.driver.read(die, layer.buffers[die]) for layer in (
+            *program.weights.values(), *program.gradients.values()) for die in range(dies)])
+    tile_strips.tile_strips.cache_clear()
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(("outputs", "dies", "spreads"), [(2, 8, True), (4, 4, True), (4, 8, False)])

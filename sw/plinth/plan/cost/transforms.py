@@ -52,7 +52,7 @@ def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformC
     places, elements = prod(one.reach for one in both), prod(one.size for one in both)
     middle = both[0].reach * both[1].size
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
-    tiles = work.tiling.positions * work.maps.images / work.descriptors
+    tiles = work.positions / work.descriptors
     flits, block = _flits(parameters, columns), _flits(parameters, min(columns, parameters.beat_words))
     blocks = -(-columns // parameters.beat_words)
     read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
@@ -72,7 +72,7 @@ def transform_adds(work: TileTransform) -> float:
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
     # A scatter goes across first, a gather down: both have as many lines between.
     each = sums[0] * across.size + sums[1] * down.reach + work.added * down.reach * across.reach
-    return float(each * work.tiles.columns * work.tiling.positions * work.maps.images / work.descriptors)
+    return float(each * work.tiles.columns * work.positions / work.descriptors)
 
 
 def node_transforms(parameters: DieParameters, node: Node, outputs: bool, samples: int, channels: int) -> float:
