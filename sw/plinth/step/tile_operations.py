@@ -16,6 +16,7 @@ from plinth.step.tasks import (
     FPROP,
     UPDATE,
     Arrivals,
+    Item,
     Members,
     Multiplication,
     Share,
@@ -298,6 +299,36 @@ class ElementProducts:
                 yield Task(f"{self.name}[{first}]{end}", Engine.MATRIX,
                            Multiplication(self.node.name, self.direction, None, *operands), reads, writes, len(group),
                            self.node, share)
+
+
+@dataclass(frozen=True)
+class InStrips:
+    """Tiles made of maps, multiplied and made maps, of dies that cut them in strips. A die takes its tasks in their
+    order, and few of them ahead: so a strip's maps, and the tiles of the one after the next, are asked for before the
+    next one's products."""
+
+    scatter: Scatter
+    products: ElementProducts
+    untile: Untile
+
+    @property
+    def name(self) -> str:
+        """Of its products."""
+        return self.products.name
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Item]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        made, products, mapped = (list(one.tasks(die, most)) for one in (self.scatter, self.products, self.untile))
+        count = len(made) if self.untile.strips(die) else 1
+        if count == 1:
+            yield from (*made, *products, *mapped)
+            return
+        each = len(products) // count
+        yield made[0]
+        for number in range(count):
+            yield from (*made[number + 1:number + 2], *(mapped[number - 1:number] if number else ()),
+                        *products[number * each:(number + 1) * each])
+        yield mapped[-1]
 
 
 @dataclass(frozen=True)

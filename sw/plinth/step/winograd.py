@@ -32,7 +32,7 @@ from plinth.step.operations import Clear
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
-from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, KernelProducts, Scatter, Untile
+from plinth.step.tile_operations import ElementProducts, ElementRates, Gather, InStrips, KernelProducts, Scatter, Untile
 from plinth.step.tile_strips import TileStrip, tile_strips
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import OUTPUTS, form
@@ -74,6 +74,7 @@ class WinogradLayer:
         assert self.node.tiling is not None
         self.tiling, self.here = self.node.tiling, step.layouts[self.number]
         self._cluster = step.members(TILES, self.number)
+        self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
         if self.node.free:
             self.weights, self.gradient = step.weights[self.node.name], step.gradients[self.node.name]
             return
@@ -95,28 +96,55 @@ class WinogradLayer:
         self.gradient = step.reserve(replace(self.weights, name=f"{self.node.name}.element_gradient"))
 
     def _strips(self, die: int) -> Sequence[TileStrip]:
-        """The strips of a die's tiles, if elements are not split."""
-        step, piece = self.step, self.weights.slice(die)
-        samples = int(self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)[die])
-        if self.here.ep or not piece.words or not samples:
+        """The strips of a die's tiles, if elements are not split, and tiles are operands as they are."""
+        piece, samples = self.weights.slice(die), int(self._samples[die])
+        if self.here.ep or self.step.narrow or not piece.words or not samples:
             return ()
-        return tile_strips(step.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
+        return tile_strips(self.step.parameters, samples, self.tiling.tiles, self.tiling.elements, piece.inputs,
                            piece.outputs)
 
     def _place(self, name: str, like: Tensor, region: Region) -> Tiles:
         return self.step.reserve(Tiles(f"{self.node.name}.{name}", like.samples, self.tiling.positions, like.channels,
                                        region, like.factors, elements=self.tiling.elements))
 
-    def _scatter(self, name: str, phase: str, maps: Tensor, *, outputs: bool) -> Tiles:
-        """Tiles of maps, where their elements are multiplied."""
+    def _scatter(self, name: str, phase: str, maps: Tensor, *, outputs: bool) -> tuple[Tiles, Scatter]:
+        """Tiles of maps, where their elements are multiplied, and what makes them."""
         step, node = self.step, self.node
         tiles = self._place(name, maps, self.here.tiles[outputs])
         # Where elements are not split nothing is sent, and there is no counter of what comes.
         number = step.next_exchange() if self.here.ep else -1
-        step.add(Scatter(f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None,
-                         True, self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node,
-                         outputs, self._strips))
-        return tiles
+        return tiles, Scatter(
+            f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None, True,
+            self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node, outputs, self._strips)
+
+    def _multiply(self, name: str, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> Tiles:
+        """What is made tiles, these multiplied, and what is made of them maps; the tiles as operands."""
+        step, node, outputs = self.step, self.node, direction == FPROP
+
+        def products(operands: Tiles) -> ElementProducts:
+            x, z = (operands, made) if outputs else (made, operands)
+            return ElementProducts(node, direction, x, z, self._operand, self._strips)
+
+        step.empty(tiles, made)
+        if any(self._strips(die) for die in range(step.dies)):
+            if not outputs:
+                self._clear(maps)
+            step.add(InStrips(scatter, products(tiles), self._untile(made, maps, outputs)))
+            return tiles
+        step.add(scatter)
+        operands = narrow_tiles(step, node, tiles)
+        step.add(products(operands))
+        self._gather(name, direction, made, maps, outputs=outputs)
+        return operands
+
+    def _clear(self, maps: Tensor) -> None:
+        """Zeros, where tiles that overlap are added."""
+        self.step.add(Clear(f"{maps.name}.zero", self.node, self.step.parameters, maps.buffer, self.step.any))
+
+    def _untile(self, tiles: Tiles, maps: Tensor, outputs: bool) -> Untile:
+        """What makes maps of tiles where both are."""
+        return Untile(f"{self.node.name}.{'untile' if outputs else 'error_untile'}", self.node, outputs, tiles, maps,
+                      not outputs, self._strips)
 
     def _gather(self, name: str, phase: str, tiles: Tiles, maps: Tensor, *, outputs: bool) -> None:
         """Maps of tiles."""
@@ -127,11 +155,9 @@ class WinogradLayer:
                             tiles, [whole], None, True, self._cluster,
                             tile_exchange(node, self.here, phase, "gather", step.factors)))
             tiles = whole
-        added = not outputs
-        if added:
-            step.add(Clear(f"{maps.name}.zero", node, step.parameters, maps.buffer, step.any))
-        step.add(Untile(f"{node.name}.{'untile' if outputs else 'error_untile'}", node, outputs, tiles, maps, added,
-                        self._strips))
+        if not outputs:
+            self._clear(maps)
+        step.add(self._untile(tiles, maps, outputs))
 
     def prepare(self) -> None:
         """Weights of elements as the matrix engine reads them."""
@@ -148,21 +174,19 @@ class WinogradLayer:
 
     def forward(self, x: Tensor, z: Tensor) -> None:
         """fprop."""
-        self._inputs = narrow_tiles(self.step, self.node, self._scatter("tiles", "fprop", x, outputs=False))
+        tiles, scatter = self._scatter("tiles", "fprop", x, outputs=False)
         made = self._place("product_tiles", z, self.here.tiles[1])
-        self.step.add(ElementProducts(self.node, FPROP, self._inputs, made, self._operand, self._strips))
-        self.step.empty(self._inputs, made)
-        self._gather("product_tiles", "fprop", made, z, outputs=True)
+        self._inputs = self._multiply("product_tiles", FPROP, scatter, tiles, made, z)
 
     def backward(self, error: Tensor, found: Tensor | None) -> None:
         """bprop, if the input has an error."""
-        self._errors = narrow_tiles(self.step, self.node, self._scatter("error_tiles", "bprop", error, outputs=True))
+        tiles, scatter = self._scatter("error_tiles", "bprop", error, outputs=True)
         if found is None:
+            self.step.add(scatter)
+            self._errors = narrow_tiles(self.step, self.node, tiles)
             return
         made = self._place("input_error_tiles", found, self.here.tiles[0])
-        self.step.add(ElementProducts(self.node, BPROP, made, self._errors, self._operand, self._strips))
-        self.step.empty(self._errors, made)
-        self._gather("input_error_tiles", "bprop", made, found, outputs=False)
+        self._errors = self._multiply("input_error_tiles", BPROP, scatter, tiles, made, found)
 
     def update(self) -> None:
         """updateGrad."""
