@@ -26,6 +26,8 @@ Tiles:
 - :mod:`~plinth_hw.comm.tile_read`, by way of :mod:`~plinth_hw.comm.run_reader`: from memory to flits, which
   :mod:`~plinth_hw.comm.align` makes of what is read.
 - :mod:`~plinth_hw.comm.receive_path`: from flits, of this die or another, to memory, stored or added.
+- :mod:`~plinth_hw.comm.flit_width`: between flits of the network and wider ones, of dies in which more words move a
+  cycle.
 
 Winograd tiles, of dies that have transforms:
 

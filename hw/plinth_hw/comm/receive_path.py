@@ -49,7 +49,8 @@ FLIT_PACKETS = 4
 #: Packets that wait for what they are added to, or for their sums; twice as many on dies with transforms, whose
 #: packets are a beat.
 RUNS = 16
-#: Packets whose writes are not answered, more than a memory's latency: a packet may be a word.
+#: Packets whose writes are not answered, more than a memory's latency: a packet may be a word; twice as many
+#: where words of several flits move a cycle.
 RESPONSES = 32
 #: Sets of blocks that are told apart when an add waits for earlier writes.
 BLOCKS = 32
@@ -66,6 +67,14 @@ def _runs(parameters: DieParameters) -> int:
 
 def _sets(parameters: DieParameters) -> int:
     return 2 * BLOCKS if parameters.transforms else BLOCKS
+
+
+def _responses(parameters: DieParameters) -> int:
+    return 2 * RESPONSES if parameters.transfer_words else RESPONSES
+
+
+def _number_bits(parameters: DieParameters) -> int:
+    return LONG_NUMBER_BITS if parameters.transforms else NUMBER_BITS + (parameters.transfer_words > 0)
 
 
 def arrival_layout(parameters: DieParameters) -> data.StructLayout:
@@ -133,7 +142,8 @@ class ReceivePath(wiring.Component):
             "end": unsigned(index_bits(parameters.flit_words)), "dropped": unsigned(1)})
         flit = data.StructLayout({"data": payload_layout(parameters), "tail": unsigned(1)})
         m.submodules.flits = flits = FIFO(
-            flit, FLIT_PACKETS * packet_words(parameters) // parameters.flit_words, Storage.BLOCK)
+            flit, max(FLIT_PACKETS * packet_words(parameters) // parameters.flit_words,
+                      2 * _runs(parameters) if parameters.transfer_words else 0), Storage.BLOCK)
         m.submodules.packets = packets = FIFO(packet, 4)
         m.submodules.issued = issued = FIFO(checked, _runs(parameters))
         m.submodules.writes = writes = FIFO(checked, _runs(parameters))
@@ -184,14 +194,15 @@ class ReceivePath(wiring.Component):
         reach_bits, beat_bits = exact_log2(packet_words(parameters)), exact_log2(parameters.beat_words)
         lane_bits, set_bits = exact_log2(parameters.flit_words), exact_log2(_sets(parameters))
         block = packet.address[reach_bits:]
-        number_bits, chosen = NUMBER_BITS, block
+        number_bits, chosen = _number_bits(parameters), block
         if parameters.transforms:
-            number_bits, chosen = LONG_NUMBER_BITS, block[:set_bits] ^ block[set_bits:2 * set_bits]
+            chosen = block[:set_bits] ^ block[set_bits:2 * set_bits]
         note = data.StructLayout({"following": unsigned(number_bits), "begin": unsigned(reach_bits),
                                   "end": unsigned(reach_bits)})
         m.submodules.last_writes = last_writes = Memory(shape=note, depth=1 << set_bits, init=[])
         noted, found = last_writes.write_port(), last_writes.read_port(domain="comb")
-        number, unanswered = Signal(number_bits, name="number"), Signal(NUMBER_BITS, name="unanswered")
+        number = Signal(number_bits, name="number")
+        unanswered = Signal(NUMBER_BITS + (parameters.transfer_words > 0), name="unanswered")
         following, age = Signal(number_bits, name="following"), Signal(number_bits, name="age")
         has_words, adds, beyond = Signal(name="has_words"), Signal(name="adds"), Signal(name="beyond")
         issues = Signal()
@@ -303,8 +314,9 @@ class ReceivePath(wiring.Component):
         """Requests, and what their responses let happen."""
         packet = writes.o.payload
         advances = packet.kind == PacketKind.ADVANCE
+        responses = _responses(self._parameters)
         m.submodules.unanswered = unanswered = FIFO(data.StructLayout({
-            "advances": unsigned(1), "last": unsigned(1), "counter": self.advance.payload.shape()}), RESPONSES)
+            "advances": unsigned(1), "last": unsigned(1), "counter": self.advance.payload.shape()}), responses)
         requests, finishes = Signal(name="requests"), Signal(name="finishes")
         request = self.write.request
         m.d.comb += [
@@ -318,7 +330,7 @@ class ReceivePath(wiring.Component):
             unanswered.i.payload.advances.eq(advances), unanswered.i.payload.last.eq(packet.last),
             unanswered.i.payload.counter.eq(packet.address),
         ]
-        oldest, answers = unanswered.o, Signal(range(RESPONSES + 2), name="answers")
+        oldest, answers = unanswered.o, Signal(range(responses + 2), name="answers")
         answer = Signal()
         m.d.comb += [
             answer.eq(answers != 0),

@@ -20,7 +20,7 @@ again; one for this die when its tile is in memory. Dies with transforms have ta
 all pieces of this one are under way, and blocks are made. Source and destination must not overlap.
 
 Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles; of blocks, that of
-their stages more. Throughput: a flit
+their stages more. Throughput: a flit, of dies with ``transfer_words`` so many words within the die,
 a cycle, less one a piece that reaches over sectors where the source lies in a higher lane than the destination, and at
 least a cycle a row, with an index four; a plane one more.
 Source: the DMA of the logic die, MPT section VI.A; DESIGN "One transfer pipeline".
@@ -36,6 +36,7 @@ from amaranth.utils import exact_log2
 from plinth_hw.arith.carry import chosen_sum
 from plinth_hw.comm.codes.stages import CodeStages
 from plinth_hw.comm.flit import PacketKind, address_fields, flit_layout
+from plinth_hw.comm.flit_width import FlitJoin, FlitSplit
 from plinth_hw.comm.receive_path import ReceivePath
 from plinth_hw.comm.tile_blocks import TileBlocks, spread_layout
 from plinth_hw.comm.tile_read import PieceUse, TileRead, tile_flit_layout
@@ -108,21 +109,22 @@ class TransferEngine(wiring.Component):
             "die": In(parameters.die_bits), "dies": In(parameters.die_bits + 1),
             "limit": In(parameters.address_bits - exact_log2(parameters.beat_words) + 1),
             "fault": Out(ReceiveFault), **({"codes_read": Out(ReadPort(parameters))} if parameters.codes else {}),
-            **ends_signature(parameters, parameters.flit_words),
+            **ends_signature(parameters, parameters.within.flit_words),
         })
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        m.submodules.tile_read = tile_read = TileRead(self.parameters)
-        m.submodules.receive_path = receiver = ReceivePath(self.parameters)
-        m.submodules.walk = walk = TileWalk(self.parameters)
+        within = self.parameters.within
+        m.submodules.tile_read = tile_read = TileRead(within)
+        m.submodules.receive_path = receiver = ReceivePath(within)
+        m.submodules.walk = walk = TileWalk(within)
         target = Signal(_target_layout(self.parameters))
         codes: CodeStages | None = None
         if self.parameters.codes:
-            m.submodules.codes = codes = CodeStages(self.parameters)
+            m.submodules.codes = codes = CodeStages(within)
             wiring.connect(m, codes.read, wiring.flipped(self.codes_read))
         if self.parameters.transforms:
-            m.submodules.blocks = blocks = TileBlocks(self.parameters)
+            m.submodules.blocks = blocks = TileBlocks(within)
             leaving, idle = self._branch(m, walk, tile_read, blocks, codes, target)
         else:
             blocks, leaving, idle = None, tile_read.o, tile_read.idle
@@ -131,7 +133,12 @@ class TransferEngine(wiring.Component):
         wiring.connect(m, receiver.read, wiring.flipped(self.add_read))
         wiring.connect(m, receiver.write, wiring.flipped(self.write))
         wiring.connect(m, receiver.advance, wiring.flipped(self.tile_advance))
-        wiring.connect(m, wiring.flipped(self.receive), receiver.arrive)
+        if within is self.parameters:
+            wiring.connect(m, wiring.flipped(self.receive), receiver.arrive)
+        else:
+            m.submodules.join = join = FlitJoin(self.parameters)
+            wiring.connect(m, wiring.flipped(self.receive), join.i)
+            wiring.connect(m, join.o, receiver.arrive)
         m.d.comb += [receiver.limit.eq(self.limit), self.fault.eq(receiver.fault)]
         if isinstance(self.parameters.memory_format, Fixed):
             m.d.comb += self.ends.eq(receiver.ends)
@@ -143,7 +150,7 @@ class TransferEngine(wiring.Component):
                 target: Any) -> tuple[Any, Value]:
         """Blocks and runs go round by their stages, all else straight on: the flits that leave, and whether none will.
         """
-        flit = stream.Signature(tile_flit_layout(self.parameters))
+        flit = stream.Signature(tile_flit_layout(self.parameters.within))
         leaving = flit.create(path=("leaving",))
         inside, made = Signal(name="inside"), Signal(name="made")
         piece, given, read = walk.piece, tile_read.piece, tile_read.o
@@ -340,14 +347,15 @@ class TransferEngine(wiring.Component):
                     m.d.sync += [done.error.eq(ErrorCode.BAD_OPERAND), staged.eq(0)]
                     m.next = "REPORT"
 
-    def _several(self, m: Module, receiver: ReceivePath, target: Any, leaving: Any) -> tuple[Value, Value, Value]:
+    def _several(self, m: Module, receiver: ReceivePath, send: Any, target: Any, leaving: Any
+                 ) -> tuple[Value, Value, Value]:
         """Of a task whose tiles go to several dies: whether the flit that leaves goes to another one, and which;
         whether it is done with then. An arrival goes to each of them."""
         flit = leaving.payload
         remote, die, ends = Signal(name="remote"), Signal.like(target.die, name="to_die"), Signal(init=1, name="ends")
         die_of, left = Signal.like(target.die, name="arrival_die"), Signal.like(target.members, name="arrivals_left")
         inside, arrives, last = Signal(name="arriving"), Signal(name="arrives"), Signal(name="last_arrival")
-        taken = Mux(remote, self.send.ready, receiver.own.ready)
+        taken = Mux(remote, send.ready, receiver.own.ready)
         m.d.comb += [
             arrives.eq(target.several & (flit.tag.use == PieceUse.ARRIVAL)),
             die.eq(Mux(arrives, Mux(inside, die_of, target.die), Mux(target.several, flit.tag.die, target.die))),
@@ -362,20 +370,25 @@ class TransferEngine(wiring.Component):
     def _deliver(self, m: Module, walk: TileWalk, blocks: TileBlocks | None, receiver: ReceivePath, target: Any,
                  leaving: Any) -> None:
         """Flits go to the walk, to another die, or to this one."""
-        flit, own, sent = leaving.payload, receiver.own.payload, self.send.payload
+        send: Any = self.send
+        if self.parameters.within is not self.parameters:
+            m.submodules.split = split = FlitSplit(self.parameters)
+            wiring.connect(m, split.o, wiring.flipped(self.send))
+            send = split.i
+        flit, own, sent = leaving.payload, receiver.own.payload, send.payload
         remote: Value = target.remote
         die: Value = target.die
         ends: Value | None = None
         if blocks is not None:
-            remote, die, ends = self._several(m, receiver, target, leaving)
-        taken = Mux(remote, self.send.ready, receiver.own.ready)
+            remote, die, ends = self._several(m, receiver, send, target, leaving)
+        taken = Mux(remote, send.ready, receiver.own.ready)
         is_index, kind = Signal(name="is_index"), Signal(PacketKind, name="kind")
         m.d.comb += [
             is_index.eq(flit.tag.use == PieceUse.INDEX),
             kind.eq(Mux(target.adds, PacketKind.ADD, PacketKind.STORE)),
             walk.index.valid.eq(leaving.valid & is_index), walk.index.payload.eq(flit),
             receiver.own.valid.eq(leaving.valid & ~is_index & ~remote),
-            self.send.valid.eq(leaving.valid & ~is_index & remote),
+            send.valid.eq(leaving.valid & ~is_index & remote),
             leaving.ready.eq(Mux(is_index, walk.index.ready, taken if ends is None else taken & ends)),
             *(own[name].eq(flit[name]) for name in ("data", "words", "address", "tail")),
             own.last.eq(flit.tag.last), own.kind.eq(kind),

@@ -31,7 +31,7 @@ NETWORK_ENGINES = frozenset((Engine.COLLECTIVE, Engine.TRANSFER))
 #: Engines of a fixed-point die that has no other beside it: its optimiser updates, and nothing is sent.
 LONE_ENGINES = FIXED_ENGINES - NETWORK_ENGINES
 #: Parameters that may be 0.
-_MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits", "ports")
+_MAY_BE_NONE = ("axi_ports", "block_ram_words", "link_phits", "ports", "transfer_words")
 #: Pieces of a frame of the link layer, at most.
 MOST_PHITS = 16
 #: Packets of a class that a router holds of its own die, and the least number of flits.
@@ -127,6 +127,9 @@ class DieParameters:
     window: bool = False
     #: Transforms of Winograd tiles, as F(m, r), that the transfer engine has; only of FP32.
     transforms: tuple[tuple[int, int], ...] = ()
+    #: Words that the transfer engine moves a cycle within the die, a power of two from ``flit_words`` to
+    #: ``beat_words``; 0: those of a flit.
+    transfer_words: int = 0
     #: The transfer engine codes and decodes runs of words; only of a die with transforms.
     codes: bool = False
     #: Engines present; the optimiser only where numbers are fixed-point.
@@ -144,7 +147,7 @@ class DieParameters:
         for key in ("rows", "columns", "interleave", "filter_words", "ifmap_words", "psum_words", "feed_words",
                     "beat_words", "operand_buffer_words", "output_buffer_words", "vector_buffer_words", "chunk_words",
                     "reduce_blocks", "flit_words", "ports", "counters", "die_bits", "address_bits", "axi_ports",
-                    "block_ram_words", "link_phits", "link_buffer_packets"):
+                    "block_ram_words", "link_phits", "link_buffer_packets", "transfer_words"):
             value = getattr(self, key)
             if not isinstance(value, int) or isinstance(value, bool):
                 raise TypeError(f"{key} must be an integer, not {value!r}")
@@ -232,11 +235,16 @@ class DieParameters:
         known = ", ".join(f"F({outputs},{taps})" for outputs, taps in TRANSFORMS)
         if len(set(self.transforms)) < len(self.transforms) or not set(self.transforms) <= set(TRANSFORMS):
             raise ValueError(f"transforms must be some of {known}, each once, not {self.transforms!r}")
+        if self.transfer_words and not (_power_of_two(self.transfer_words)
+                                        and self.flit_words <= self.transfer_words <= self.beat_words):
+            raise ValueError(f"transfer_words must be 0, or a power of two from flit_words = {self.flit_words} to "
+                             f"beat_words = {self.beat_words}, not {self.transfer_words}")
         if self.transforms and (Engine.TRANSFER not in self.engines or self.memory_format != FP32):
             raise ValueError("transforms are of dies with engine TRANSFER and numbers in FP32 in memory")
-        if self.codes and not (self.transforms and self.flit_words <= BLOCK and self.chunk_words >= WORD_BITS):
-            raise ValueError(f"codes are of dies with transforms, flit_words of at most {BLOCK} and chunk_words of at "
-                             f"least {WORD_BITS}")
+        if self.codes and not (self.transforms and max(self.flit_words, self.transfer_words) <= BLOCK
+                               and self.chunk_words >= WORD_BITS):
+            raise ValueError(f"codes are of dies with transforms, flit_words and transfer_words of at most {BLOCK}, "
+                             f"chunk_words of at least {WORD_BITS}")
 
     def _check_row_stationary(self) -> None:
         for key, unit in (("filter_words", "feed_words"), ("ifmap_words", "feed_words"),
@@ -357,6 +365,11 @@ class DieParameters:
     def classes(self) -> int:
         """Traffic classes: 0 for control packets, 1 + b for reduce block b, the last one for tile transfers."""
         return 2 + self.reduce_blocks
+
+    @property
+    def within(self) -> "DieParameters":
+        """The die as its transfer engine is: with flits of as many words as move a cycle within."""
+        return self if self.transfer_words in (0, self.flit_words) else replace(self, flit_words=self.transfer_words)
 
     @property
     def transfer_class(self) -> int:

@@ -37,8 +37,8 @@ BACKWARD = ("conv.error_scatter", "conv.bprop", "conv.error_untile", "conv.input
 
 
 def bench_die() -> DieParameters:
-    """``ndp-bench`` with transforms."""
-    return preset("ndp-bench", transforms=TRANSFORMS)
+    """``ndp-bench`` with transforms, which move a beat a cycle within it."""
+    return preset("ndp-bench", transforms=TRANSFORMS, transfer_words=16)
 
 
 def layer_network(network: str, winograd: int | str) -> Network:

@@ -47,7 +47,7 @@ def _product(parameters: DieParameters, rows: int, inputs: int, outputs: int) ->
 
 def _place(parameters: DieParameters, channels: int) -> float:
     """Cycles of a place of a tile: as the stages take it, or as memory reads it and writes it."""
-    return max(-(-channels // parameters.flit_words), 2 * channels / float(parameters.memory_words_per_cycle))
+    return max(-(-channels // parameters.within.flit_words), 2 * channels / float(parameters.memory_words_per_cycle))
 
 
 @lru_cache(maxsize=1 << 12)

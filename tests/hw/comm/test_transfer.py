@@ -11,13 +11,14 @@ from tests.support.amaranth_sim import randomly, receive, simulate
 from tests.support.engine_bench import body_words, run_tasks
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
-from tests.support.transforms import random_transform
+from tests.support.transforms import of_map, of_tiles, random_transform
 
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.isa.formats import FP32, Q3_12
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import Engine, ErrorCode, TransferBody, TransferOperation, TransformBody
+from plinth_hw.isa.winograd import form
 from plinth_sim.golden import transfer
 
 TINY = preset("ndp-tiny", chunk_words=16)
@@ -30,6 +31,10 @@ FIXED = preset("ndp-demo", chunk_words=32, multiply_format=Q3_12)
 TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),))
 NARROW_TILES = preset("ndp-tiny", chunk_words=16, flit_words=1, transforms=((2, 3),))
 LARGE_TILES = preset("ndp-demo", chunk_words=64, transforms=((4, 3), (2, 5)))
+#: Words of several flits a cycle within the die: of a beat, and of half a one.
+BROAD = preset("ndp-demo", chunk_words=32, transfer_words=8)
+BROAD_TILES = preset("ndp-tiny", chunk_words=16, transforms=((2, 3),), transfer_words=4)
+HALF_BEAT_TILES = preset("ndp-demo", chunk_words=64, transforms=((2, 3),), transfer_words=4)
 #: Fields of a body that transforms where it says nothing of them.
 NO_PLACES = {name: 0 for name in TransformBody.FIELDS if name not in TransferBody.FIELDS}
 WORDS = 1 << 13
@@ -168,7 +173,8 @@ def run(parameters, tasks, *, seed=None, latency=6, availability=0.5, response_d
 
 
 @pytest.mark.parametrize(("parameters", "operation"), [
-    (TINY, COPY), pytest.param(WIDE, COPY, marks=pytest.mark.slow), pytest.param(WIDER, ADD, marks=pytest.mark.slow)])
+    (TINY, COPY), pytest.param(WIDE, COPY, marks=pytest.mark.slow), pytest.param(WIDER, ADD, marks=pytest.mark.slow),
+    (BROAD_TILES, ADD), pytest.param(BROAD, COPY, marks=pytest.mark.slow)])
 def test_every_alignment(parameters, operation):
     """All pairs of source and destination lanes, with lengths round the beat."""
     beat = parameters.beat_words
@@ -208,7 +214,7 @@ def random_tasks(rng, parameters, die, count):
 
 @pytest.mark.parametrize(("parameters", "seed", "latency", "availability"), [
     (TINY, None, 1, 1), (FIXED, 4, 3, 0.8), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
-        (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4)))])
+        (WIDE, None, 30, 1), (TINY, 1, 3, 0.5), (WIDE, 2, 9, 0.9), (WIDER, 3, 1, 0.4), (BROAD, 5, 9, 0.8)))])
 def test_random(parameters, seed, latency, availability):
     """Both dies send to each other and to themselves at once; the row numbers repeat."""
     rng = np.random.default_rng(20 + latency)
@@ -361,8 +367,24 @@ def test_bad_parameters():
         TransferEngine(preset("ndp-tiny", flit_words=8))
 
 
+def test_tiles_for_this_die_go_a_beat_a_cycle():
+    """A map of 8 x 8 becomes tiles of F(2,3), a beat at each of their places."""
+    pair, sides = form((3, 3), 2).lattices((8, 8), (1, 1))[0], (4, 4)
+    channels = 2 * BROAD_TILES.beat_words
+    places = 16 * 16 * channels // BROAD_TILES.beat_words
+    body = {"source": {"offset": 200, "base": 3}, "destination": {"offset": 28, "base": 15}, "remote": 0,
+            "index": {"offset": 0, "base": 0}, "destination_die": 0, "arrival_enable": 0, "arrival": 0, **NO_PLACES,
+            "planes": 4, "rows": 4, "columns": channels, "down": 1, "across": 1,
+            **of_map("source", pair, (8, 8), channels), **of_tiles("destination", sides, (4, 4), channels)}
+    strobes, _ = run(BROAD_TILES, [[(TRANSFORM, body)], []], latency=6, availability=1)
+    counted = np.array(strobes[0]).sum(axis=0)
+    assert counted[0] == places
+    assert counted[:4].sum() < 1.1 * places + 250
+
+
 @pytest.mark.parametrize(("parameters", "seed", "count"), [
-    (TILES, None, 4), pytest.param(NARROW_TILES, 1, 3, marks=pytest.mark.slow),
+    (TILES, None, 4), *(pytest.param(*case, marks=pytest.mark.slow) for case in (
+        (NARROW_TILES, 1, 3), (BROAD_TILES, 3, 3), (HALF_BEAT_TILES, 4, 3))),
     pytest.param(LARGE_TILES, 2, 4, marks=pytest.mark.long)])
 def test_transforms(parameters, seed, count) -> None:
     """Of both dies, between other tasks, here and to the other one, with arrivals."""

@@ -23,6 +23,8 @@ HALF_WORDS = {"multiply_format": Q3_12}
     ({"link_phits": 17}, "link_phits must be from 0 to 16, not 17"),
     ({"link_phits": -1}, "link_phits must be from 0 to 16, not -1"),
     ({"link_phits": 2}, r"link_rate must be above 0 and at most 1 / 2, a flit in link_phits cycles, not 15/16"),
+    ({"transfer_words": 3}, "transfer_words must be 0, or a power of two from flit_words = .* not 3"),
+    ({"transfer_words": 1 << 10}, "to beat_words = .* not 1024"),
     ({"link_buffer_packets": 1}, "link_buffer_packets must be a power of two, at least 2: .* not 1"),
     ({"link_buffer_packets": 6}, "link_buffer_packets must be a power of two, at least 2: .* not 6"),
     ({"memory_words_per_cycle": Fraction(17)}, "at most a beat each way = 16"),

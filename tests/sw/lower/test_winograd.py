@@ -20,14 +20,16 @@ from plinth.plan.plan import Plan
 from plinth.step import tile_strips
 from plinth.training.data import Dataset
 from plinth_hw.isa import layout
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.tasks import Engine, TaskHeader
 
 TINY = "ndp-tiny-winograd"
 
 
-def lowered(network: Network, plan: Plan, rule: UpdateRule | None = None) -> TrainingProgram:
-    return lower_training(network, plan, preset(TINY), rule=rule or UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+def lowered(network: Network, plan: Plan, rule: UpdateRule | None = None, die: DieParameters | None = None
+            ) -> TrainingProgram:
+    return lower_training(network, plan, die or preset(TINY), rule=rule or UpdateRule(), steps=1,
+                          memory_words=MEMORY_WORDS)
 
 
 def case(seed: int, dies: int) -> tuple[Network, Plan, Dataset]:
@@ -66,6 +68,16 @@ def test_a_step_is_that_of_the_network_under_any_plan(seed: int, dies: int) -> N
 def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
     network, plan, data = case(100 + seed, dies)
     made = session(network, plan, data, lowered(network, plan), rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal
+    assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "dies"), [(0, 2), (1, 4), (2, 1), (3, 8)])
+def test_dies_that_move_a_beat_a_cycle_within(seed: int, dies: int) -> None:
+    network, plan, data = case(100 + seed, dies)
+    made = session(network, plan, data, lowered(network, plan, die=preset(TINY, transfer_words=4)), rtl=True)
     next(iter(made.epoch(0)))
     assert made.equal
     assert sum(made.driver.injected_words(die) for die in range(dies)) == plan.words

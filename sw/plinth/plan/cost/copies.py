@@ -85,7 +85,7 @@ class Copy(NamedTuple):
     def cycles(self, parameters: DieParameters) -> float:
         """Cycles in which the engine makes its flits: as it turns them, or as memory gives beats of them."""
         source, target = (self.source, self.source_at), (self.target, self.target_at)
-        steps = _steps(parameters.flit_words, self.columns, source, target)
+        steps = _steps(parameters.within.flit_words, self.columns, source, target)
         beats = self.read(parameters) / parameters.beat_words
         return max(self.rows * steps, beats * (MEMORY_LATENCY + BEAT_CYCLES) / BEATS)
 

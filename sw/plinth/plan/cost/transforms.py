@@ -17,8 +17,9 @@ STAGES_CYCLES, NEXT_CYCLES, ADDED_CYCLES = 115, 32, 6
 
 @dataclass(frozen=True)
 class TransformCost:
-    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits and packets that leave
-    it, for all dies that it goes to, words of the beats read and written."""
+    """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits (of those that stay on
+    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, words of the beats
+    read and written."""
 
     cycles: Cycles
     flits: float
@@ -53,15 +54,17 @@ def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformC
     middle = both[0].reach * both[1].size
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
     tiles = work.positions / work.descriptors
-    flits, block = _flits(parameters, columns), _flits(parameters, min(columns, parameters.beat_words))
+    within = parameters.within
+    leaves = work.die is not None or work.members is not None
+    flits, block = _flits(within, columns), _flits(within, min(columns, parameters.beat_words))
     blocks = -(-columns // parameters.beat_words)
     read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
     each = max(places, elements) * flits
     if work.added:
         each = max(each, ADDED_CYCLES * places * blocks)
     alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
-    words = row_words(parameters, columns)
-    return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * flits,
+    words, moved = row_words(parameters, columns), _flits(parameters, columns) if leaves else flits
+    return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * moved,
                          tiles * made * blocks, tiles * read * words, tiles * made * (1 + work.added) * words)
 
 
@@ -80,4 +83,4 @@ def node_transforms(parameters: DieParameters, node: Node, outputs: bool, sample
     assert node.tiling is not None
     places = max(node.tiling.elements, prod(one.size if not outputs else one.outputs
                                             for one in node.tiling.form.transforms))
-    return float(samples * node.tiling.positions * places * _flits(parameters, channels) if channels else 0)
+    return float(samples * node.tiling.positions * places * _flits(parameters.within, channels) if channels else 0)
