@@ -15,6 +15,7 @@ from plinth.bench import (
     agreement,
     busy,
     commands,
+    exchanges,
     links,
     network,
     planning,
@@ -231,7 +232,8 @@ BENCHES: dict[str, Callable[[], list[Row]]] = {
     **{f"conv_utilisation_{layer}": partial(conv_utilisation, f"conv_utilisation_{layer}", network, images)
        for layer, network, images in (("early", "mpt-early", 1), ("mid1", "mpt-mid-1", 4), ("late1", "mpt-late-1", 4),
                                       ("mid2", "mpt-mid-2", 4), ("late2", "mpt-late-2", 4))},
-    **winograd.BENCHES, "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
+    **winograd.BENCHES, **exchanges.BENCHES,
+    "train_step_utilisation": train_step_utilisation, **links.BENCHES, **serial.BENCHES,
     "harness_efficiency": harness_efficiency, "thread_scaling": thread_scaling, "cosim_rate": cosim_rate,
     **busy.BENCHES, **accuracy.BENCHES, **planning.BENCHES, **commands.BENCHES, **steps.BENCHES,
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **prediction.BENCHES, **network.BENCHES,
