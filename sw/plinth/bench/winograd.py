@@ -114,7 +114,7 @@ def winograd_rows(ending: str) -> list[Row]:
     least = max(terms["multiply_adds / PEs"], terms["words / memory rate"])
     forward, plain = _cycles(tiled, FORWARD), _cycles(direct, FORWARD)
     back, plain_back = _cycles(tiled, BACKWARD), _cycles(direct, BACKWARD)
-    common = {"network": network, "images": images, "transform": f"F({OUTPUTS},3)", "weights": "winograd"}
+    common = {"network": network, "images": images, "transform": f"F({OUTPUTS},3)", "trained": "tiles"}
     limit = "transforms: what of them is not hidden behind products"
     return [
         Row(f"winograd_utilisation_{ending}", least / forward,
