@@ -17,7 +17,8 @@ Throughput: a line in as many cycles as it has numbers, or sums if these are mor
 first sum 4 cycles and those of an adder for each pair of terms.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
@@ -52,6 +53,8 @@ class LineSums(wiring.Component):
         Of a flit: FP32 numbers.
     matrices : sequence of Matrix
         Of integers; as many columns as a line has numbers.
+    order : function
+        From a row to its terms, in the order in which they are added.
 
     Members
     -------
@@ -65,10 +68,11 @@ class LineSums(wiring.Component):
         As :func:`~plinth_hw.isa.winograd.terms`.
     """
 
-    def __init__(self, words: data.ArrayLayout, matrices: Sequence[Matrix]):
+    def __init__(self, words: data.ArrayLayout, matrices: Sequence[Matrix],
+                 order: Callable[[Sequence[Fraction]], list[tuple[int, int]]] = terms):
         self.words = words
         self.matrices = tuple(matrices)
-        self.rows = [[terms(row) for row in matrix] for matrix in matrices]
+        self.rows = [[order(row) for row in matrix] for matrix in matrices]
         #: Numbers of a line, and its sums, at most; the largest factor of a term; pairs of terms.
         self.places = max(len(matrix[0]) for matrix in matrices)
         self.sums = max(len(matrix) for matrix in matrices)

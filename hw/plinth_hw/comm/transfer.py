@@ -51,12 +51,14 @@ from plinth_hw.memory.port import TASK_BITS, ReadPort, WritePort
 
 #: Bits of the number of packets for this die that are not in memory, more than its receive path holds.
 OWN_BITS = 8
+#: What stages of codes are told of a task.
+_CODES = {"decodes": TransferOperation.DECODE, "predicts": TransferOperation.PREDICT}
 
 
 def _target_layout(parameters: DieParameters) -> data.StructLayout:
     """Where the words of a task go: to ``die`` if that is ``remote``, and whether they are added there; whether its
     pieces are ``blocks``, and go to ``several`` dies: how many, and from one to the next."""
-    codes = {"codes": unsigned(1), "decodes": unsigned(1)} if parameters.codes else {}
+    codes = {"codes": unsigned(1), **dict.fromkeys(_CODES, unsigned(1))} if parameters.codes else {}
     blocks = {"blocks": unsigned(1), "several": unsigned(1), **{
         name: spread_layout(parameters)[name].shape for name in ("members", "step")}} if parameters.transforms else {}
     return data.StructLayout({"remote": unsigned(1), "adds": unsigned(1), "die": unsigned(parameters.die_bits),
@@ -209,7 +211,7 @@ class TransferEngine(wiring.Component):
         unfit: Value = walk.empty | (placement.gather & placement.scatter)
         begun = [stored.eq(0)]
         if blocks is not None:
-            transforms, spread = engine.operation[1], blocks.spread
+            transforms, spread = engine.operation[1] & ~engine.operation[2], blocks.spread
             several = transforms & (spread.members != 0)
             adds |= engine.operation == TransferOperation.TRANSFORM_ADD.value
             unfit |= transforms & (blocks.unfit | placement.gather | placement.scatter)
@@ -225,10 +227,12 @@ class TransferEngine(wiring.Component):
             m.d.comb += codes.start.eq(codes_begin)
             m.d.sync += codes_begin.eq(0)
             starts = engine.operation[2]
-            unfit |= starts & (codes.unfit | placement.gather | placement.scatter)
-            begun += [target.codes.eq(starts), target.decodes.eq(engine.operation == TransferOperation.DECODE.value)]
-            m.d.comb += [codes.body_valid.eq(came), codes.body.eq(word), codes.decodes.eq(target.decodes),
-                         codes.task.eq(number)]
+            predicts = engine.operation == TransferOperation.PREDICT.value
+            unfit |= starts & (Mux(predicts, codes.unpredictable, codes.unfit) | placement.gather | placement.scatter)
+            begun += [target.codes.eq(starts), *(
+                target[name].eq(engine.operation == operation.value) for name, operation in _CODES.items())]
+            m.d.comb += [codes.body_valid.eq(came), codes.body.eq(word), codes.task.eq(number),
+                         *(getattr(codes, name).eq(target[name]) for name in _CODES)]
 
         remote = placement.remote & (placement.destination_die != self.die)
         if blocks is not None:

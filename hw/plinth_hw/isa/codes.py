@@ -56,7 +56,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import log2
 
-from plinth_hw.isa.winograd import Matrix
+from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, Matrix
 
 #: Words of a block, which are also the bits of a plane.
 BLOCK = 16
@@ -125,3 +125,8 @@ def shifts(down: Matrix | None, across: Matrix) -> tuple[tuple[int, ...], ...]:
     rows = [[first * second for second in means(across)] for first in (means(down) if down else [Fraction(1)])]
     least = min(min(row) for row in rows)
     return tuple(tuple(round(log2(value / least)) for value in row) for row in rows)
+
+
+#: The most that a level of an element is below its layer's.
+MOST_SHIFT = max(shift for matrix in (MATRICES[number] for number in FROM_ELEMENTS) for row in shifts(matrix, matrix)
+                 for shift in row)

@@ -130,7 +130,7 @@ class DieParameters:
     #: Words that the transfer engine moves a cycle within the die, a power of two from ``flit_words`` to
     #: ``beat_words``; 0: those of a flit.
     transfer_words: int = 0
-    #: The transfer engine codes and decodes runs of words; only of a die with transforms.
+    #: The transfer engine codes and decodes runs of words, and predicts; only of a die with transforms.
     codes: bool = False
     #: Engines present; the optimiser only where numbers are fixed-point.
     engines: frozenset[Engine] = field(default=COMMON_ENGINES)
@@ -346,7 +346,7 @@ class DieParameters:
         """What an engine of the die can be asked for, as far as that is not said by the rest of a task."""
         found = tuple(OPERATIONS[engine])
         absent = (() if self.transforms else (TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD)) + (
-            () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE))
+            () if self.codes else (TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT))
         return tuple(operation for operation in found if operation not in absent)
 
     def body(self, engine: Engine) -> type[Struct]:

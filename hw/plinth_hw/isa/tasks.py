@@ -74,6 +74,8 @@ class TransferOperation(Code, bits=4):
     ENCODE = 4
     #: Strings become runs.
     DECODE = 5
+    #: Fills of tile elements give masks of those that must still come.
+    PREDICT = 6
 
 
 class OptimiserOperation(Code, bits=4):
@@ -697,9 +699,16 @@ class CodeBody(TransformBody):
     strings at ``codes``. A string has a place of as many words as its row's stride: its length in words, then those.
     Of a next part masks say which words are coded, ``source`` has, decoding, the runs as they are known, and
     ``destination`` may be the same place. An error BAD_CODE ends the task: the place has no room, or a string's length
-    is not what the run's words take."""
+    is not what the run's words take.
 
-    #: DECODE: first string.
+    PREDICT tells of ``rows`` tiles of ``columns`` channels, a multiple of the words that the engine moves a cycle,
+    which elements neurons need that may be above 0 (:mod:`plinth_sim.golden.prediction`). ``source`` has fills of the
+    first element, by ``source_row_stride`` from tile to tile and ``source_plane_stride`` from element to element, row
+    by row of a tile; ``down`` and ``across`` are numbers of A^T, or of 1; ``codes`` has what is added to each
+    channel's neurons, ``first`` is the level. At ``destination`` it makes masks, ``destination_row_stride`` from
+    element to element, of the tiles' channels one behind the other."""
+
+    #: DECODE: first string. PREDICT: what is added.
     codes: Pointer
     #: From a string's place to the next: its room.
     codes_row_stride: unsigned(32)
@@ -708,7 +717,7 @@ class CodeBody(TransformBody):
     #: From a run's mask to the next.
     mask_row_stride: unsigned(32)
     # word 27
-    #: Level of the first part.
+    #: Level of the first part, or of the fills.
     first: signed(8)
     #: Of a next part: level to which its words are known; to which they are sent.
     known: signed(8)
@@ -737,7 +746,7 @@ BODIES: dict[Code, type[Struct]] = {
     **dict.fromkeys(CollectiveOperation, CollectiveBody),
     **dict.fromkeys((TransferOperation.COPY, TransferOperation.ADD), TransferBody),
     **dict.fromkeys((TransferOperation.TRANSFORM, TransferOperation.TRANSFORM_ADD), TransformBody),
-    **dict.fromkeys((TransferOperation.ENCODE, TransferOperation.DECODE), CodeBody),
+    **dict.fromkeys((TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT), CodeBody),
     **dict.fromkeys(OptimiserOperation, OptimiserBody),
 }
 

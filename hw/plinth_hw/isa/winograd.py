@@ -125,6 +125,9 @@ MATRICES: tuple[Matrix, ...] = (transform(1, 1).a, *(
     matrix for one in (transform(*sizes) for sizes in TRANSFORMS)
     for matrix in (one.b, transposed(one.a), transposed(one.b), one.a)))
 
+#: Of these, those that make neurons of elements: 1, and each A^T.
+FROM_ELEMENTS: tuple[int, ...] = (0, *(4 * place + 4 for place in range(len(TRANSFORMS))))
+
 
 def matrix_numbers(transforms: Sequence[Pair]) -> tuple[int, ...]:
     """Of :data:`MATRICES`, those that some transforms have: numbers, rising."""

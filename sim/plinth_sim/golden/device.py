@@ -360,7 +360,8 @@ class GoldenDevice:
         if body.remote and dies[-1] >= self.known_dies:
             raise DescriptorError(ErrorCode.BAD_DIE)
         try:
-            rows = transfer.rows(task.operation, self.memory, body, self.bases, self.parameters.transforms)
+            rows = transfer.rows(task.operation, self.memory, body, self.bases, self.parameters.transforms,
+                                 self.parameters.within.flit_words)
             tiles = [Tile(self.number, die, rows.of_member(number) if members else rows, arrival)
                      for number, die in enumerate(dies)]
             for tile in tiles:

@@ -16,7 +16,8 @@ to, what earlier ones left. TRANSFORM stores, and TRANSFORM_ADD adds, what matri
     target[Z + t * down' + t' * across' + c] = X[t, t', c]  (or the sum), inside the destination's map
 
 with sums and order of :mod:`plinth_sim.golden.winograd`. Places of a tile do not overlap at the destination. ENCODE
-stores the string of each row (:mod:`plinth_sim.golden.codes`), its length in words first; DECODE the row of each.
+stores the string of each row (:mod:`plinth_sim.golden.codes`), its length in words first; DECODE the row of each;
+PREDICT masks (:mod:`plinth_sim.golden.prediction`).
 
 Address arithmetic is modulo 2^32. If source and destination overlap, what the destination holds afterwards is
 unspecified (here: every read sees the memory as it was before the task).
@@ -29,10 +30,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, shifts
 from plinth_hw.isa.formats import FP32, Format
 from plinth_hw.isa.tasks import TransferOperation
-from plinth_hw.isa.winograd import MATRICES, matrix_numbers, member_places, places
-from plinth_sim.golden import arithmetic, codes, winograd
+from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers, member_places, places
+from plinth_sim.golden import arithmetic, codes, prediction, winograd
 from plinth_sim.golden.vector import BadOperandError
 
 ADDRESS_MASK = 0xFFFF_FFFF
@@ -64,9 +66,9 @@ class Rows:
 
 
 def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence[int],
-         transforms: Sequence[tuple[int, int]] = ()) -> Rows:
-    """The source's side of a transfer, on a die with some transforms. ``body`` has the fields of ``TransferBody``, or
-    ``TransformBody``, as attributes.
+         transforms: Sequence[tuple[int, int]] = (), lanes: int = 1) -> Rows:
+    """The source's side of a transfer, on a die with some transforms, whose engine moves ``lanes`` words a cycle.
+    ``body`` has the fields of ``TransferBody``, or of what goes on behind it, as attributes.
 
     Raises
     ------
@@ -89,6 +91,10 @@ def rows(operation: TransferOperation, source: Words, body: Any, bases: Sequence
     if operation in (TransferOperation.ENCODE, TransferOperation.DECODE):
         return _coded(operation, source, body, bases)
     known = matrix_numbers(transforms)
+    if operation is TransferOperation.PREDICT:
+        if body.columns % lanes:
+            raise BadOperandError(f"A prediction has a multiple of {lanes} channels, not {body.columns}")
+        return _predicted(source, body, bases, [number for number in known if number in FROM_ELEMENTS])
     if body.gather or body.scatter or body.down not in known or body.across not in known:
         raise BadOperandError("A transform indexes nothing and has matrices of the die")
     if body.members:
@@ -183,6 +189,32 @@ def _coded(operation: TransferOperation, source: Words, body: Any, bases: Sequen
     return Rows(targets, np.array(made, dtype=source.dtype), False)
 
 
+def _predicted(source: Words, body: Any, bases: Sequence[int], known: Sequence[int]) -> Rows:
+    """Of PREDICT."""
+    if (body.planes != 1 or body.gather or body.scatter or body.down not in known or body.across not in known
+            or body.first not in LEVELS or body.first - MOST_SHIFT not in LEVELS):
+        raise BadOperandError("A prediction has one plane, no index, matrices of the die and a level")
+    way = MATRICES[body.down], MATRICES[body.across]
+    sizes = len(way[0][0]), len(way[1][0])
+
+    def start(pointer: Any) -> int:
+        return (bases[pointer.base] + pointer.offset) & ADDRESS_MASK
+
+    u, v, tile = np.ogrid[:sizes[0], :sizes[1], :body.rows]
+    places = start(body.source) + (u * sizes[1] + v) * body.source_plane_stride + tile * body.source_row_stride
+    places = (places & ADDRESS_MASK)[..., None] + np.arange(body.columns)
+    added = start(body.codes) + np.arange(body.columns)
+    if max(places.max(), added.max()) >= len(source):
+        raise IndexError(f"a place lies outside a memory of {len(source)} words")
+    levels = body.first - np.array(shifts(*way))
+    bias = source[added].astype(np.uint32).view(np.float32)
+    live = prediction.live(way, prediction.ends(source[places].astype(np.uint32), levels),
+                           lambda ends: prediction.plus(ends, bias))
+    masks = prediction.needed(way, live).reshape(sizes[0] * sizes[1], -1)
+    targets = start(body.destination) + np.arange(len(masks)) * body.destination_row_stride & ADDRESS_MASK
+    return Rows(targets, np.array([codes.packed(mask) for mask in masks], dtype=source.dtype), False)
+
+
 def check(target: Words, rows: Rows) -> None:
     """Whether rows lie within a memory.
 
@@ -227,7 +259,7 @@ def _rounds(starts: NDArray[np.int64], columns: int) -> Iterator[NDArray[np.int6
 
 
 def move(operation: TransferOperation, source: Words, target: Words, body: Any, bases: Sequence[int],
-         fmt: Format = FP32, transforms: Sequence[tuple[int, int]] = ()) -> int:
+         fmt: Format = FP32, transforms: Sequence[tuple[int, int]] = (), lanes: int = 1) -> int:
     """Run a task from a memory to a memory; returns how many words it moved.
 
     Raises
@@ -237,7 +269,7 @@ def move(operation: TransferOperation, source: Words, target: Words, body: Any, 
     ReceiveError
         As :func:`check`. Nothing is written after an error.
     """
-    found = rows(operation, source, body, bases, transforms)
+    found = rows(operation, source, body, bases, transforms, lanes)
     check(target, found)
     write(target, found, fmt)
     return found.words.size

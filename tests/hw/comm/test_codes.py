@@ -1,6 +1,7 @@
 """Transfers that code: golden equals RTL word by word, strings that are none included."""
 
 from functools import cache
+from math import prod
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,18 +16,19 @@ from tests.support.engine_bench import body_words
 from tests.support.verilated_engine import VerilatedEngine
 
 from plinth_hw.comm.transfer import TransferEngine
-from plinth_hw.isa.codes import LEVELS, STEPS
+from plinth_hw.isa.codes import LEVELS, STEPS, shifts
 from plinth_hw.isa.parameters import preset
 from plinth_hw.isa.tasks import CodeBody, ErrorCode, TransferOperation
-from plinth_sim.golden import transfer
+from plinth_hw.isa.winograd import MATRICES
+from plinth_sim.golden import codes, transfer
 from plinth_sim.golden.vector import BadOperandError
 
-PARAMETERS = {flit: preset("ndp-tiny-winograd", transforms=((2, 3),), codes=True, flit_words=flit,
-                           beat_words=max(4, flit)) for flit in (1, 2, 4, 16)}
-WORDS = 1 << 14
+PARAMETERS = {flit: preset("ndp-tiny-winograd", transforms=((2, 3), (4, 3)) if flit == 2 else ((2, 3),), codes=True,
+                           flit_words=flit, beat_words=max(4, flit)) for flit in (1, 2, 4, 16)}
+WORDS = 1 << 15
 BASES = [0] * 16
 BASES[3] = 100
-ENCODE, DECODE = TransferOperation.ENCODE, TransferOperation.DECODE
+ENCODE, DECODE, PREDICT = TransferOperation.ENCODE, TransferOperation.DECODE, TransferOperation.PREDICT
 #: Where words, strings, what is made of them, and masks lie; words of a run's place, and of a string's.
 SOURCE, STRINGS, MADE, MASKS = 300, 2000, 6000, 9000
 PITCH, ROOM = 263, 600
@@ -80,7 +82,8 @@ def check(flit_words: int, memory: Any, tasks: list[tuple[TransferOperation, dic
     wanted = memory.copy()
     moved = []
     for operation, given in tasks:
-        moved.append(transfer.move(operation, wanted, wanted, namespace(given), BASES))
+        moved.append(transfer.move(operation, wanted, wanted, namespace(given), BASES,
+                                   transforms=PARAMETERS[flit_words].transforms, lanes=flit_words))
     found = memory.copy()
     outcome = engine(flit_words).run(
         [(operation.value, body_words(CodeBody, given)) for operation, given in tasks], BASES, found, seed=seed,
@@ -99,8 +102,8 @@ def memory_of(words: Any, rows: int, seed: int) -> Any:
     return memory
 
 
-@pytest.mark.parametrize("flit_words", [2, pytest.param(16, marks=pytest.mark.slow), pytest.param(
-    1, marks=pytest.mark.long), pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("flit_words", [2, *(
+    pytest.param(flit, marks=pytest.mark.long) for flit in (1, 4, 16))])
 def test_parts(flit_words):
     """Every part of a code, there and back; in the end masked words are what they were."""
     for number, (level, words) in enumerate(runs(flit_words)):
@@ -167,6 +170,52 @@ def test_string_without_room():
     assert done.error == ErrorCode.BAD_CODE
     kept[STRINGS:STRINGS + 30] = memory[STRINGS:STRINGS + 30]
     np.testing.assert_array_equal(memory, kept)
+
+
+def masks(rows: int, columns: int, ways: tuple[int, int], level: int, **others: Any) -> dict[str, Any]:
+    """Of a body that predicts of elements ``PITCH`` apart."""
+    given = fields(PREDICT, 1, columns, (level, None, None), down=ways[0], across=ways[1])
+    return {**given, "rows": rows, "source_row_stride": columns, "source_plane_stride": PITCH,
+            "destination": {"offset": MASKS - BASES[3], "base": 3}, "destination_row_stride": 9,
+            "source": {"offset": SOURCE - BASES[3], "base": 3}, **others}
+
+
+@pytest.mark.parametrize(("flit_words", "ways"), [
+    (2, (4, 4)), (2, (0, 4)), (2, (8, 8)), pytest.param(16, (4, 4), marks=pytest.mark.long)])
+def test_predictions(flit_words, ways):
+    """Masks of elements, tiles and lines, of fills and words of any kind; of a few bits of a word, and of several."""
+    rng = np.random.default_rng(7)
+    elements = prod(len(MATRICES[way][0]) for way in ways)
+    for number in range(16):
+        channels = flit_words * int(rng.integers(1, 1 + 32 // flit_words))
+        tiles, level = int(rng.integers(1, 1 + PITCH // channels)), int(rng.integers(-4, 4))
+        memory = rng.integers(0, 1 << 32, WORDS, dtype=np.uint32)
+        levels = level - np.array(shifts(MATRICES[ways[0]], MATRICES[ways[1]])).ravel()
+        for element in range(elements):
+            words = rng.standard_normal(PITCH).astype(np.float32).view(np.uint32)
+            words[rng.random(PITCH) < 0.3] = 0
+            run = memory[SOURCE + element * PITCH:][:PITCH]
+            # Fills as they come, after a few numbers of any kind.
+            run[number:] = codes.filled(words, int(levels[element]))[number:]
+        memory[STRINGS + 9000:][:channels] = (rng.standard_normal(channels) - 1).astype(np.float32).view(np.uint32)
+        place = {"offset": STRINGS + 9000 - BASES[3], "base": 3}
+        target = {"offset": 12000 + number - BASES[3], "base": 3}
+        check(flit_words, memory, [(PREDICT, masks(tiles, channels, ways, level, codes=place, destination=target))],
+              number)
+
+
+@pytest.mark.parametrize("change", [
+    {"columns": 3}, {"down": 1}, {"across": 12}, {"planes": 2}, {"first": LEVELS.start}, {"first": LEVELS.stop},
+    {"scatter": 1}])
+def test_predictions_that_are_none(change):
+    """BAD_OPERAND, of both."""
+    given = {**masks(2, 4, (4, 4), 0), **change}
+    memory = memory_of(np.zeros(40, dtype=np.uint32), 1, 1)
+    with pytest.raises(BadOperandError):
+        transfer.move(PREDICT, memory, memory.copy(), namespace(given), BASES,
+                      transforms=PARAMETERS[2].transforms, lanes=2)
+    (done,) = engine(2).run([(PREDICT.value, body_words(CodeBody, given))], BASES, memory).done
+    assert done.error == ErrorCode.BAD_OPERAND
 
 
 def test_to_another_die():

@@ -5,6 +5,7 @@
     ENCODE  CodeWalk --masks, words--> (TileRead) --> RunEncoder --> StringWriter --> o
     DECODE  CodeWalk --masks, fills--> (TileRead) --> RunDecoder --> RowCut --------> o
                                      StringReader ------^
+    PREDICT                           Prediction, with a walk of its own -----------> o
 
 A row of a task is a run. Throughput: that of :mod:`~plinth_hw.comm.codes.run_code`; decoding, a run more the latency of
 memory twice, as its string begins with its length. Source: MPT section V; DESIGN "One transfer pipeline".
@@ -19,6 +20,7 @@ from amaranth.utils import exact_log2
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import run_flit_layout
+from plinth_hw.comm.codes.predict import Prediction
 from plinth_hw.comm.codes.row_cut import RowCut
 from plinth_hw.comm.codes.run_code import RunDecoder, RunEncoder
 from plinth_hw.comm.codes.string_read import StringReader
@@ -26,10 +28,11 @@ from plinth_hw.comm.codes.string_write import StringWriter
 from plinth_hw.comm.codes.walk import CodeWalk
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.control.engine import BodyWord
-from plinth_hw.isa.codes import LEVELS, STEPS
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, STEPS
 from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import CodeBody, field_word
+from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
@@ -46,10 +49,10 @@ class CodeStages(wiring.Component):
     -------
     body_valid, body : In(1), In(BodyWord)
         A word of a task's body, with the address in place of a pointer; none comes from ``start`` until ``idle``.
-    unfit : Out(1)
-        What it asks for is no code.
-    start, decodes : In(1)
-        Pulse: the task begins; whether that is DECODE, until ``idle``.
+    unfit, unpredictable : Out(1)
+        What it asks for is no code; no prediction.
+    start, decodes, predicts : In(1)
+        Pulse: the task begins; whether that is DECODE, or PREDICT, until ``idle``.
     task : In
         As of requests.
     read : Out(ReadPort)
@@ -69,7 +72,8 @@ class CodeStages(wiring.Component):
         self.parameters = parameters
         piece, flit = (stream.Signature(layout(parameters)) for layout in (tile_piece_layout, tile_flit_layout))
         super().__init__({
-            "body_valid": In(1), "body": In(BodyWord), "unfit": Out(1), "start": In(1), "decodes": In(1),
+            "body_valid": In(1), "body": In(BodyWord), "unfit": Out(1), "unpredictable": Out(1), "start": In(1),
+            "decodes": In(1), "predicts": In(1),
             "task": In(TASK_BITS), "read": Out(ReadPort(parameters)), "piece": Out(piece), "flit": In(flit),
             "o": Out(flit), "idle": Out(1), "wrong": Out(1)})
 
@@ -83,42 +87,74 @@ class CodeStages(wiring.Component):
             self.unfit.eq(_unfit(m, body)),
             walk.rows.eq(body.rows), walk.columns.eq(body.columns), walk.masked.eq(body.follows),
             # Of a first part nothing is known that would have to be read.
-            walk.start.eq(self.start & (~self.decodes | body.follows)),
+            walk.start.eq(self.start & ~self.predicts & (~self.decodes | body.follows)),
         ]
         # Rows that have not been given, and where the first of them goes.
         rows, place = Signal(WORD, name="rows_left"), Signal(self.parameters.address_bits, name="row_place")
         given, wrong = Signal(name="row_given"), Signal(name="row_wrong")
         with m.If(self.start):
-            m.d.sync += [rows.eq(body.rows), place.eq(addresses["destination"]), self.wrong.eq(0)]
+            m.d.sync += [rows.eq(Mux(self.predicts, 0, body.rows)), place.eq(addresses["destination"]),
+                         self.wrong.eq(0)]
         with m.Elif(given):
             m.d.sync += [rows.eq(rows - 1), place.eq(place + body.destination_row_stride)]
         with m.If(wrong):
             m.d.sync += self.wrong.eq(1)
         m.submodules.encoder = encoder = RunEncoder(self.parameters)
         m.submodules.decoder = decoder = RunDecoder(self.parameters)
-        self._read(m, encoder, decoder)
         for coder in (encoder, decoder):
             m.d.comb += [coder.part[name].eq(body[name]) for name in ("first", "known", "lower", "exact", "follows")]
         strings, encoded, full = self._encode(m, body, encoder, place)
         words, decoded, unlike = self._decode(m, body, addresses["codes"], decoder, place)
+        prediction = self._predict(m, body, addresses)
+        self._read(m, encoder, decoder, prediction)
         m.d.comb += [
             given.eq(Mux(self.decodes, decoded, encoded)), wrong.eq(Mux(self.decodes, unlike, full)),
-            self.o.payload.eq(Mux(self.decodes, words.payload, strings.payload)),
-            self.o.valid.eq(words.valid | strings.valid), words.ready.eq(self.o.ready), strings.ready.eq(self.o.ready),
+            self.o.payload.eq(Mux(self.predicts, prediction.o.payload, Mux(
+                self.decodes, words.payload, strings.payload))),
+            self.o.valid.eq(words.valid | strings.valid | prediction.o.valid),
+            *(part.ready.eq(self.o.ready) for part in (words, strings, prediction.o)),
         ]
-        self._arrive(m, body, walk, (rows == 0) & walk.done & ~self.o.valid)
+        self._arrive(m, body, walk, prediction, (rows == 0) & walk.done & prediction.idle & ~self.o.valid)
         return m
 
-    def _arrive(self, m: Module, body: Any, walk: CodeWalk, given: Value) -> None:
-        """Pieces of the walk; once everything has been given, and nothing is wrong, that of the arrival."""
-        piece, walked, owed = self.piece.payload, walk.piece.payload, Signal(name="arrival_owed")
+    def _predict(self, m: Module, body: Any, addresses: dict[str, Value]) -> Prediction:
+        """A prediction, with the matrices of the die that make neurons."""
+        numbers = [number for number in matrix_numbers(self.parameters.transforms) if number in FROM_ELEMENTS]
+        m.submodules.prediction = prediction = Prediction(self.parameters, [MATRICES[number] for number in numbers])
+        task = prediction.task
+        known = {way: Signal(name=f"{way}_known") for way in ("down", "across")}
+        for way, found in known.items():
+            with m.Switch(body[way]):
+                for place, number in enumerate(numbers):
+                    with m.Case(number):
+                        m.d.comb += [task[way].eq(place), found.eq(1)]
+        lanes, level = self.parameters.flit_words, Signal(signed(9), name="fills_level")
+        m.d.comb += [
+            prediction.start.eq(self.start & self.predicts), task.fills.eq(addresses["source"]),
+            task.bias.eq(addresses["codes"]), task.masks.eq(addresses["destination"]),
+            task.element.eq(body.source_plane_stride), task.tile.eq(body.source_row_stride),
+            task.pitch.eq(body.destination_row_stride), task.tiles.eq(body.rows), task.channels.eq(body.columns),
+            task.level.eq(body.first), level.eq(body.first),
+            self.unpredictable.eq((body.planes != 1) | ~known["down"] | ~known["across"]
+                                  | (body.columns[:exact_log2(lanes)] != 0)
+                                  | (level < LEVELS.start + MOST_SHIFT) | (level >= LEVELS.stop)),
+        ]
+        return prediction
+
+    def _arrive(self, m: Module, body: Any, walk: CodeWalk, prediction: Prediction, given: Value) -> None:
+        """Pieces of the walk, or of a prediction; once everything has been given, and nothing is wrong, that of the
+        arrival."""
+        piece, owed = self.piece.payload, Signal(name="arrival_owed")
+        walked = Signal.like(piece, name="walked_piece")
+        m.d.comb += walked.eq(Mux(self.predicts, prediction.piece.payload, walk.piece.payload))
         arrives = given & owed & ~self.wrong
         m.d.comb += [
             *(piece[name].eq(walked[name]) for name in ("source", "last", "more")),
             piece.run.words.eq(walked.run.words), piece.run.address.eq(Mux(arrives, body.arrival, 0)),
             piece.use.eq(Mux(arrives, PieceUse.ARRIVAL, walked.use)), piece.tail.eq(1),
-            self.piece.valid.eq(walk.piece.valid | arrives),
-            walk.piece.ready.eq(self.piece.ready), self.idle.eq(given & ~arrives),
+            self.piece.valid.eq(walk.piece.valid | prediction.piece.valid | arrives),
+            walk.piece.ready.eq(self.piece.ready), prediction.piece.ready.eq(self.piece.ready),
+            self.idle.eq(given & ~arrives),
         ]
         with m.If(self.start):
             m.d.sync += owed.eq(body.arrival_enable)
@@ -136,7 +172,7 @@ class CodeStages(wiring.Component):
         return data.View(shapes, words.as_value()), {
             name: words[field_word(CodeBody, name)] for name in ("source", "destination", "codes", "mask")}
 
-    def _read(self, m: Module, encoder: RunEncoder, decoder: RunDecoder) -> None:
+    def _read(self, m: Module, encoder: RunEncoder, decoder: RunDecoder, prediction: Prediction) -> None:
         """Words that were read, with their bits of the mask, to who takes them."""
         flit, payload = self.flit.payload, Signal(run_flit_layout(self.parameters), name="read")
         mask, is_mask = Signal(WORD, name="mask"), Signal(name="is_mask")
@@ -144,9 +180,11 @@ class CodeStages(wiring.Component):
             is_mask.eq(flit.tag.use == PieceUse.INDEX),
             payload.data.eq(flit.data), payload.words.eq(flit.words), payload.mask.eq(mask),
             payload.ends.eq(flit.tag.last & flit.tail),
-            self.flit.ready.eq(is_mask | Mux(self.decodes, decoder.i.ready, encoder.i.ready)),
+            self.flit.ready.eq(Mux(self.predicts, prediction.flit.ready, is_mask | Mux(
+                self.decodes, decoder.i.ready, encoder.i.ready))),
+            prediction.flit.payload.eq(flit), prediction.flit.valid.eq(self.flit.valid & self.predicts),
         ]
-        for coder, way in ((encoder, ~self.decodes), (decoder, self.decodes)):
+        for coder, way in ((encoder, ~self.decodes & ~self.predicts), (decoder, self.decodes)):
             m.d.comb += [coder.i.payload.eq(payload), coder.i.valid.eq(self.flit.valid & ~is_mask & way)]
         with m.If(self.flit.valid & self.flit.ready):
             m.d.sync += mask.eq(Mux(is_mask, flit.data[0], mask >> self.parameters.flit_words))

@@ -1,0 +1,151 @@
+"""Masks of tile elements that live neurons need.
+
+::
+
+    live --> support of the neuron --> elements of a window --> 32 of a run, of each element --> words --> o
+
+Throughput: a neuron a cycle; for each 32 of a run's words as many cycles as a tile has elements, and two. Latency: last
+neuron to first word 2 cycles.
+"""
+
+from collections.abc import Sequence
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.lib import data, stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.codes.bits import WORD
+from plinth_hw.comm.codes.block import LEVEL
+from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import Matrix
+from plinth_hw.lib.choice import select
+from plinth_hw.lib.count import index_bits
+
+
+def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
+    """A task: ``fills``, ``bias``, ``masks``: first words; ``element`` and ``tile``: words from one to the next,
+    ``pitch`` of masks; ``tiles``, ``channels``; ``level``; numbers of matrices ``down`` and ``across``."""
+    address, word, number = unsigned(parameters.address_bits), unsigned(WORD), unsigned(index_bits(matrices))
+    return data.StructLayout({
+        **dict.fromkeys(("fills", "bias", "masks"), address),
+        **dict.fromkeys(("element", "tile", "pitch", "tiles", "channels"), word),
+        "level": LEVEL, "down": number, "across": number})
+
+
+class NeededMasks(wiring.Component):
+    """Makes words of masks.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    matrices : sequence of Matrix
+        A^T of transforms, and 1.
+
+    Members
+    -------
+    start : In(1)
+        Pulse: ``task`` is there, and stable until ``idle``.
+    task : In, :func:`predicted_layout`
+    i : In stream of a bit a word
+        Of each window's neurons, row by row.
+    o : Out stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
+        Each a packet that ``last`` marks.
+    idle : Out(1)
+        Everything has been given.
+    """
+
+    def __init__(self, parameters: DieParameters, matrices: Sequence[Matrix]):
+        self.parameters = parameters
+        self.matrices = tuple(matrices)
+        self.places = max(len(matrix[0]) for matrix in matrices)
+        super().__init__({
+            "start": In(1), "task": In(predicted_layout(parameters, len(self.matrices))),
+            "i": In(stream.Signature(unsigned(parameters.flit_words))),
+            "o": Out(stream.Signature(tile_flit_layout(parameters))), "idle": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        task, lanes, places = self.task, self.parameters.flit_words, self.places
+        last = {side: select([len(matrix) - 1 for matrix in self.matrices], task[side]) for side in ("down", "across")}
+        row, column = (Signal(index_bits(places), name=f"neuron_{side}") for side in ("down", "across"))
+        supports = self._support(m, "down", row), self._support(m, "across", column)
+        takes, ends, shifts = Signal(name="takes"), Signal(name="ends"), Signal(name="shifts")
+        m.d.comb += [takes.eq(self.i.valid & self.i.ready),
+                     ends.eq((column == last["across"]) & (row == last["down"]))]
+        with m.If(takes):
+            m.d.sync += column.eq(Mux(column == last["across"], 0, column + 1))
+            with m.If(column == last["across"]):
+                m.d.sync += row.eq(Mux(row == last["down"], 0, row + 1))
+        words = [Signal(WORD, name=f"word_{place}") for place in range(places * places)]
+        for place, word in enumerate(words):
+            down, across = divmod(place, places)
+            needed, now = Signal(lanes, name=f"needed_{place}"), Signal(lanes, name=f"now_{place}")
+            m.d.comb += now.eq(needed | Mux(supports[0][down] & supports[1][across], self.i.payload, 0))
+            with m.If(takes):
+                m.d.sync += needed.eq(Mux(ends, 0, now))
+            with m.If(shifts):
+                m.d.sync += word.eq(Cat(word[lanes:], Mux(takes, now, Const(0, lanes))))
+        self._give(m, words, takes & ends, shifts)
+        return m
+
+    def _support(self, m: Module, side: str, neuron: Signal) -> Signal:
+        """Rows, or columns, of a tile that a row, or column, of neurons has a coefficient for."""
+        found = Signal(self.places, name=f"{side}_support")
+        for number, matrix in enumerate(self.matrices):
+            for at, row in enumerate(matrix):
+                with m.If((self.task[side] == number) & (neuron == at)):
+                    m.d.comb += found.eq(sum(1 << place for place, value in enumerate(row) if value))
+        return found
+
+    def _give(self, m: Module, words: list[Signal], window: Signal, shifts: Signal) -> None:
+        """Words, once there are 32 bits of each, or no more windows."""
+        task, lanes, places, flit = self.task, self.parameters.flit_words, self.places, self.o.payload
+        chunk, tiles, channel = Signal(range(WORD // lanes), name="chunk"), Signal(WORD), Signal(WORD)
+        final, number = Signal(name="final"), Signal(WORD, name="number")
+        at = Signal(self.parameters.address_bits, name="at")
+        down, across = (Signal(index_bits(places), name=f"given_{side}") for side in ("down", "across"))
+        last = {side: select([len(matrix[0]) - 1 for matrix in self.matrices], task[side])
+                for side in ("down", "across")}
+        word, ends_row = Signal(WORD, name="given_word"), Signal(name="given_row")
+        m.d.comb += [
+            word.eq(select([select(words[first:first + places], across) for first in range(0, len(words), places)],
+                           down)),
+            ends_row.eq(across == last["across"]),
+            *(flit.data[lane].eq(word) for lane in range(lanes)), flit.words.eq(1), flit.address.eq(at),
+            flit.tail.eq(1), flit.tag.use.eq(PieceUse.TILE), flit.tag.last.eq(1),
+        ]
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += self.idle.eq(1)
+                m.d.sync += [tiles.eq(task.tiles), channel.eq(0), number.eq(0), chunk.eq(0), final.eq(0)]
+                with m.If(self.start):
+                    m.next = "WINDOWS"
+            with m.State("WINDOWS"):
+                m.d.comb += [self.i.ready.eq(1), shifts.eq(window)]
+                with m.If(window):
+                    m.d.sync += [channel.eq(channel + lanes), chunk.eq(chunk + 1), at.eq(task.masks + number)]
+                    with m.If(channel + lanes >= task.channels):
+                        m.d.sync += [channel.eq(0), tiles.eq(tiles - 1)]
+                        with m.If(tiles == 1):
+                            m.d.sync += final.eq(1)
+                            m.next = "FILL"
+                    with m.If(chunk == WORD // lanes - 1):
+                        m.next = "GIVE"
+            with m.State("FILL"):
+                # The rest of the last word's bits.
+                m.d.comb += shifts.eq(1)
+                m.d.sync += chunk.eq(chunk + 1)
+                with m.If(chunk == WORD // lanes - 1):
+                    m.next = "GIVE"
+            with m.State("GIVE"):
+                m.d.comb += self.o.valid.eq(1)
+                with m.If(self.o.ready):
+                    m.d.sync += [at.eq(at + task.pitch), across.eq(Mux(ends_row, 0, across + 1))]
+                    with m.If(ends_row):
+                        m.d.sync += down.eq(Mux(down == last["down"], 0, down + 1))
+                    with m.If(ends_row & (down == last["down"])):
+                        m.d.sync += number.eq(number + 1)
+                        m.next = "WINDOWS"
+                        with m.If(final):
+                            m.next = "IDLE"

@@ -1,0 +1,147 @@
+"""The transfer engine's task that predicts: of fills of tile elements, masks of those that must still come.
+
+::
+
+    walk --bias, fills--> (TileRead) --+--> FillEnds --> LiveNeurons --> elements needed --> words of masks --> o
+                                       +--> bias ------------^
+
+A window is a flit of channels of one tile. Throughput: that of :class:`~plinth_hw.comm.codes.neurons.LiveNeurons`.
+Source: MPT section V; the bound and the fills are this project's.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from plinth_hw.comm.codes.bits import WORD
+from plinth_hw.comm.codes.ends import FillEnds
+from plinth_hw.comm.codes.masks import NeededMasks, predicted_layout
+from plinth_hw.comm.codes.neurons import LiveNeurons
+from plinth_hw.comm.flit import payload_layout
+from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
+from plinth_hw.isa.codes import shifts
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.winograd import Matrix
+from plinth_hw.lib.choice import select
+from plinth_hw.lib.count import index_bits
+
+
+class Prediction(wiring.Component):
+    """Predicts.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+    matrices : sequence of Matrix
+        A^T of transforms, and 1.
+
+    Members
+    -------
+    start : In(1)
+        Pulse: ``task`` is there, and stable until ``idle``.
+    task : In, :func:`predicted_layout`
+    piece : Out stream of :func:`~plinth_hw.comm.tile_read.tile_piece_layout`
+    flit : In stream of :func:`~plinth_hw.comm.tile_read.tile_flit_layout`
+    o : Out stream of the same
+        Words of masks, each a packet that ``last`` marks.
+    idle : Out(1)
+        Everything has been given.
+    """
+
+    def __init__(self, parameters: DieParameters, matrices: Sequence[Matrix]):
+        self.parameters = parameters
+        self.matrices = tuple(matrices)
+        self.places = max(len(matrix[0]) for matrix in matrices)
+        piece, flit = (stream.Signature(layout(parameters)) for layout in (tile_piece_layout, tile_flit_layout))
+        super().__init__({
+            "start": In(1), "task": In(predicted_layout(parameters, len(self.matrices))), "piece": Out(piece),
+            "flit": In(flit), "o": Out(flit), "idle": Out(1)})
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        words = payload_layout(self.parameters)
+        m.submodules.ends = ends = FillEnds(words)
+        m.submodules.neurons = neurons = LiveNeurons(words, self.matrices)
+        wiring.connect(m, ends.o, neurons.i)
+        m.d.comb += [neurons.down.eq(self.task.down), neurons.across.eq(self.task.across)]
+        m.submodules.masks = masks = NeededMasks(self.parameters, self.matrices)
+        wiring.connect(m, neurons.o, masks.i)
+        wiring.connect(m, masks.o, wiring.flipped(self.o))
+        walked = Signal(name="walked")
+        self._walk(m, walked)
+        self._read(m, ends, neurons)
+        m.d.comb += [masks.start.eq(self.start), masks.task.eq(self.task), self.idle.eq(walked & masks.idle)]
+        return m
+
+    def _last(self, side: str) -> Any:
+        """The last row, or column, of a tile."""
+        return select([len(matrix[0]) - 1 for matrix in self.matrices], self.task[side])
+
+    def _walk(self, m: Module, walked: Signal) -> None:
+        """Pieces: of each flit of a tile's channels that of the bias, then that of each element."""
+        task, piece, lanes = self.task, self.piece.payload, self.parameters.flit_words
+        bits = self.parameters.address_bits
+        tile, at, place = (Signal(bits, name=name) for name in ("tile", "at", "place"))
+        tiles, channel = Signal(WORD, name="tiles_left"), Signal(WORD, name="channel")
+        down, across = (Signal(index_bits(self.places), name=f"element_{side}") for side in ("down", "across"))
+        ends_row, of_bias = Signal(name="ends_row"), Signal(name="of_bias")
+        m.d.comb += [
+            ends_row.eq(across == self._last("across")),
+            piece.source.eq(Mux(of_bias, task.bias + channel, place)), piece.run.words.eq(lanes),
+            piece.run.address.eq(0), piece.use.eq(Mux(of_bias, PieceUse.INDEX, PieceUse.TILE)), piece.tail.eq(1),
+            piece.last.eq(0), piece.more.eq(0),
+        ]
+        with m.FSM():
+            with m.State("IDLE"):
+                m.d.comb += walked.eq(1)
+                m.d.sync += [tile.eq(task.fills), at.eq(task.fills), tiles.eq(task.tiles), channel.eq(0)]
+                with m.If(self.start):
+                    m.next = "BIAS"
+            with m.State("BIAS"):
+                m.d.comb += [of_bias.eq(1), self.piece.valid.eq(1)]
+                m.d.sync += place.eq(at)
+                with m.If(self.piece.ready):
+                    m.next = "ELEMENTS"
+            with m.State("ELEMENTS"):
+                m.d.comb += self.piece.valid.eq(1)
+                with m.If(self.piece.ready):
+                    m.d.sync += [place.eq(place + task.element), across.eq(Mux(ends_row, 0, across + 1))]
+                    with m.If(ends_row):
+                        m.d.sync += down.eq(Mux(down == self._last("down"), 0, down + 1))
+                    with m.If(ends_row & (down == self._last("down"))):
+                        m.d.sync += [channel.eq(channel + lanes), at.eq(at + lanes)]
+                        m.next = "BIAS"
+                        with m.If(channel + lanes >= task.channels):
+                            m.d.sync += [channel.eq(0), tile.eq(tile + task.tile), at.eq(tile + task.tile),
+                                         tiles.eq(tiles - 1)]
+                            with m.If(tiles == 1):
+                                m.next = "IDLE"
+
+    def _read(self, m: Module, ends: FillEnds, neurons: LiveNeurons) -> None:
+        """Fills with their levels, and what is added to neurons."""
+        task, flit = self.task, self.flit.payload
+        down, across = (Signal(index_bits(self.places), name=f"read_{side}") for side in ("down", "across"))
+        ends_row, shift = Signal(name="read_ends_row"), Signal(range(8), name="shift")
+        of_bias = flit.tag.use == PieceUse.INDEX
+        for first, one in enumerate(self.matrices):
+            for second, other in enumerate(self.matrices):
+                for row, found in enumerate(shifts(one, other)):
+                    for column, value in enumerate(found):
+                        if value:
+                            with m.If((task.down == first) & (task.across == second) & (down == row)
+                                      & (across == column)):
+                                m.d.comb += shift.eq(value)
+        m.d.comb += [
+            ends_row.eq(across == self._last("across")),
+            neurons.window.payload.eq(flit.data), neurons.window.valid.eq(self.flit.valid & of_bias),
+            ends.i.payload.fills.eq(flit.data), ends.i.payload.level.eq(task.level - shift),
+            ends.i.valid.eq(self.flit.valid & ~of_bias),
+            self.flit.ready.eq(Mux(of_bias, neurons.window.ready, ends.i.ready)),
+        ]
+        with m.If(ends.i.valid & ends.i.ready):
+            m.d.sync += across.eq(Mux(ends_row, 0, across + 1))
+            with m.If(ends_row):
+                m.d.sync += down.eq(Mux(down == self._last("down"), 0, down + 1))
