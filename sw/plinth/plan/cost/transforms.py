@@ -4,26 +4,26 @@ from dataclasses import dataclass
 from math import prod
 
 from plinth.partition.graph import Node
-from plinth.plan.cost.copies import FIRST_FLIT
+from plinth.plan.cost.copies import FIRST_FLIT, LOOKUP_CYCLES
 from plinth.plan.cost.machine import Cycles, row_words
 from plinth.step.tasks import TileTransform
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Lattice, terms, transposed
 
-#: Cycles of a descriptor beside its blocks, and from its end to the start of the next one; of a packet of a beat that
-#: is added, at least.
-STAGES_CYCLES, NEXT_CYCLES, ADDED_CYCLES = 115, 32, 6
+#: Cycles of a descriptor beside its blocks, and from its end to the start of the next one.
+STAGES_CYCLES, NEXT_CYCLES = 115, 32
 
 
 @dataclass(frozen=True)
 class TransformCost:
     """Of a descriptor, in the mean of a task's: cycles of the engine alone and in a row, flits (of those that stay on
-    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, words of the beats
-    read and written."""
+    the die as wide as what moves there) and packets that leave it, for all dies that it goes to, packets whose route is
+    looked up for each of these, words of the beats read and written."""
 
     cycles: Cycles
     flits: float
     packets: float
+    turns: float
     reads: float
     writes: float
 
@@ -32,6 +32,12 @@ def _flits(parameters: DieParameters, columns: int) -> int:
     """Of a place: each of its blocks, of a beat at most, begins with one."""
     full, rest = divmod(columns, parameters.beat_words)
     return full * (parameters.beat_words // parameters.flit_words) + -(-rest // parameters.flit_words)
+
+
+def _turned(parameters: DieParameters, columns: int) -> int:
+    """Cycles of a place in the stages: a block goes into a turn while the one before leaves it, so that a shorter one
+    takes as long as those beside it."""
+    return -(-columns // parameters.beat_words) * _flits(parameters, min(columns, parameters.beat_words))
 
 
 def _inside(lattice: Lattice, side: int) -> float:
@@ -54,18 +60,20 @@ def transform_cost(parameters: DieParameters, work: TileTransform) -> TransformC
     middle = both[0].reach * both[1].size
     inside = prod(_inside(one, side) for one, side in zip(both, sides, strict=True))
     tiles = work.positions / work.descriptors
-    within = parameters.within
-    leaves = work.die is not None or work.members is not None
-    flits, block = _flits(within, columns), _flits(within, min(columns, parameters.beat_words))
-    blocks = -(-columns // parameters.beat_words)
+    within, leaves = parameters.within, work.die is not None or work.members is not None
+    block = _flits(within, min(columns, parameters.beat_words))
+    moved = _flits(parameters if leaves else within, columns)
+    blocks, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
     read, made = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
-    each = max(places, elements) * flits
-    if work.added:
-        each = max(each, ADDED_CYCLES * places * blocks)
+    each, turns = float(max(places, elements) * _turned(within, columns)), 0.0
+    if work.members is not None:
+        # What goes to a die follows what goes to another, block by block; what stays here has no route.
+        turns, others = blocks, 1 - 1 / work.members.count
+        each = max(each, others * (elements * moved + LOOKUP_CYCLES * work.members.count * blocks))
     alone = FIRST_FLIT + STAGES_CYCLES + tiles * each + (places + middle + elements) * block
-    words, moved = row_words(parameters, columns), _flits(parameters, columns) if leaves else flits
     return TransformCost((alone - FIRST_FLIT, alone - FIRST_FLIT + NEXT_CYCLES), tiles * made * moved,
-                         tiles * made * blocks, tiles * read * words, tiles * made * (1 + work.added) * words)
+                         tiles * made * blocks, tiles * turns, tiles * read * words,
+                         tiles * made * (1 + work.added) * words)
 
 
 def transform_adds(work: TileTransform) -> float:

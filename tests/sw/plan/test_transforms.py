@@ -1,0 +1,81 @@
+"""What tasks that make tiles of maps, or maps of tiles, cost: as counted, and what they wait on."""
+
+import pytest
+
+from plinth.model.array import ring
+from plinth.model.layers import Convolution, Dense, Flatten, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.partition.graph import from_network
+from plinth.plan.cost.copies import LOOKUP_CYCLES
+from plinth.plan.cost.transforms import TransformCost, transform_cost
+from plinth.plan.planners.mpt import grouped
+from plinth.plan.planning import given_plan
+from plinth.simulate.step import simulated
+from plinth.step.build import step_of
+from plinth.step.tasks import TileTransform
+
+#: Samples, and places of a side of their maps.
+BATCH, SIDE = 16, 8
+DIE = "ndp-demo-winograd"
+
+
+def _graph(channels, outputs):
+    size = {"kernel": (3, 3), "padding": (1, 1), "winograd": outputs, "weights": "winograd"}
+    return from_network(Network(name="one", input=Shape((channels, SIDE, SIDE)), layers=(
+        Convolution(name="before", channels=channels, kernel=(1, 1), bias=False),
+        Convolution(name="c", channels=channels, bias=False, **size), Relu(name="r"), Flatten(name="f"),
+        Dense(name="d", outputs=4), SoftmaxCrossEntropy(name="loss"))))
+
+
+def _plan(channels, outputs, dies):
+    array, graph = ring(dies, preset=DIE), _graph(channels, outputs)
+    return given_plan(graph, array, grouped(graph, array, array.levels), BATCH), array
+
+
+def _costs(channels, outputs, dies=1) -> list[tuple[TileTransform, TransformCost]]:
+    """Of a die's tasks: scatter and gather of a step, in its order."""
+    plan, array = _plan(channels, outputs, dies)
+    parameters = array.die_parameters()
+    step = step_of(plan.graph, plan.splits, plan.batch, parameters, plan.factors, plan.lists, array, plan.rule)
+    works = [item.work for operation in step.operations for item in operation.tasks(0) if hasattr(item, "work")]
+    return [(work, transform_cost(parameters, work)) for work in works if isinstance(work, TileTransform)]
+
+
+@pytest.mark.parametrize(("channels", "outputs", "counted"), [
+    (8, 2, (17693, 17408, 17408)), (12, 2, (33949, 33568, 33662)), (16, 2, (34077, 33792, 33792)),
+    (20, 2, (50333, 49952, 50048)), (12, 4, (19417, 19112, 19192)), (16, 4, (19561, 19336, 19336)),
+    # These played no part.
+    (10, 2, (33886, 33555, 33603)), (20, 4, (28633, 28328, 28408)), (4, 2, (9143, 8984, 8984))])
+def test_cycles_are_those_counted(channels, outputs, counted) -> None:
+    """All descriptors of tiles, of maps, and of tiles of errors: a block that is not full takes as long as a full one
+    beside it."""
+    for (work, cost), cycles in zip(_costs(channels, outputs)[:3], counted, strict=True):
+        assert work.descriptors * cost.cycles[0] == pytest.approx(cycles, rel=0.05)
+
+
+def test_to_add_takes_no_longer_than_to_store() -> None:
+    *_, stored, _, added = _costs(12, 2)
+    assert added[0].added and not stored[0].added
+    assert added[1].cycles[0] == pytest.approx(stored[1].cycles[0], rel=0.02)
+    assert added[1].writes > stored[1].writes / 2
+
+
+@pytest.mark.parametrize("channels", [8, 16])
+def test_routes_are_looked_up_for_each_die_in_turn(channels) -> None:
+    """A ring of eight: a tile's blocks go to seven others, over 16 links in all; each router looks up as many."""
+    dies, blocks = 8, channels // 8
+    work, cost = next(one for one in _costs(channels, 2, dies) if one[0].members is not None)
+    tiles = work.tiling.positions * work.maps.images
+    assert work.descriptors * cost.turns == tiles * blocks
+    found = simulated(*_plan(channels, 2, dies))
+    scatters = 2
+    assert [words for link, words in zip(found.work.machine.links, found.result.link_words, strict=True)
+            if link.name.endswith("looks up routes")] == pytest.approx(
+                [scatters * tiles * blocks * 16 * LOOKUP_CYCLES] * dies)
+
+
+def test_lookups_hold_up_a_sender() -> None:
+    """Of blocks of 8 channels, 64 flits to all, 56 of these to others, and seven lookups."""
+    work, cost = next(one for one in _costs(8, 2, 8) if one[0].members is not None)
+    tiles = work.tiling.positions * work.maps.images / work.descriptors
+    assert cost.cycles[0] >= tiles * (56 + 7 * LOOKUP_CYCLES)
