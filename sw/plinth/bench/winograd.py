@@ -31,6 +31,8 @@ LAYERS = {"early": ("mpt-early", 1), "mid1": ("mpt-mid-1", 4), "late1": ("mpt-la
 MEMORY_WORDS, CHANNELS = 1 << 25, 16
 #: Outputs of a tile each way.
 OUTPUTS = 4
+#: Cycles of direct convolution by itself, of a network's layer and images.
+Direct = Callable[[str, int], int]
 #: What tasks of the layer are called, forward and back: operands to results. The update stage is not among them.
 FORWARD = ("conv.scatter", "conv.fprop", "conv.untile")
 BACKWARD = ("conv.error_scatter", "conv.bprop", "conv.error_untile", "conv.input_error", "conv.update_grad")
@@ -105,14 +107,15 @@ def bound(network: str, images: int) -> dict[str, float]:
             "words / memory rate": sum(words.values()) / rate, "multiply_adds": macs, **words, "memory rate": rate}
 
 
-def winograd_rows(ending: str) -> list[Row]:
-    """A layer forward: what of its bound it reaches, and how much faster it is than direct convolution; both ways back
-    together likewise."""
+def winograd_rows(ending: str, whole: Direct) -> list[Row]:
+    """A layer forward: what of its bound it reaches, and how much faster it is than direct convolution, in a step or by
+    itself, whichever takes less; both ways back together likewise, in a step."""
     network, images = LAYERS[ending]
     tiled, direct = (_records(network, images, winograd) for winograd in (OUTPUTS, "off"))
     terms = bound(network, images)
     least = max(terms["multiply_adds / PEs"], terms["words / memory rate"])
-    forward, plain = _cycles(tiled, FORWARD), _cycles(direct, FORWARD)
+    forward, step, alone = _cycles(tiled, FORWARD), _cycles(direct, FORWARD), whole(network, images)
+    plain = min(step, alone)
     back, plain_back = _cycles(tiled, BACKWARD), _cycles(direct, BACKWARD)
     common = {"network": network, "images": images, "transform": f"F({OUTPUTS},3)", "trained": "tiles"}
     limit = "transforms: what of them is not hidden behind products"
@@ -122,7 +125,7 @@ def winograd_rows(ending: str) -> list[Row]:
             {**common, "bound": least, **terms, "cycles": forward, "start, end, sum of tasks": _phases(
                 tiled, FORWARD)}),
         Row(f"winograd_speedup_{ending}", plain / forward, "cycles of direct convolution / of Winograd", limit,
-            {**common, "cycles": forward, "cycles_direct": plain}),
+            {**common, "cycles": forward, "cycles_direct_in_a_step": step, "cycles_direct_by_itself": alone}),
         Row(f"winograd_backward_speedup_{ending}", plain_back / back,
             "cycles of bprop and updateGrad, direct convolution / Winograd", "sums of tiles that overlap",
             {**common, "cycles": back, "cycles_direct": plain_back, "cycles_with_rates": _cycles(
@@ -130,7 +133,7 @@ def winograd_rows(ending: str) -> list[Row]:
              "direct, start, end, sum of tasks": _phases(direct, BACKWARD)})]
 
 
-#: Names and functions of these rows.
-BENCHES: dict[str, Callable[[], list[Row]]] = {
-    f"winograd_{kind}_{ending}": partial(winograd_rows, ending)
-    for ending in LAYERS for kind in ("utilisation", "speedup", "backward_speedup")}
+def benches(whole: Direct) -> dict[str, Callable[[], list[Row]]]:
+    """Names and functions of these rows, given what direct convolution takes by itself."""
+    return {f"winograd_{kind}_{ending}": partial(winograd_rows, ending, whole)
+            for ending in LAYERS for kind in ("utilisation", "speedup", "backward_speedup")}
