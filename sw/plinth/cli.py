@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 #: Rows of `plinth bench`, in the order in which they run.
 BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisation", "board_gemm_utilisation",
                "conv_utilisation_early", "conv_utilisation_mid1",
-               "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2", "train_step_utilisation",
+               "conv_utilisation_late1", "conv_utilisation_mid2", "conv_utilisation_late2",
+               *(f"winograd_{what}_{layer}" for layer in ("early", "mid1", "late1", "mid2", "late2")
+                 for what in ("utilisation", "speedup", "backward_speedup")),
+               "scatter_efficiency", "gather_efficiency", "train_step_utilisation",
                "ring_efficiency", "transfer_efficiency", "ring_efficiency_links", "transfer_efficiency_links",
                "link_goodput_ber_1e-5", "serial_efficiency", "harness_efficiency", "thread_scaling", "cosim_rate",
                "busy_machine_share", "digits_accuracy_nearest", "digits_accuracy_adagrad",
