@@ -41,6 +41,13 @@ def small(level: Value) -> Value:
     return Cat(Const(0, FRACTION_BITS - 1), Const(1, 1), (level - 1)[:EXPONENT_BITS])
 
 
+def kinds(fill: Value, level: Value) -> tuple[Value, Value, Value]:
+    """Whether a fill says, at a biased level, that its word is exactly zero; has an exponent of at least the level; was
+    sent and is below the quantum. Else nothing was sent of its block."""
+    magnitude = fill[:WORD - 1]
+    return magnitude == 0, fill[FRACTION_BITS:WORD - 1] >= level, magnitude == small(level)
+
+
 class BlockDecoder(wiring.Component):
     """Decodes runs.
 

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL, run_flit_layout
-from plinth_hw.comm.codes.block_decode import Bits, small
+from plinth_hw.comm.codes.block_decode import Bits, kinds, small
 from plinth_hw.comm.codes.element_encode import SHIFT, below
 from plinth_hw.isa.codes import ABOVE, BIAS, EXPONENT_BITS, FRACTION_BITS, UNARY
 from plinth_hw.isa.parameters import DieParameters
@@ -73,13 +73,13 @@ class ElementDecoder(wiring.Component):
         """What a fill becomes; it ``takes`` one as soon as its bits are there."""
         bits = self.bits
         known, lower = (Signal(BIASED, name=f"biased_{name}") for name in ("known", "lower"))
-        own, magnitude = fill[FRACTION_BITS:WORD - 1], fill[:WORD - 1]
+        own = fill[FRACTION_BITS:WORD - 1]
         zero, large, is_small, unsent, tails = (
             Signal(name=name) for name in ("zero", "large", "small", "unsent", "tails"))
         top = Signal(BIASED, name="top")
         m.d.comb += [
             known.eq(self.known + BIAS), lower.eq(self.lower + BIAS),
-            zero.eq(magnitude == 0), large.eq(own >= known), is_small.eq(magnitude == small(known)),
+            *(kind.eq(found) for kind, found in zip((zero, large, is_small), kinds(fill, known), strict=True)),
             unsent.eq(~(zero | large | is_small)), top.eq(Mux(unsent, own, known - 1)),
             tails.eq(self.exact & ~zero & ~large),
         ]

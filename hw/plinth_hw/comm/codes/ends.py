@@ -16,7 +16,7 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL
-from plinth_hw.comm.codes.block_decode import small
+from plinth_hw.comm.codes.block_decode import kinds
 from plinth_hw.isa.codes import BIAS, EXPONENT_BITS, FRACTION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.lib.count import stepped
@@ -64,8 +64,8 @@ class FillEnds(wiring.Component):
         latency = 0
         for lane in range(lanes):
             fill = self.i.payload.fills[lane]
-            own, magnitude, negative = fill[FRACTION_BITS:WORD - 1], fill[:WORD - 1], fill[-1]
-            zero, large, is_small = magnitude == 0, own >= level, magnitude == small(level)
+            own, negative = fill[FRACTION_BITS:WORD - 1], fill[-1]
+            zero, large, is_small = kinds(fill, level)
             unsent = ~(zero | large | is_small)
             quantum = Cat(Const(0, FRACTION_BITS), level[:EXPONENT_BITS], negative)
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)

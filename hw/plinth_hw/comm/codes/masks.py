@@ -9,8 +9,9 @@ neuron to first word 2 cycles.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -21,6 +22,25 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
+
+
+def grid_walk(m: Module, name: str, moves: Value, last: dict[str, Value], bits: int) -> tuple[Signal, Signal, Value]:
+    """Row and column of a grid that is walked row by row, and whether they are the last; ``last``: those of ``down``
+    and ``across``."""
+    down, across = (Signal(bits, name=f"{name}_{side}") for side in ("down", "across"))
+    ends_row, ends_column = (Signal(name=f"{name}_ends_{side}") for side in ("row", "column"))
+    m.d.comb += [ends_row.eq(across == last["across"]), ends_column.eq(down == last["down"])]
+    with m.If(moves):
+        m.d.sync += across.eq(Mux(ends_row, 0, across + 1))
+        with m.If(ends_row):
+            m.d.sync += down.eq(Mux(ends_column, 0, down + 1))
+    return down, across, ends_row & ends_column
+
+
+def last_places(matrices: Sequence[Matrix], task: Any, *, neurons: bool) -> dict[str, Value]:
+    """Last row and column of a task's tiles, or of their neurons."""
+    sizes = [len(matrix) - 1 if neurons else len(matrix[0]) - 1 for matrix in matrices]
+    return {side: select(sizes, getattr(task, side)) for side in ("down", "across")}
 
 
 def predicted_layout(parameters: DieParameters, matrices: int) -> data.StructLayout:
@@ -67,16 +87,11 @@ class NeededMasks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         task, lanes, places = self.task, self.parameters.flit_words, self.places
-        last = {side: select([len(matrix) - 1 for matrix in self.matrices], task[side]) for side in ("down", "across")}
-        row, column = (Signal(index_bits(places), name=f"neuron_{side}") for side in ("down", "across"))
+        takes, shifts = Signal(name="takes"), Signal(name="shifts")
+        row, column, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, task, neurons=True),
+                                      index_bits(places))
         supports = self._support(m, "down", row), self._support(m, "across", column)
-        takes, ends, shifts = Signal(name="takes"), Signal(name="ends"), Signal(name="shifts")
-        m.d.comb += [takes.eq(self.i.valid & self.i.ready),
-                     ends.eq((column == last["across"]) & (row == last["down"]))]
-        with m.If(takes):
-            m.d.sync += column.eq(Mux(column == last["across"], 0, column + 1))
-            with m.If(column == last["across"]):
-                m.d.sync += row.eq(Mux(row == last["down"], 0, row + 1))
+        m.d.comb += takes.eq(self.i.valid & self.i.ready)
         words = [Signal(WORD, name=f"word_{place}") for place in range(places * places)]
         for place, word in enumerate(words):
             down, across = divmod(place, places)
@@ -104,14 +119,12 @@ class NeededMasks(wiring.Component):
         chunk, tiles, channel = Signal(range(WORD // lanes), name="chunk"), Signal(WORD), Signal(WORD)
         final, number = Signal(name="final"), Signal(WORD, name="number")
         at = Signal(self.parameters.address_bits, name="at")
-        down, across = (Signal(index_bits(places), name=f"given_{side}") for side in ("down", "across"))
-        last = {side: select([len(matrix[0]) - 1 for matrix in self.matrices], task[side])
-                for side in ("down", "across")}
-        word, ends_row = Signal(WORD, name="given_word"), Signal(name="given_row")
+        word = Signal(WORD, name="given_word")
+        down, across, ends = grid_walk(m, "given", self.o.valid & self.o.ready, last_places(
+            self.matrices, task, neurons=False), index_bits(places))
         m.d.comb += [
             word.eq(select([select(words[first:first + places], across) for first in range(0, len(words), places)],
                            down)),
-            ends_row.eq(across == last["across"]),
             *(flit.data[lane].eq(word) for lane in range(lanes)), flit.words.eq(1), flit.address.eq(at),
             flit.tail.eq(1), flit.tag.use.eq(PieceUse.TILE), flit.tag.last.eq(1),
         ]
@@ -141,10 +154,8 @@ class NeededMasks(wiring.Component):
             with m.State("GIVE"):
                 m.d.comb += self.o.valid.eq(1)
                 with m.If(self.o.ready):
-                    m.d.sync += [at.eq(at + task.pitch), across.eq(Mux(ends_row, 0, across + 1))]
-                    with m.If(ends_row):
-                        m.d.sync += down.eq(Mux(down == last["down"], 0, down + 1))
-                    with m.If(ends_row & (down == last["down"])):
+                    m.d.sync += at.eq(at + task.pitch)
+                    with m.If(ends):
                         m.d.sync += number.eq(number + 1)
                         m.next = "WINDOWS"
                         with m.If(final):

@@ -16,17 +16,17 @@ Throughput: a window of T x T' elements in 2 T T' cycles. Latency: a window, and
 from collections.abc import Sequence
 from fractions import Fraction
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.block_turn import BlockTurn, Order
+from plinth_hw.comm.codes.masks import grid_walk, last_places
 from plinth_hw.comm.line_sums import LineSums
 from plinth_hw.isa.codes import FRACTION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.isa.winograd import Matrix, terms
-from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits, stepped
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO
@@ -98,9 +98,8 @@ class LiveNeurons(wiring.Component):
             ]
             with m.If(turn.o.valid & turn.o.ready & turn.o.payload.ends_line):
                 m.d.sync += half.eq(~half)
-        rows = select([len(matrix) - 1 for matrix in self.matrices], self.down)
-        columns = {side: select([len(matrix[0]) - 1 for matrix in self.matrices], getattr(self, side))
-                   for side in ("down", "across")}
+        rows = last_places(self.matrices, self, neurons=True)["down"]
+        columns = last_places(self.matrices, self, neurons=False)
         m.submodules.added = added = FIFO(self.words, PLACES)
         receivers = (before.block, between.block, added.i)
         m.d.comb += self.window.ready.eq(Cat(one.ready for one in receivers).all())
@@ -113,26 +112,21 @@ class LiveNeurons(wiring.Component):
             others = Cat(other.ready for other in receivers if other is not one)
             m.d.comb += one.valid.eq(self.window.valid & others.all())
         m.d.comb += added.i.payload.eq(self.window.payload)
-        self._add(m, second, added, rows)
+        self._add(m, second, added)
         return m
 
-    def _add(self, m: Module, second: LineSums, added: FIFO, last_row: Signal) -> None:
+    def _add(self, m: Module, second: LineSums, added: FIFO) -> None:
         """What is added to a window's neurons, and what they are then."""
-        last_column = select([len(matrix) - 1 for matrix in self.matrices], self.across)
-        bits = index_bits(max(len(matrix) for matrix in self.matrices))
-        row, column = Signal(bits, name="row"), Signal(bits, name="column")
         left, takes = Signal(range(PLACES + 1), init=PLACES, name="left"), Signal(name="takes")
+        *_, ends = grid_walk(m, "neuron", takes, last_places(self.matrices, self, neurons=True),
+                             index_bits(max(len(matrix) for matrix in self.matrices)))
         m.submodules.live = live = FIFO(unsigned(self.words.length), PLACES)
         wiring.connect(m, live.o, wiring.flipped(self.o))
         m.d.comb += [
             second.o.ready.eq(added.o.valid & (left != 0)), takes.eq(second.o.valid & second.o.ready),
-            added.o.ready.eq(takes & (row == last_row) & (column == last_column)),
+            added.o.ready.eq(takes & ends),
         ]
         m.d.sync += left.eq(stepped(left, self.o.valid & self.o.ready, takes))
-        with m.If(takes):
-            m.d.sync += column.eq(Mux(column == last_column, 0, column + 1))
-            with m.If(column == last_column):
-                m.d.sync += row.eq(Mux(row == last_row, 0, row + 1))
         latency = 0
         for lane in range(self.words.length):
             m.submodules[f"adder_{lane}"] = adder = FloatAdder(FP32)

@@ -10,22 +10,20 @@ Source: MPT section V; the bound and the fills are this project's.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.ends import FillEnds
-from plinth_hw.comm.codes.masks import NeededMasks, predicted_layout
+from plinth_hw.comm.codes.masks import NeededMasks, grid_walk, last_places, predicted_layout
 from plinth_hw.comm.codes.neurons import LiveNeurons
 from plinth_hw.comm.flit import payload_layout
 from plinth_hw.comm.tile_read import PieceUse, tile_flit_layout, tile_piece_layout
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
-from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 
 
@@ -76,9 +74,9 @@ class Prediction(wiring.Component):
         m.d.comb += [masks.start.eq(self.start), masks.task.eq(self.task), self.idle.eq(walked & masks.idle)]
         return m
 
-    def _last(self, side: str) -> Any:
-        """The last row, or column, of a tile."""
-        return select([len(matrix[0]) - 1 for matrix in self.matrices], self.task[side])
+    def _elements(self, m: Module, name: str, moves: Value) -> tuple[Signal, Signal, Value]:
+        """Row and column of an element, and whether it is a tile's last one."""
+        return grid_walk(m, name, moves, last_places(self.matrices, self.task, neurons=False), index_bits(self.places))
 
     def _walk(self, m: Module, walked: Signal) -> None:
         """Pieces: of each flit of a tile's channels that of the bias, then that of each element."""
@@ -86,10 +84,9 @@ class Prediction(wiring.Component):
         bits = self.parameters.address_bits
         tile, at, place = (Signal(bits, name=name) for name in ("tile", "at", "place"))
         tiles, channel = Signal(WORD, name="tiles_left"), Signal(WORD, name="channel")
-        down, across = (Signal(index_bits(self.places), name=f"element_{side}") for side in ("down", "across"))
-        ends_row, of_bias = Signal(name="ends_row"), Signal(name="of_bias")
+        of_bias = Signal(name="of_bias")
+        *_, ends = self._elements(m, "element", self.piece.valid & self.piece.ready & ~of_bias)
         m.d.comb += [
-            ends_row.eq(across == self._last("across")),
             piece.source.eq(Mux(of_bias, task.bias + channel, place)), piece.run.words.eq(lanes),
             piece.run.address.eq(0), piece.use.eq(Mux(of_bias, PieceUse.INDEX, PieceUse.TILE)), piece.tail.eq(1),
             piece.last.eq(0), piece.more.eq(0),
@@ -108,10 +105,8 @@ class Prediction(wiring.Component):
             with m.State("ELEMENTS"):
                 m.d.comb += self.piece.valid.eq(1)
                 with m.If(self.piece.ready):
-                    m.d.sync += [place.eq(place + task.element), across.eq(Mux(ends_row, 0, across + 1))]
-                    with m.If(ends_row):
-                        m.d.sync += down.eq(Mux(down == self._last("down"), 0, down + 1))
-                    with m.If(ends_row & (down == self._last("down"))):
+                    m.d.sync += place.eq(place + task.element)
+                    with m.If(ends):
                         m.d.sync += [channel.eq(channel + lanes), at.eq(at + lanes)]
                         m.next = "BIAS"
                         with m.If(channel + lanes >= task.channels):
@@ -123,8 +118,8 @@ class Prediction(wiring.Component):
     def _read(self, m: Module, ends: FillEnds, neurons: LiveNeurons) -> None:
         """Fills with their levels, and what is added to neurons."""
         task, flit = self.task, self.flit.payload
-        down, across = (Signal(index_bits(self.places), name=f"read_{side}") for side in ("down", "across"))
-        ends_row, shift = Signal(name="read_ends_row"), Signal(range(8), name="shift")
+        shift = Signal(range(8), name="shift")
+        down, across, _ = self._elements(m, "read", ends.i.valid & ends.i.ready)
         of_bias = flit.tag.use == PieceUse.INDEX
         for first, one in enumerate(self.matrices):
             for second, other in enumerate(self.matrices):
@@ -135,13 +130,8 @@ class Prediction(wiring.Component):
                                       & (across == column)):
                                 m.d.comb += shift.eq(value)
         m.d.comb += [
-            ends_row.eq(across == self._last("across")),
             neurons.window.payload.eq(flit.data), neurons.window.valid.eq(self.flit.valid & of_bias),
             ends.i.payload.fills.eq(flit.data), ends.i.payload.level.eq(task.level - shift),
             ends.i.valid.eq(self.flit.valid & ~of_bias),
             self.flit.ready.eq(Mux(of_bias, neurons.window.ready, ends.i.ready)),
         ]
-        with m.If(ends.i.valid & ends.i.ready):
-            m.d.sync += across.eq(Mux(ends_row, 0, across + 1))
-            with m.If(ends_row):
-                m.d.sync += down.eq(Mux(down == self._last("down"), 0, down + 1))
