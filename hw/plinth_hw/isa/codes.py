@@ -56,6 +56,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from math import log2
 
+from plinth_hw.isa.layout import WORD_BITS
 from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, Matrix
 
 #: Words of a block, which are also the bits of a plane.
@@ -102,6 +103,21 @@ def checked_level(level: int, lower: int | None = None) -> None:
             raise ValueError(f"a level must be from {LEVELS.start} to {LEVELS.stop - 1}, not {one}")
     if lower is not None and level - lower not in STEPS:
         raise ValueError(f"a level behind {level} must be from {level - STEPS[-1]} to {level - STEPS[0]}, not {lower}")
+
+
+def most_words(run: int, lower: bool = False, exact: bool = False) -> int:
+    """Words of the longest string of a run's first part, or of a next one to a lower level or to exact words."""
+    if exact:
+        bits = run * (1 + UNARY + EXPONENT_BITS + FRACTION_BITS)
+    else:
+        bits = run * (1 + STEPS[-1]) if lower else -(-run // BLOCK) * (HEADER_BITS + BLOCK * WORD_BITS)
+    return -(-bits // WORD_BITS)
+
+
+def least_words(run: int) -> int:
+    """Words of the shortest string of a run's first part: all are +0. A next part may have none."""
+    blocks = -(-run // BLOCK)
+    return -(-blocks * HEADER_BITS // WORD_BITS)
 
 
 def shifts(down: Matrix | None, across: Matrix) -> tuple[tuple[int, ...], ...]:

@@ -444,6 +444,7 @@ PRESETS: dict[str, DieParameters] = {
         _ndp("ndp-demo-mixed", 8, multiply_format=FP16),
         _ndp("ndp-tiny-winograd", 4, operand_buffer_words=1024, vector_buffer_words=1024, transforms=TRANSFORMS),
         _ndp("ndp-demo-winograd", 8, transforms=TRANSFORMS),
+        _ndp("ndp-demo-predict", 8, transforms=TRANSFORMS, codes=True),
         _ndp("ndp-demo-mixed-winograd", 8, multiply_format=FP16, transforms=TRANSFORMS),
         _ndp("ndp-bench", 16),
         _ndp("ndp-paper", 64, transforms=TRANSFORMS),

@@ -37,11 +37,14 @@ AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", 
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
 NARROW_PRESETS = ("ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
+#: Outputs of a tile's side, what is trained, and if gathers are predicted in how many rounds.
+Tiles = tuple[int, str] | tuple[int, str, int]
 #: Winograd layers: network, outputs of a tile's side and what is trained, array; each under all factorings of the dies.
-TILED_CASES: tuple[tuple[str, tuple[int, str], Array], ...] = (
+TILED_CASES: tuple[tuple[str, Tiles, Array], ...] = (
     *((network, tiles, ring(dies, preset="ndp-demo-winograd")) for dies in (4, 8)
       for network in ("digits-cnn", "residual-12") for tiles in ((2, "winograd"), (4, "spatial"))),
-    ("digits-cnn", (2, "winograd"), ring(16, preset="ndp-tiny-winograd")))
+    ("digits-cnn", (2, "winograd"), ring(16, preset="ndp-tiny-winograd")),
+    ("digits-cnn", (2, "winograd", 1), ring(4, preset="ndp-demo-predict")))
 #: Samples of their steps: tiles take more memory than maps.
 TILED_BATCH = 64
 #: Where the tables stand.
@@ -60,8 +63,8 @@ class Step:
     batch: int = BATCH
     #: Of the cases of :mod:`holdouts`, which one.
     case: Case | None = None
-    #: Of Winograd layers, outputs of a tile's side and what is trained.
-    tiles: tuple[int, str] | None = None
+    #: Of Winograd layers.
+    tiles: Tiles | None = None
 
     @property
     def definition(self) -> Network:
@@ -72,7 +75,11 @@ class Step:
     @property
     def title(self) -> str:
         """Its network, for people."""
-        return f"{self.network}, F({self.tiles[0]}), {self.tiles[1]} weights" if self.tiles else self.network
+        if not self.tiles:
+            return self.network
+        outputs, weights, *rounds = self.tiles
+        predicted = f", predicted in {rounds[0]} round" if rounds else ""
+        return f"{self.network}, F({outputs}), {weights} weights{predicted}"
 
     @property
     def rule(self) -> UpdateRule:
@@ -183,12 +190,12 @@ def _grid(only: str) -> list[Step]:
             for splits, planners in found[place].items()]
 
 
-def _network(name: str, tiles: tuple[int, str]) -> Network:
+def _network(name: str, tiles: Tiles) -> Network:
     """A network with Winograd layers."""
     return with_tiles((NETWORKS | holdouts.NETWORKS)[name], *tiles)
 
 
-def arrangements(asked: tuple[str, tuple[int, str], Array]) -> dict[Splits, tuple[str, ...]]:
+def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...]]:
     """The plans of a network with Winograd layers on an array: each factoring into groups and clusters for all of them,
     and the plan of `mpt`, each with its names."""
     name, tiles, array = asked

@@ -194,6 +194,12 @@ class Driver:
             written[register] = value
             self._devices[number].write_register(register, value)
 
+    def rewrite(self, number: int, task: int, word: int, value: int) -> None:
+        """Put a value in place of a word of a descriptor: of a task of a die's step graph, until :meth:`recover`."""
+        graph = self.program.step[number]
+        self.device(number).write_memory(graph.address + task * graph.spacing + word,
+                                         np.array([value], dtype=np.uint32).view(self._word_type))
+
     def device(self, number: int) -> Device:
         """A die of this process.
 

@@ -137,6 +137,11 @@ class GraphBuilder:
             waits.append((transfer, number))
         return sorted(waits)
 
+    @property
+    def count(self) -> int:
+        """Tasks so far."""
+        return len(self._pending)
+
     def finish(self, *, record: bool) -> list[Task]:
         """Pack the descriptors; the last one ends the graph.
 

@@ -15,6 +15,7 @@ from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.circles import check_circles
+from plinth.lower.codes import LevelPlace, code_body
 from plinth.lower.places import KeptWeights, LayerWeights, RowNumbers, Tensor
 from plinth.lower.program import assemble, ring_setup
 from plinth.lower.stages import check_network
@@ -27,6 +28,7 @@ from plinth.model.update import KINDS, SGD, UpdateRule
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, EP, LOSS
 from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.regions import predicted, unpredictable
 from plinth.partition.rounds import ring_links
 from plinth.plan.plan import Plan
 from plinth.step import tasks as step_tasks
@@ -39,10 +41,13 @@ from plinth.step.tasks import (
     FPROP,
     UPDATE,
     Arrivals,
+    Decode,
+    Encode,
     Item,
     Multiplication,
     Optimisation,
     Phase,
+    Predict,
     Reduction,
     Rows,
     Signal,
@@ -103,6 +108,9 @@ class TrainingProgram(Program):
     constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
     #: Batches that lie in memory at once.
     batches: int
+    #: Of layers whose gathers are predicted, by name: where levels stand, and outputs of ReLUs that they follow from.
+    levels: Mapping[str, Sequence[LevelPlace]]
+    living: Mapping[str, Tensor]
     #: What the host should know of the program.
     notes: Sequence[str] = ()
 
@@ -206,6 +214,7 @@ class _Lowering:
         bases = self._bases()
         #: What the host is told, each once.
         self.notes: dict[str, None] = {}
+        self.levels: dict[str, list[LevelPlace]] = {}
         #: First word and base register of each place.
         self.places: dict[str, tuple[int, int]] = {}
         for place in step.places:
@@ -257,8 +266,12 @@ class _Lowering:
             for item in step.tasks(die):
                 self._set_group(die, item)
                 self._add(self.builders[die], item)
+                self._note_levels(die, item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
+        for node, here in zip(step.graph.nodes, step.layouts, strict=True):
+            if node.tiling is not None and node.tiling.rounds and not predicted(node, here):
+                self.notes[f"layer {node.name!r}: its gather sends everything, as {unpredictable(node, here)}"] = None
         assert step.array is not None
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
         rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
@@ -277,7 +290,9 @@ class _Lowering:
             constants=[(self.at(one.buffer(0)), one.values) for one in step.constants],
             generators=[] if step.generator is None else [
                 self.at(step.generator.buffer(die)) for die in range(step.dies)],
-            batches=self.steps, notes=tuple(self.notes))
+            batches=self.steps, levels=self.levels, living={
+                node.name: self._tensor(step.maps[node.followers[0].name]) for node in step.graph.nodes
+                if node.name in self.levels}, notes=tuple(self.notes))
 
     # What the host reads and writes.
 
@@ -341,6 +356,13 @@ class _Lowering:
             self.last_row[die] = work.group
             ring_setup(self.parameters, work.ring, die, self.fixed_rows, self.builders[die])
 
+    def _note_levels(self, die: int, item: Item) -> None:
+        """That the last task has levels which the host may set, if it has."""
+        work = item.work if isinstance(item, step_tasks.Task) else None
+        if isinstance(work, (Encode, Decode, Predict)):
+            self.levels.setdefault(work.part.layer, []).append(
+                LevelPlace(die, self.builders[die].count - 1, work.part, isinstance(work, Predict)))
+
     def _add(self, builder: GraphBuilder, item: Item) -> None:
         """Append the descriptors of a task, or what other dies send."""
         if isinstance(item, Arrivals):
@@ -354,6 +376,10 @@ class _Lowering:
             self._transform(builder, item, work)
             return
         operation: Any
+        if isinstance(work, (Encode, Decode, Predict)):
+            operation, body = self._code(work)
+            builder.add(item.name, item.engine, operation, body, reads=item.reads, writes=item.writes)
+            return
         after: list[tuple[int, int]] = []
         remote: tuple[int, int] | None = None
         if isinstance(work, Vector):
@@ -406,6 +432,10 @@ class _Lowering:
         bodies = [body | ({"arrival": self._counter(work.exchange)} if "remote" in body else {}) for body in made]
         names = [f"{task.name}.{number}" for number in range(len(bodies))]
         builder.add_parts(names, Engine.TRANSFER, operation, bodies, reads=task.reads, writes=task.writes)
+
+    def _code(self, work: Encode | Decode | Predict) -> tuple[TransferOperation, dict[str, Any]]:
+        operation, body = code_body(work, self.at)
+        return operation, body | ({"arrival": self._counter(work.exchange)} if isinstance(work, Encode) else {})
 
     def _tile(self, work: Tile) -> dict[str, Any]:
         source, target = self.at(work.source), self.at(work.target)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plinth.mapping.convolution import FeatureMap
+from plinth.partition.graph import Node
 from plinth.step.tasks import TileTransform
 from plinth_hw.isa.tasks import TransferOperation
 from plinth_hw.isa.winograd import TRANSFORMS, Lattice, Transform
@@ -15,6 +16,13 @@ ADDRESS_MASK = 0xFFFF_FFFF
 def _matrix(one: Transform, outputs: bool, scatter: bool) -> int:
     """The number of B^T or A, or of their transposes."""
     return 0 if one.size == 1 else 1 + 4 * TRANSFORMS.index((one.outputs, one.taps)) + outputs + 2 * (not scatter)
+
+
+def matrix_numbers(node: Node) -> tuple[int, int]:
+    """Of a layer's A^T, down and across."""
+    assert node.tiling is not None
+    down, across = node.tiling.form.transforms
+    return _matrix(down, True, False), _matrix(across, True, False)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ writes files, and gives the schema.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from math import prod
 from typing import Annotated, Any, ClassVar, get_type_hints
 
@@ -26,6 +26,8 @@ MAXIMUM_ELEMENTS = 1 << 36
 MAXIMUM_ROWS = 1 << 31
 #: Settings of convolutions: no Winograd tiles, or those that suit; the kernel itself is trained.
 OFF, AUTO, SPATIAL = "off", "auto", "spatial"
+#: In how many rounds gathers of tile elements may be predicted.
+ROUNDS = (1, 2)
 #: What names look like.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,63}"
 
@@ -333,6 +335,14 @@ class Convolution(_Weighted):
         ("off", "auto", 2, 4))] = OFF
     weights: Annotated[str, Choice(
         "what is trained: the kernel, or each element of its Winograd tiles", (SPATIAL, "winograd"))] = SPATIAL
+    predict: Annotated[int, Choice(
+        "rounds in which dies that gather tile elements find out which the ReLU behind needs; 0: all are sent",
+        (0, *ROUNDS))] = 0
+
+    @property
+    def direct(self) -> "Convolution":
+        """The same, computed directly."""
+        return replace(self, winograd=OFF, weights=SPATIAL, predict=0)
 
     def output(self, inputs: Sequence[Shape]) -> Shape:
         height, width = _windows(self, self._map(inputs), ceil=False)
@@ -352,6 +362,9 @@ class Convolution(_Weighted):
         if self.winograd == OFF:
             if self.weights != SPATIAL:
                 raise self.refuse("trains Winograd tiles, but winograd is off; say winograd: 2, or weights: spatial")
+            if self.predict:
+                raise self.refuse("predicts what its Winograd tiles need, but winograd is off; say winograd: 2, or "
+                                  "predict: 0")
             return None
         _, *size = self._map(inputs)
         if self.winograd != AUTO:

@@ -22,30 +22,40 @@ def tiled(network: Network) -> bool:
                for layer in network.layers)
 
 
-def with_tiles(network: Network, winograd: str | int | None, weights: str | None) -> Network:
+def predicts(network: Network) -> bool:
+    """Whether any layer's gathers are to be predicted."""
+    return any(isinstance(layer, Convolution) and layer.predict > 0 for layer in network.layers)
+
+
+def with_tiles(network: Network, winograd: str | int | None, weights: str | None, predict: int | None = None
+               ) -> Network:
     """The network with these settings of its convolutions: those that have no such transform are computed directly.
     None: as the network says.
 
     Raises
     ------
     ValueError
-        If no convolution has it, or tiles are trained of a network that has none.
+        If no convolution has it, or tiles are trained, or predicted, of a network that has none.
     """
     layers, found = [], False
     for layer in network.layers:
         if isinstance(layer, Convolution):
             made = replace(layer, winograd=layer.winograd if winograd is None else winograd,
-                           weights=layer.weights if weights is None else weights)
+                           weights=layer.weights if weights is None else weights,
+                           predict=layer.predict if predict is None else predict)
             inputs = network.shapes[layer.name].inputs
             try:
                 has = made.transform(inputs) is not None
             except ValueError:
-                if winograd is None and weights is None:
+                if winograd is None and weights is None and predict is None:
                     raise
                 has = False
-            layer = made if has or made.winograd == AUTO else replace(made, winograd=OFF, weights=SPATIAL)
+            layer = made if has or made.winograd == AUTO else made.direct
             found = found or has
         layers.append(layer)
+    if not found and predict:
+        raise ValueError(f"no layer of network {network.name!r} has Winograd tiles whose gathers could be predicted; "
+                         "say --winograd auto, or leave --predict out")
     if not found and (winograd not in (None, OFF, AUTO) or weights not in (None, SPATIAL)):
         what = "trains Winograd tiles" if winograd is None else f"has a Winograd transform of {winograd} outputs"
         raise ValueError(f"no layer of network {network.name!r} {what}; say --winograd off, or auto, and --weights "
@@ -95,7 +105,7 @@ def with_fit(network: Network) -> Network:
         if isinstance(layer, Convolution) and layer.winograd == AUTO:
             outputs = layer.fewest(network.shapes[layer.name].inputs, [
                 one for one in OUTPUTS.get(layer.kernel, ()) if fit(form(layer.kernel, one))])
-            layer = replace(layer, winograd=outputs) if outputs else replace(layer, winograd=OFF, weights=SPATIAL)
+            layer = replace(layer, winograd=outputs) if outputs else layer.direct
         layers.append(layer)
     return replace(network, layers=tuple(layers))
 

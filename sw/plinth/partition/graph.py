@@ -74,6 +74,8 @@ class Tiling:
     #: Whether the weights are the tiles' elements, else the kernel's.
     free: bool
     tiles: tuple[int, int]
+    #: In which it is found out what gathers need, if they can be predicted; 0: they send everything.
+    rounds: int = 0
 
     @property
     def form(self) -> Form:
@@ -290,7 +292,8 @@ def _tiling(layer: Convolution, source: Shape) -> Tiling | None:
         return None
     _, *size = source
     _, (down, across) = form(layer.kernel, outputs).lattices((size[0], size[1]), layer.padding)
-    return Tiling(outputs, layer.kernel, layer.trained_tiles([source]) is not None, (down.count, across.count))
+    return Tiling(outputs, layer.kernel, layer.trained_tiles([source]) is not None, (down.count, across.count),
+                  layer.predict)
 
 
 def from_network(network: Network) -> PlanGraph:

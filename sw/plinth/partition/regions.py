@@ -44,13 +44,17 @@ and dW and db, partial sums over dies that differ at dp, go round a ring of thos
 chunk's owner: 2 (N - 1) times the words of the slice, weights then bias.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 
+import numpy as np
+
 from plinth.errors import UserError
+from plinth.model.layers import Relu
 from plinth.partition.axes import (
+    CHANNELS,
     COPIES,
     ELEMENTS,
     INPUTS,
@@ -63,8 +67,9 @@ from plinth.partition.axes import (
     plane,
 )
 from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, Listed, halves, parts
-from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph
+from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph, Tiling
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
+from plinth.partition.predicted import expected_words, least_most
 
 #: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
@@ -147,6 +152,9 @@ class Exchange:
     #: Further axes, and samples, if they are not the batch's.
     extra: Sizes = ()
     samples: int | None = None
+    #: Of a gather that is predicted: how its layer is computed. Words are those expected then, masks that go back with
+    #: them.
+    predicted: Tiling | None = None
 
     def sizes(self, batch: int) -> Sizes:
         """Elements of each axis."""
@@ -293,9 +301,26 @@ def _to_own(region: Region, copies: Levels) -> Region:
     return Region((*region.axes, (COPIES, copies)), region.owners) if copies else region
 
 
+def unpredictable(node: Node, here: Layout) -> str:
+    """Why a gather is not predicted though its layer asks for it; empty if it is."""
+    if not here.ep:
+        return "elements of its tiles are not split"
+    if here.mp:
+        return "its sums are parts, of dies that split its channels"
+    if not node.followers or node.followers[0].kind != Relu.kind:
+        return "no ReLU follows its sums"
+    return "its samples or channels are cut by list" if here.output.orders else ""
+
+
+def predicted(node: Node, here: Layout) -> bool:
+    """Whether what a Winograd layer's gather needs is predicted."""
+    return node.tiling is not None and node.tiling.rounds > 0 and not unpredictable(node, here)
+
+
 def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors) -> Exchange:
     """What the dies of a cluster send each other of a layer that splits the elements of its tiles."""
     assert node.tiling is not None
+    forward = (phase, kind) == ("fprop", "gather")
     # Of inputs or of outputs; there are dies that have the same of either.
     of = kind == "bias" or (phase == "fprop") != (kind == "scatter")
     maps, copies = ((here.input, here.op), (here.output, here.mp))[of]
@@ -310,7 +335,8 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
     ends = _to_own(maps, copies), _to_own(here.tiles[of], copies)
     return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
                     (node.input_channels, node.output_channels)[of], node.tiling.positions,
-                    ((ELEMENTS, node.tiling.elements), *extra))
+                    ((ELEMENTS, node.tiling.elements), *extra),
+                    predicted=node.tiling if forward and predicted(node, here) else None)
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
@@ -344,7 +370,34 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
 
 def words(exchange: Exchange, batch: int, factors: Factors) -> Integers:
     """Words that die s (row) sends to die t (column)."""
+    tiling = exchange.predicted
+    if tiling is not None:
+        return _predicted_words(exchange, batch, factors, lambda run: expected_words(tiling, run))
     return exchange.positions * pattern(exchange.source, exchange.target, exchange.sizes(batch), factors)
+
+
+def _predicted_words(exchange: Exchange, batch: int, factors: Factors, each: Callable[[int], int]) -> Integers:
+    """Of a predicted gather, those of an element's run given."""
+    sizes = dict(exchange.sizes(batch))
+    runs = exchange.positions * (exchange.target.lengths(SAMPLES, sizes[SAMPLES], factors)
+                                 * exchange.target.lengths(CHANNELS, sizes[CHANNELS], factors))
+    elements = exchange.source.lengths(ELEMENTS, sizes[ELEMENTS], factors)
+    of = np.array([each(run) if run else 0 for run in runs.tolist()], dtype=np.int64)
+    met = pattern(exchange.source, exchange.target, exchange.sizes(batch), factors) > 0
+    return met * elements[:, None] * of[None, :]
+
+
+def word_bounds(exchange: Exchange, batch: int, factors: Factors) -> tuple[int, int]:
+    """Between which words over all dies an exchange lies: those that it takes, unless data decide."""
+    tiling = exchange.predicted
+    if tiling is None:
+        found = exchange_words(exchange, batch, factors)
+        return found, found
+
+    def total(end: int) -> int:
+        return int(_predicted_words(exchange, batch, factors, lambda run: least_most(tiling, run)[end]).sum())
+
+    return total(0), total(1)
 
 
 def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
@@ -353,6 +406,8 @@ def exchange_words(exchange: Exchange, batch: int, factors: Factors) -> int:
     One side is the homes, each element once; every copy that the other side has of an element moves, but for those
     that lie at home.
     """
+    if exchange.predicted is not None:
+        return int(words(exchange, batch, factors).sum())
     source, target, sizes = exchange.source, exchange.target, exchange.sizes(batch)
 
     def held(region: Region) -> int:

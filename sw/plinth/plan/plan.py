@@ -28,6 +28,7 @@ from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.cuts import Factors, Levels, halves, levels_of, parts
 from plinth.partition.graph import LOSS, PlanGraph
 from plinth.partition.lists import check_lists
+from plinth.partition.predicted import part_shares
 from plinth.partition.regions import MAXIMUM_LEVELS, Exchange, Layout, Lists, Partition, Ring, Splits
 from plinth.plan.lists_file import lists_to_data, region_to_data
 
@@ -48,7 +49,9 @@ class Transfer:
     """One exchange of a Plan and its words in a step."""
 
     exchange: Exchange
+    #: Of a predicted gather those that are expected, and between which they lie.
     words: int
+    bounds: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -165,7 +168,8 @@ class Plan:
         """All exchanges between layers that move something, in the order of the step."""
         found = ((one, regions.exchange_words(one, self.batch, self.factors))
                  for one in regions.exchanges(self.graph, self.layouts, self.factors))
-        return tuple(Transfer(one, words) for one, words in found if words)
+        return tuple(Transfer(one, words, regions.word_bounds(one, self.batch, self.factors))
+                     for one, words in found if words)
 
     @cached_property
     def reductions(self) -> tuple[Reduction, ...]:
@@ -194,6 +198,13 @@ class Plan:
         """Words that all dies send in a step."""
         return sum(one.words for one in self.transfers) + sum(one.words for one in self.reductions)
 
+    @cached_property
+    def word_bounds(self) -> tuple[int, int]:
+        """Between which words all dies send in a step: those of :attr:`words`, unless data decide."""
+        reduced = sum(one.words for one in self.reductions)
+        least, most = (sum(one.bounds[end] for one in self.transfers) + reduced for end in (0, 1))
+        return least, most
+
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
         words = regions.words(transfer.exchange, self.batch, self.factors)
@@ -210,7 +221,10 @@ class Plan:
                 "layer": exchange.layer, "phase": exchange.phase, "kind": exchange.kind, "consumer": exchange.consumer,
                 "words": one.words, "from": _region(exchange.source), "to": _region(exchange.target),
                 "channels": exchange.channels, "positions": exchange.positions, **dict(exchange.extra),
-                **({} if exchange.samples is None else {"rows": exchange.samples})}
+                **({} if exchange.samples is None else {"rows": exchange.samples}),
+                **({} if exchange.predicted is None else {
+                    "predicted": {"rounds": exchange.predicted.rounds, "shares": list(part_shares(exchange.predicted)),
+                                  "least": one.bounds[0], "most": one.bounds[1]}})}
             if listed:
                 entry["pairs"] = [list(pair) for pair in self.pairs(one)]
             transfers.append(entry)
@@ -252,6 +266,10 @@ class Plan:
 def fingerprint(graph: PlanGraph) -> str:
     """Hash of what a plan depends on: the nodes and edges of the graph."""
     nodes = [{key: value for key, value in asdict(node).items() if key != "tiling" or value} for node in graph.nodes]
+    for node in nodes:
+        # Of a gather that sends everything nothing is said, as before there were others.
+        if not node.get("tiling", {}).get("rounds", True):
+            del node["tiling"]["rounds"]
     text = json.dumps([nodes, [asdict(edge) for edge in graph.edges]])
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -9,12 +9,24 @@ from typing import NamedTuple, Protocol
 
 from plinth.buffers import Buffer
 from plinth.model.array import Array
+from plinth.plan.cost.codes import code_cost
 from plinth.plan.cost.copies import Copy, copy_formula
 from plinth.plan.cost.machine import Machine, machine
 from plinth.plan.cost.tasks import matrix_cost, product_of, rows_cost, vector_cost
 from plinth.plan.cost.transforms import transform_adds, transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
-from plinth.step.tasks import Multiplication, Optimisation, Phase, Rows, Task, TileTransform, Vector
+from plinth.step.tasks import (
+    Decode,
+    Encode,
+    Multiplication,
+    Optimisation,
+    Phase,
+    Predict,
+    Rows,
+    Task,
+    TileTransform,
+    Vector,
+)
 from plinth_hw.isa.parameters import DieParameters
 
 #: HyPar, section 6.1: processing engines, their clock, and the memory's words of four bytes a second.
@@ -112,6 +124,12 @@ class DieCosts:
             (alone, row), moved = made.cycles, made.reads + made.writes
             return Cost(count * row * self.second, max(0.0, alone - row) * self.second, count * moved,
                         count * transform_adds(work))
+        if isinstance(work, (Encode, Decode, Predict)):
+            coded = code_cost(self.parameters, work)
+            (alone, row), moved = coded.cycles, coded.reads + coded.writes
+            # Of a prediction both ends of each neuron are summed.
+            return Cost(row * self.second, 0.0, moved, 2.0 * work.fills.rows * work.fills.columns * work.masks.rows
+                        if isinstance(work, Predict) else 0.0)
         if isinstance(work, Optimisation):
             update = optimiser_cost(self.parameters, work)
             # A product and a sum for each number that is made.

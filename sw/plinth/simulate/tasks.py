@@ -17,6 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from plinth.model.array import Array
+from plinth.plan.cost.codes import code_cost
 from plinth.plan.cost.copies import LOOKUP_CYCLES, MEMORY_LATENCY, buffered, lookups
 from plinth.plan.cost.machine import LINK_LATENCY
 from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
@@ -28,9 +29,12 @@ from plinth.step.step import Step
 from plinth.step.tasks import (
     Accesses,
     Arrivals,
+    Decode,
+    Encode,
     Multiplication,
     Optimisation,
     Phase,
+    Predict,
     Reduction,
     Rows,
     Signal,
@@ -242,8 +246,12 @@ class _Die:
             self._multiply(key, task, work, parts, part, after, signals)
         elif isinstance(work, Vector):
             self._vector(key, task, work, after, signals)
-        elif isinstance(work, (Tile, TileTransform)):
+        elif isinstance(work, (Tile, TileTransform, Encode)):
             self._tile(key, work, after, signals)
+        elif isinstance(work, (Decode, Predict)):
+            coded = code_cost(self.parameters, work)
+            self._work(key, "transfer", coded.cycles[1], coded.reads, coded.writes, after, signals=signals,
+                       counted=self.costs.task(task))
         elif isinstance(work, Rows):
             self._rows(key, work, after, signals)
         elif isinstance(work, Optimisation):
@@ -294,7 +302,7 @@ class _Die:
         self._work(key, "transfer", row, words - moved, moved, waits, latency=max(0.0, alone - row), signals=signals,
                    counted=Cost(adds=float(work.added * work.rows.rows * work.rows.columns)))
 
-    def _tile(self, key: str, work: Tile | TileTransform, waits: list[Wait], signals: list[str]) -> None:
+    def _tile(self, key: str, work: Tile | TileTransform | Encode, waits: list[Wait], signals: list[str]) -> None:
         die, parameters, given = self.die, self.parameters, self.given
         other = die if work.die is None else work.die
         path, counted, turns = given.path(die, other), Cost(), 0.0
@@ -304,6 +312,12 @@ class _Die:
             flits, packets, read, written = (one(parameters) for one in (
                 copy.flits, copy.packets, copy.read, copy.written))
             alone, row = self.costs.machine.copy(copy, flits * given.flit_cycles(path) if path else None)
+        elif isinstance(work, Encode):
+            coded = code_cost(parameters, work)
+            alone, row = coded.cycles
+            flits, packets = coded.sent / parameters.flit_words, coded.sent / parameters.chunk_words + work.runs.rows
+            read, written = coded.reads, coded.writes
+            row = max(row, flits * given.flit_cycles(path))
         else:
             found = transform_cost(parameters, work)
             (alone, row), flits, packets, read, written = (found.cycles, found.flits, found.packets, found.reads,

@@ -28,8 +28,9 @@ from plinth.step import cuts
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Products
+from plinth.step.predicted_gather import CodedGather
 from plinth.step.step import Step
-from plinth.step.tasks import UPDATE, Accesses, Phase, Task
+from plinth.step.tasks import UPDATE, Accesses, Encode, Phase, Task, TileTransform
 from plinth.step.tile_operations import Scatter
 from plinth_hw.isa.tasks import Engine
 from plinth_sim.array.machine import Activity, Die, Flow, Link, Machine, Wait
@@ -213,7 +214,7 @@ class Groups(Collected):
         """A transfer between layers; where it ends."""
         source, target, step, name = operation.source, operation.targets[0], self.step, operation.name
         flow, added = operation.flow, not operation.own
-        positions = flow.positions
+        positions, share = flow.positions, operation.share
         found: dict[int, Wait] = {}
         groups = self.ways.exchange(flow.source, flow.target, flow.sizes)
         if not groups:
@@ -224,16 +225,17 @@ class Groups(Collected):
         for number, group in enumerate(groups):
             die = int(group.dies[0])
             kept = own[group.dies] * (0 if added else 1)
-            most = float((group.sent + kept).max()) * positions
+            most = float((share * group.sent + kept).max()) * positions
             tile = max(1, int(min(mine.channels[group.dies].max(), theirs.channels[group.dies].max())))
             seconds, packets = self.costs.copies(int(mine.samples[die]) * positions, tile, most, group.hops)
-            if isinstance(operation, Scatter):
-                seconds = max(seconds, sum(self.costs.task(task).seconds for task in operation.sends(die)))
-            received = group.received * positions * self.costs.added * sums
+            if isinstance(operation, (Scatter, CodedGather)):
+                seconds = max(seconds, sum(self.costs.task(task).seconds for task in operation.sends(die)
+                                           if isinstance(task.work, (TileTransform, Encode))))
+            received = share * group.received * positions * self.costs.added * sums
             label = self.named(f"{name} {number}" if len(groups) > 1 else name)
-            self._flow(label, group, positions * packets, ready, seconds=seconds,
+            self._flow(label, group, share * positions * packets, ready, seconds=seconds,
                        latency=self.costs.arrival + max(0, group.hops * self.hop - LINK_LATENCY) * self.second,
-                       die_words=(group.sent + group.received + 2 * kept) * positions + received,
+                       die_words=(share * (group.sent + group.received) + 2 * kept) * positions + received,
                        adds=float(group.received.sum()) * positions if sums and self.costs.added else 0.0)
             found |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return found

@@ -62,6 +62,9 @@ class Exchange:
     cluster: ProcessGroups | None = None
     planned: regions.Exchange | None = None
 
+    #: Words that it sends for each of an element.
+    share = 1.0
+
     @property
     def flow(self) -> Flow:
         """What it moves."""

@@ -137,6 +137,92 @@ class TileTransform:
         return self.tiling.tiles[1] if self.by_column else self.maps.images
 
 
+class CodePart(NamedTuple):
+    """A part of the strings of a predicted gather: the first one to the layer's level, each next one to a lower one,
+    the last one to exact words (:mod:`plinth_hw.isa.codes`). Levels are the host's to set.
+
+    Attributes
+    ----------
+    layer : str
+    number, rounds : int
+        0: the first part; so many next ones follow.
+    outputs : int
+        Of a tile, each way.
+    shift : int
+        By how much levels of the elements are below the layer's.
+    """
+
+    layer: str
+    number: int
+    rounds: int
+    outputs: int
+    shift: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether words are exact behind it."""
+        return self.number == self.rounds
+
+
+@dataclass(frozen=True)
+class Encode:
+    """Runs to strings at another die, where they count for an exchange.
+
+    Attributes
+    ----------
+    runs : Buffer
+        A row each.
+    strings : Buffer
+        A place each.
+    masks : Buffer or None
+        Of a next part, a row each.
+    """
+
+    part: CodePart
+    runs: Buffer
+    strings: Buffer
+    masks: Buffer | None
+    die: int
+    exchange: int
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Strings to runs; of a next part, of runs as they are known."""
+
+    part: CodePart
+    strings: Buffer
+    runs: Buffer
+    masks: Buffer | None
+
+
+@dataclass(frozen=True)
+class Predict:
+    """Fills of all elements of tiles to masks of those that must still come.
+
+    Attributes
+    ----------
+    node : Node
+    part : CodePart
+        The one behind which they are fills.
+    fills : Buffer
+        Of the first element: a row is a tile.
+    plane : int
+        Words from an element to the next.
+    bias : Buffer
+        What is added to each channel's neurons.
+    masks : Buffer
+        A row an element.
+    """
+
+    node: Node
+    part: CodePart
+    fills: Buffer
+    plane: int
+    bias: Buffer
+    masks: Buffer
+
+
 @dataclass(frozen=True)
 class Rows:
     """Rows by their numbers: copied from a table, or added to those of its gradient."""
@@ -216,7 +302,8 @@ class Share(NamedTuple):
     pieces: int = 1
 
 
-Work = Multiplication | Vector | Tile | TileTransform | Rows | Reduction | Optimisation | Signal
+Work = (Multiplication | Vector | Tile | TileTransform | Encode | Decode | Predict | Rows | Reduction | Optimisation
+        | Signal)
 
 
 @dataclass(frozen=True, slots=True)

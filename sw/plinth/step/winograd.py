@@ -29,6 +29,7 @@ from plinth.partition.regions import tile_exchange
 from plinth.step.kernel_sums import KernelSums
 from plinth.step.operands import Operands, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
+from plinth.step.predicted_gather import add_predicted
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 from plinth.step.tensors import Constant, Tensor, Tiles
@@ -151,9 +152,13 @@ class WinogradLayer:
         step, node = self.step, self.node
         if self.here.ep:
             whole = self._place(f"{name}_whole", maps, maps.region)
-            step.add(Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None, step.next_exchange(),
-                            tiles, [whole], None, True, self._cluster,
-                            tile_exchange(node, self.here, phase, "gather", step.factors)))
+            planned = tile_exchange(node, self.here, phase, "gather", step.factors)
+            gather = Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None,
+                            step.next_exchange(), tiles, [whole], None, True, self._cluster, planned)
+            if planned.predicted is not None:
+                add_predicted(step, node, gather, maps)
+            else:
+                step.add(gather)
             tiles = whole
         if not outputs:
             self._clear(maps)

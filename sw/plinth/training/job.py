@@ -244,6 +244,8 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Drive
         "link_bytes": [[parameters.word_bytes * words for words in ports] for ports in links],
         "injected_bytes": [parameters.word_bytes * driver.injected_words(die) for die in range(dies)],
         "injected_bytes_predicted": parameters.word_bytes * steps * plan.words,
+        "injected_bytes_bounds": [parameters.word_bytes * steps * words for words in plan.word_bounds],
+        "levels": session.levels,
         "saturations": None if parameters.number_format != "fixed" else [
             driver.saturations(die) for die in range(dies)],
         "layers": layer_report(plan, driver if rtl and steps else None),

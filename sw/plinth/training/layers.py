@@ -34,7 +34,7 @@ def layer_report(plan: Plan, driver: Driver | None) -> list[dict[str, Any]]:
         if node.kind == LOSS:
             continue
         transfers = [{"phase": one.exchange.phase, "kind": one.exchange.kind, "consumer": one.exchange.consumer,
-                      "words_predicted": one.words,
+                      "words_predicted": one.words, "words_bounds": list(one.bounds),
                       "words_counted": words[transfer_name(one.exchange)] if driver else None}
                      for one in plan.transfers if one.exchange.layer == node.name]
         reduction = next((one for one in plan.reductions if one.layer == node.name), None)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.driver.driver import Driver
+from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import LayerWeights, RowNumbers
 from plinth.lower.training import TrainingProgram
 from plinth.model.layers import Convolution, Embedding, Shape, SoftmaxCrossEntropy
@@ -108,6 +109,8 @@ class Session:
     equal: bool = True
     losses: list[float] = field(default_factory=list)
     step_cycles: list[int] = field(default_factory=list)
+    #: Levels of layers whose gathers are predicted, as dies have them.
+    levels: dict[str, int] = field(default_factory=dict)
 
     @property
     def drivers(self) -> list[Driver]:
@@ -167,6 +170,29 @@ class Session:
         return [layer.join([driver.read_floats(ring[0], layer.buffers[ring[0]])[0] for ring in layer.rings], np.float32)
                 for layer in self._layers(self.program.weights)]
 
+    def set_levels(self, levels: Mapping[str, int]) -> None:
+        """Give every die levels of layers whose gathers are predicted.
+
+        Raises
+        ------
+        ValueError
+            If a layer may not have its level.
+        """
+        for name, level in levels.items():
+            for place in self.program.levels[name] if self.levels.get(name) != level else ():
+                for driver in self.drivers:
+                    driver.rewrite(place.die, place.task, LEVEL_WORD, place.word(level))
+            self.levels[name] = level
+
+    def _follow_levels(self) -> None:
+        """Levels of the next step by the neurons that live in this one; where none does, they stay."""
+        for name, outputs in self.program.living.items():
+            values = outputs.gather(self.drivers[-1].read_floats)
+            living = values[values > 0].astype(np.float64)
+            if living.size and np.isfinite(living).all():
+                part = self.program.levels[name][0].part
+                self.set_levels({name: level_of(float(np.sqrt((living**2).mean())), part)})
+
     def _load(self, batches: NDArray[np.int64]) -> None:
         """Batches into die memory."""
         for place, batch in enumerate(batches):
@@ -198,6 +224,7 @@ class Session:
             if self.golden is not None:
                 self.golden.step(place)
                 self._compare()
+            self._follow_levels()
             loss, right = self._result(batch)
             if self.checks is not None and before is not None:
                 self._check(self.checks, *before, batch, loss)

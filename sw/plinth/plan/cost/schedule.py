@@ -20,17 +20,30 @@ from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
+from plinth.plan.cost.codes import code_cost
 from plinth.plan.cost.copies import FIRST_FLIT, MEMORY_LATENCY, Copy, buffered, lookups
 from plinth.plan.cost.engines import ENGINES, Die, Words
 from plinth.plan.cost.links import Links
 from plinth.plan.cost.machine import LINK_LATENCY, Cycles, Machine
-from plinth.plan.cost.tasks import matrix_cost, rows_cost, vector_cost
+from plinth.plan.cost.tasks import matrix_cost, rows_cost, tile_copy, vector_cost
 from plinth.plan.cost.transforms import transform_cost
 from plinth.plan.cost.updates import message_words, optimiser_cost
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.step import Step
-from plinth.step.tasks import Accesses, Multiplication, Optimisation, Rows, Task, TileTransform, Vector
+from plinth.step.tasks import (
+    Accesses,
+    Decode,
+    Encode,
+    Multiplication,
+    Optimisation,
+    Predict,
+    Rows,
+    Task,
+    Tile,
+    TileTransform,
+    Vector,
+)
 from plinth.step.tile_operations import Scatter
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
@@ -229,8 +242,11 @@ class _Walk:
             written = moved / (2 + work.added)
             return lambda die, ready: die.task("transfer", ready, cycles, (moved - written, written))
         if isinstance(work, TileTransform):
-            made, moves, parts = *self._transforms([task]), work.descriptors
+            made, moves, parts = *self._sent([task]), work.descriptors
             return lambda die, ready: die.task("transfer", ready, made, moves, 1, parts)
+        if isinstance(work, (Decode, Predict)):
+            coded, moves = self._sent([task])
+            return lambda die, ready: die.task("transfer", ready, coded, moves)
         if isinstance(work, Optimisation):
             update = optimiser_cost(self.parameters, work)
             return lambda die, ready: die.task("optimiser", ready, update.cycles, (update.reads, update.writes))
@@ -279,7 +295,7 @@ class _Walk:
         found = given.links.tiles(flow.source, flow.target, flow.sizes, flow.positions, die)
         spread = isinstance(operation, Scatter) and operation.members(die) is not None
         if isinstance(operation, Scatter) and spread and mine:
-            cycles, words = self._transforms(operation.sends(die))
+            cycles, words = self._sent(operation.sends(die))
             (_, batch), (_, channels), *further = flow.sizes
             link, _ = given.links.exchanges(flow.source, flow.target, batch, channels, flow.positions, tuple(further))
             hops = max(one.hops for one in found)
@@ -299,11 +315,12 @@ class _Walk:
                     copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             words = copy.read(parameters), copy.written(parameters)
-            if isinstance(operation, Scatter):
+            if isinstance(operation, Scatter) or operation.share < 1:
                 # Of many dies all others are as the first one is.
                 others = operation.peers(die)
                 other = (die + turn) % operation.dies
-                cycles, words = self._transforms(operation.tiles(die, other if other in others else others[1]))
+                cycles, words = self._sent(operation.tiles(die, other if other in others else others[1]))
+                link *= operation.share
             (tiles if turn else kept).append(self._count)
             self._add(waits, self._tile(cycles, words, count, link, hops, copy, lane) if turn else
                       self._own(cycles, words, count))
@@ -312,15 +329,24 @@ class _Walk:
         self._add(kept or waits, lambda die, ready: ready, self._senders(operation), tiles)
         self._accesses.touch([], there, last)
 
-    def _transforms(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
-        """Tasks that make tiles or maps, all together."""
+    def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
+        """Tasks of the transfer engine, all together."""
         alone = row = reads = writes = 0.0
         for task in tasks:
-            assert isinstance(task.work, TileTransform)
-            found, count = transform_cost(self.parameters, task.work), task.work.descriptors
-            first, more = found.cycles
+            work, count = task.work, 1
+            if isinstance(work, TileTransform):
+                made, count = transform_cost(self.parameters, work), work.descriptors
+                (first, more), read, written = made.cycles, made.reads, made.writes
+            elif isinstance(work, Tile):
+                copy = tile_copy(self.machine, work)
+                (first, more), read, written = (self.machine.copy(copy, None), copy.read(self.parameters),
+                                                copy.written(self.parameters))
+            else:
+                assert isinstance(work, (Encode, Decode, Predict))
+                coded = code_cost(self.parameters, work)
+                (first, more), read, written = coded.cycles, coded.reads, coded.writes
             alone, row = row + first + (count - 1) * more, row + count * more
-            reads, writes = reads + count * found.reads, writes + count * found.writes
+            reads, writes = reads + count * read, writes + count * written
         return (alone, row), (reads, writes)
 
     @staticmethod

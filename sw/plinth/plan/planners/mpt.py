@@ -69,7 +69,8 @@ def with_transforms(network: Network, time: StepTime) -> Network:
     for layer in network.layers:
         shapes = network.shapes[layer.name]
         if isinstance(layer, Convolution) and layer.winograd == AUTO and layer.transform(shapes.inputs) is not None:
-            key = shapes.inputs, layer.channels, layer.kernel, layer.padding, layer.bias, layer.weights
+            key = (shapes.inputs, layer.channels, layer.kernel, layer.padding, layer.bias, layer.weights,
+                   layer.predict)
             if key not in known:
                 costs = []
                 for outputs in OUTPUTS[layer.kernel]:

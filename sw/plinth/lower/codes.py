@@ -1,0 +1,104 @@
+"""Tasks of predicted gathers: strings of runs, runs of strings, masks of fills; and where their levels stand, which the
+host may set anew between steps."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isfinite, log2
+from typing import Any
+
+from plinth.buffers import Buffer
+from plinth.errors import UserError
+from plinth.lower.transforms import matrix_numbers
+from plinth.step.tasks import CodePart, Decode, Encode, Predict
+from plinth_hw.isa.codes import LEVELS, MOST_SHIFT, STEPS
+from plinth_hw.isa.layout import pack
+from plinth_hw.isa.tasks import HEADER_WORDS, CodeBody, TransferOperation, field_word
+
+#: By how much a level is below that of the round before.
+ROUND_STEP = 4
+#: Levels that a layer may have, such that those of all its parts and elements are levels.
+LAYER_LEVELS = range(LEVELS.start + MOST_SHIFT + ROUND_STEP, LEVELS.stop)
+#: By how much levels of F(2, r) are below the size of neurons, by rounds; of others one more, as each neuron is a sum
+#: of more elements.
+BELOW = {1: 5, 2: 4}
+#: The size of neurons that steps before which nothing is known are taken to have.
+FIRST_SIZE = 1.0
+#: The word of a descriptor that has levels.
+LEVEL_WORD = HEADER_WORDS + field_word(CodeBody, "first")
+assert ROUND_STEP in STEPS
+
+
+def level_of(size: float, part: CodePart) -> int:
+    """The level of a layer whose living neurons have a size, the root of the mean of their squares: what takes about
+    the fewest bits of networks as in docs/prediction.md.
+
+    Raises
+    ------
+    UserError
+        If the size is none: 0 or below, infinite or NaN.
+    """
+    if not isfinite(size) or size <= 0:
+        raise UserError(f"levels of layer {part.layer!r} cannot follow from neurons of size {size}; it must be a "
+                        "number above 0")
+    found = round(log2(size)) - BELOW[part.rounds] - (part.outputs > 2)
+    return min(max(found, LAYER_LEVELS.start), LAYER_LEVELS.stop - 1)
+
+
+def level_fields(part: CodePart, level: int, predicts: bool = False) -> dict[str, int]:
+    """Fields of a part's tasks, with the layer's level.
+
+    Raises
+    ------
+    ValueError
+        If the layer may not have the level.
+    """
+    if level not in LAYER_LEVELS:
+        raise ValueError(f"the level of layer {part.layer!r} must be from {LAYER_LEVELS.start} to "
+                         f"{LAYER_LEVELS.stop - 1}, not {level}")
+    here = level - part.shift - ROUND_STEP * part.number
+    if predicts or not part.number:
+        return {"first": here}
+    before = here + ROUND_STEP
+    found = {"first": before, "known": before, "follows": 1}
+    return found | ({"exact": 1} if part.exact else {"lower": here})
+
+
+@dataclass(frozen=True)
+class LevelPlace:
+    """A word of a die's memory that has levels of a layer: of a task of its step graph."""
+
+    die: int
+    task: int
+    part: CodePart
+    predicts: bool
+
+    def word(self, level: int) -> int:
+        """What it holds of the layer's level."""
+        packed = pack(CodeBody, level_fields(self.part, level, self.predicts))
+        return packed[field_word(CodeBody, "first")]
+
+
+def code_body(work: Encode | Decode | Predict, at: Callable[[Buffer], Buffer]
+              ) -> tuple[TransferOperation, dict[str, Any]]:
+    """The operation, and the body of its descriptor; ``at`` says where places lie in memory."""
+    if isinstance(work, Predict):
+        fills, (down, across) = at(work.fills), matrix_numbers(work.node)
+        return TransferOperation.PREDICT, {
+            "source": fills.pointer, "source_row_stride": fills.stride, "source_plane_stride": work.plane,
+            "destination": at(work.masks).pointer, "destination_row_stride": work.masks.stride,
+            "columns": fills.columns, "rows": fills.rows, "planes": 1, "down": down, "across": across,
+            "codes": at(work.bias).pointer,
+            **level_fields(work.part, level_of(FIRST_SIZE, work.part), predicts=True)}
+    runs, strings = at(work.runs), at(work.strings)
+    body: dict[str, Any] = {
+        "columns": runs.columns, "rows": runs.rows, "planes": 1, "source": runs.pointer,
+        "source_row_stride": runs.stride, **level_fields(work.part, level_of(FIRST_SIZE, work.part))}
+    if work.masks is not None:
+        body |= {"mask": at(work.masks).pointer, "mask_row_stride": work.masks.stride}
+    if isinstance(work, Encode):
+        return TransferOperation.ENCODE, body | {
+            "destination": strings.pointer, "destination_row_stride": strings.stride, "destination_die": work.die,
+            "remote": 1, "arrival_enable": 1}
+    return TransferOperation.DECODE, body | {
+        "destination": runs.pointer, "destination_row_stride": runs.stride, "codes": strings.pointer,
+        "codes_row_stride": strings.stride}

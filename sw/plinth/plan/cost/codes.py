@@ -1,0 +1,58 @@
+"""What the tasks of predicted gathers cost, of strings as long as is expected (docs/prediction.md)."""
+
+from dataclasses import dataclass
+
+from plinth.partition.predicted import SHARES
+from plinth.plan.cost.copies import MEMORY_LATENCY
+from plinth.plan.cost.machine import Cycles, row_words
+from plinth.step.tasks import Decode, Encode, Predict
+from plinth_hw.isa.codes import BLOCK
+from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.parameters import DieParameters
+
+#: Cycles of a run beside its words, encoding; decoding memory's latency comes twice, as strings begin with lengths.
+RUN_CYCLES, DECODE_CYCLES = 36, 28
+#: Cycles of a block in a first part beside its planes, encoding and decoding.
+BLOCK_CYCLES, DECODE_BLOCK_CYCLES = 2, 1
+#: Cycles of the words that a mask names, for each word of a next part's string: to exact words, to a lower level, whose
+#: string has fewer bits of each.
+EXACT_CYCLES, LOWER_CYCLES = 1.65, 7.0
+#: Cycles of a window of tiles for each of its elements, in a prediction: its highest and its lowest value.
+ELEMENT_CYCLES = 2
+#: From a task's end to the start of the next one.
+NEXT_CYCLES = 32
+
+
+@dataclass(frozen=True)
+class CodeCost:
+    """Of a task: cycles of the engine alone and in a row, words of the beats read and written, and words that leave the
+    die, in strings."""
+
+    cycles: Cycles
+    reads: float
+    writes: float
+    sent: float = 0.0
+
+
+def code_cost(parameters: DieParameters, work: Encode | Decode | Predict) -> CodeCost:
+    """What a task costs: of a first part a block at a time, a plane of bits a cycle, if its words do not take longer;
+    of a next one a flit at a time, and the words of it that masks name."""
+    lanes = parameters.within.flit_words
+    if isinstance(work, Predict):
+        elements, tiles, channels = work.masks.rows, work.fills.rows, work.fills.columns
+        alone = elements * tiles * (channels / lanes) * ELEMENT_CYCLES + MEMORY_LATENCY
+        reads = elements * tiles * row_words(parameters, channels)
+        return CodeCost((alone, alone + NEXT_CYCLES), reads, elements * work.masks.columns)
+    part, decodes = work.part, isinstance(work, Decode)
+    runs, words, share = work.runs.rows, work.runs.columns, SHARES[part.rounds, part.outputs][part.number]
+    if part.number:
+        each = 1 / lanes + (EXACT_CYCLES if part.exact else LOWER_CYCLES) * share
+    else:
+        each = max(1 / lanes, share * WORD_BITS / BLOCK + (DECODE_BLOCK_CYCLES if decodes else BLOCK_CYCLES) / BLOCK)
+    alone = runs * (words * each + (DECODE_CYCLES + 2 * MEMORY_LATENCY if decodes else RUN_CYCLES))
+    cycles = alone, alone + NEXT_CYCLES
+    masks = 0 if work.masks is None else runs * work.masks.columns
+    whole, string = runs * row_words(parameters, words), runs * (1 + share * words)
+    if decodes:
+        return CodeCost(cycles, masks + string + (whole if part.number else 0), whole)
+    return CodeCost(cycles, whole + masks, string, string)

@@ -1,0 +1,304 @@
+"""A gather of tile elements that sends what a ReLU does not make 0 anyway (docs/prediction.md), as operations::
+
+    own elements as they are, all others' first bits       codes      from sources
+    fills of these; which elements living neurons need     decode, predict
+    masks of these, an element a row                       masks      to sources
+    the next bits of what masks name                       codes      from sources
+    fills, or in the last round exact words                decode
+
+Each die's elements of its own samples are exact from the first on, which are fills as well, of any level.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from plinth.buffers import Buffer
+from plinth.errors import UserError
+from plinth.partition.graph import Node
+from plinth.partition.groups import ProcessGroups
+from plinth.partition.predicted import mask_words, part_shares, string_words
+from plinth.step.between import Exchange
+from plinth.step.step import Step
+from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile
+from plinth.step.tensors import Constant, Placed, Tensor, Tiles
+from plinth.step.tile_operations import Gather
+from plinth_hw.isa.codes import shifts
+from plinth_hw.isa.layout import WORD_BITS
+from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.isa.tasks import Engine
+from plinth_hw.isa.winograd import Form
+
+
+def part_room(part: CodePart) -> Callable[[int], int]:
+    """Words of a string's place, of its run's: its length comes first."""
+    return lambda run: 1 + string_words(run, part.number, part.rounds)
+
+
+def level_runs(form: Form, first: int, count: int) -> Iterator[tuple[int, int, int]]:
+    """Neighbouring elements of a tile whose levels are alike: first one, how many, how much below the layer's."""
+    below = [shift for row in shifts(*(one.a for one in form.transforms)) for shift in row]
+    for shift, some in groupby(range(first, first + count), lambda element: below[element]):
+        found = list(some)
+        yield found[0], len(found), shift
+
+
+@dataclass(frozen=True)
+class PerElement:
+    """Words beside tiles that dies have in whole: a row an element, whose words follow from those of its run."""
+
+    name: str
+    tiles: Tiles
+    width: Callable[[int], int]
+    packed = False
+
+    def place_words(self) -> int:
+        """As :class:`~plinth.step.tensors.Reservable`."""
+        spans, tiles = self.tiles.spans, self.tiles
+        return tiles.elements * self.width(int((spans.samples * spans.channels).max()) * tiles.positions)
+
+    def buffer(self, die: int) -> Buffer:
+        """Where it lies."""
+        columns = self.width(self.tiles.at(die).part.words)
+        return Buffer(self.name, 0, self.tiles.elements, columns, max(1, columns))
+
+    def of(self, die: int, element: int, count: int) -> Buffer:
+        """Rows of some elements."""
+        return self.buffer(die).lines(element, count)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Masks that a source has from the dies of its cluster, one behind the other: of its own elements, and of each
+    die's samples."""
+
+    name: str
+    source: Tiles
+    target: Tiles
+    cluster: ProcessGroups
+    packed = False
+
+    @property
+    def _row(self) -> int:
+        spans = self.target.spans
+        return mask_words(int((spans.samples * spans.channels).max()) * self.target.positions)
+
+    @property
+    def _member(self) -> int:
+        return int(self.source.counts.max()) * self._row
+
+    def place_words(self) -> int:
+        """As :class:`~plinth.step.tensors.Reservable`."""
+        return self.cluster.size * self._member
+
+    def buffer(self, die: int) -> Buffer:
+        """All of it."""
+        return Buffer(self.name, 0, 1, self.cluster.size * self._member, max(1, self.cluster.size * self._member))
+
+    def of(self, die: int, other: int, element: int, count: int) -> Buffer:
+        """From another die, of some elements."""
+        first = self.cluster.number(other) * self._member + (element - self.source.at(die).first) * self._row
+        return self.buffer(die).part(self.name, first, count, mask_words(self.target.at(other).part.words), self._row)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodedGather(Gather):
+    """A part of the strings of what :class:`Gather` sends.
+
+    Parameters
+    ----------
+    layer : Node
+    part : CodePart
+        Of elements whose level is the layer's.
+    strings : PerElement
+    asked : Asked or None
+        Of a next part.
+    share : float
+        Words that it sends for each of an element, about.
+    """
+
+    layer: Node
+    part: CodePart
+    strings: PerElement
+    asked: Asked | None
+    share: float
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`: what a die has itself is copied; a task for neighbouring elements
+        of a level to each other one."""
+        if die == other:
+            yield from super().tiles(die, other)
+            return
+        assert self.layer.tiling is not None
+        source, target = self.source, self.targets[0]
+        assert isinstance(source, Tiles) and isinstance(target, Tiles)
+        mine, theirs = source.at(die), target.at(other)
+        met = mine.part.meet(theirs.part)
+        if not (mine.count and met):
+            return
+        (here, _), = met
+        for number, (first, count, shift) in enumerate(level_runs(self.layer.tiling.form, mine.first, mine.count)):
+            words = mine.part.view(mine.of(source.buffer(die), first), here)
+            runs = words.part(words.name, 0, count, theirs.part.words, mine.plane)
+            masks = None if self.asked is None else self.asked.of(die, other, first, count)
+            yield Task(f"{self.name}[{other}].{self.part.number}.{number}", Engine.TRANSFER, Encode(
+                self.part._replace(shift=shift), runs, self.strings.of(other, first, count), masks, other, self.number),
+                (runs, *(() if masks is None else (masks,))), (), 1, self.layer)
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return sum(1 for _ in self.tiles(other, die))
+
+    def received(self, die: int) -> tuple[Buffer, ...]:
+        """As :class:`~plinth.step.between.Exchange`: strings."""
+        return (self.strings.buffer(die),) if self.targets[0].part(die).words else ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskExchange(Exchange):
+    """Masks from who gathers to who has the elements.
+
+    Parameters
+    ----------
+    masks : PerElement
+    asked : Asked
+    share : float
+        Words that it sends for each of an element.
+    """
+
+    masks: PerElement
+    asked: Asked
+    share: float = 1 / WORD_BITS
+
+    def tiles(self, die: int, other: int) -> Iterator[Task]:
+        """As :class:`~plinth.step.between.Exchange`."""
+        theirs = self.asked.source.at(other)
+        if not (theirs.count and self.asked.target.at(die).words):
+            return
+        source = self.masks.of(die, theirs.first, theirs.count)
+        place = self.asked.of(other, die, theirs.first, theirs.count)
+        yield Task(f"{self.name}[{other}].masks", Engine.TRANSFER, Tile(source, place, other, self.number), (source,))
+
+    def arriving(self, die: int, other: int) -> int:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return sum(1 for _ in self.tiles(other, die))
+
+    def received(self, die: int) -> tuple[Buffer, ...]:
+        """As :class:`~plinth.step.between.Exchange`."""
+        return (self.asked.buffer(die),) if self.asked.source.at(die).count else ()
+
+
+@dataclass(frozen=True)
+class DecodeStrings:
+    """Fills, or exact words, of what other dies of a cluster have sent of a part."""
+
+    name: str
+    node: Node
+    part: CodePart
+    source: Tiles
+    target: Tiles
+    strings: PerElement
+    #: Of a next part.
+    masks: PerElement | None
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`: a task for neighbouring elements of a level."""
+        assert self.node.tiling is not None
+        mine, whole = self.source.at(die), self.target.at(die)
+        if not whole.words:
+            return
+        behind = mine.first + mine.count
+        for low, high in ((0, mine.first), (behind, whole.count)) if mine.count else ((0, whole.count),):
+            for first, count, shift in level_runs(self.node.tiling.form, low, high - low):
+                words = whole.of(self.target.buffer(die), first)
+                runs = words.part(words.name, 0, count, whole.part.words, whole.plane)
+                strings = self.strings.of(die, first, count)
+                masks = None if self.masks is None else self.masks.of(die, first, count)
+                yield Task(f"{self.name}.{first}", Engine.TRANSFER,
+                           Decode(self.part._replace(shift=shift), strings, runs, masks),
+                           (strings, *(() if masks is None else (masks, runs))), (runs,), 1, self.node)
+
+
+@dataclass(frozen=True)
+class PredictNeeded:
+    """Masks of the elements that neurons need which may live behind a part."""
+
+    name: str
+    node: Node
+    part: CodePart
+    tiles: Tiles
+    bias: Placed
+    masks: PerElement
+
+    def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
+        """As :class:`~plinth.step.operations.Operation`."""
+        whole = self.tiles.at(die)
+        if not whole.words:
+            return
+        fills, bias, masks = whole.of(self.tiles.buffer(die), 0), self.bias.buffer(die), self.masks.buffer(die)
+        yield Task(self.name, Engine.TRANSFER, Predict(self.node, self.part, fills, whole.plane, bias, masks),
+                   (fills.repeated(whole.count, whole.plane), bias), (masks,), 1, self.node)
+
+
+def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> None:
+    """Refuse a layer whose gathers dies cannot predict.
+
+    Raises
+    ------
+    UserError
+        With the layer, and what it lacks.
+    """
+    if not parameters.codes:
+        raise UserError(f"layer {node.name!r} predicts what its gather needs, for which dies of preset "
+                        f"{parameters.name!r} have no codes; choose a preset that has them, such as "
+                        "ndp-demo-predict, or --predict 0")
+    lanes = parameters.within.flit_words
+    odd = next((count for count in target.spans.channels.tolist() if count % lanes), None)
+    if odd is not None:
+        raise UserError(f"layer {node.name!r} cannot be predicted on dies that have {odd} of its channels: preset "
+                        f"{parameters.name!r} takes multiples of {lanes}; say predict: 0 for it, or give it as many")
+
+
+def add_predicted(step: Step, node: Node, gather: Gather, maps: Tensor) -> None:
+    """Append the operations of a predicted gather.
+
+    Parameters
+    ----------
+    gather : Gather
+        What it stands in place of; its exchange counts the first part.
+    maps : Tensor
+        What is made of the tiles.
+
+    Raises
+    ------
+    UserError
+        As :func:`check_predicted`.
+    """
+    source, target, planned, cluster = gather.source, gather.targets[0], gather.planned, gather.cluster
+    assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None and cluster is not None
+    assert node.tiling is not None
+    check_predicted(node, target, step.parameters)
+    bias: Placed
+    if node.bias:
+        bias = step.weights[node.name].bias_of(maps)
+    else:
+        bias = step.reserve(Constant(f"{node.name}.no_bias", ((0.0,) * node.output_channels,)))
+        step.constants.append(bias)
+    shares, back = part_shares(node.tiling), replace(planned, source=planned.target, target=planned.source,
+                                                       predicted=None)
+    masks: PerElement | None = None
+    asked: Asked | None = None
+    for number in range(node.tiling.rounds + 1):
+        part, end = CodePart(node.name, number, node.tiling.rounds, node.tiling.outputs), f".{number}" if number else ""
+        strings = step.reserve(PerElement(f"{gather.name}.strings{end}", target, part_room(part)))
+        step.add(CodedGather(gather.name, gather.node, None, step.next_exchange() if number else gather.number, source,
+                             [target], None, not number, cluster, planned, layer=node, part=part, strings=strings,
+                             asked=asked, share=shares[number]))
+        step.add(DecodeStrings(f"{gather.name}.decode{end}", node, part, source, target, strings, masks))
+        if part.exact:
+            break
+        masks = step.reserve(PerElement(f"{gather.name}.masks{end}", target, mask_words))
+        asked = step.reserve(Asked(f"{gather.name}.asked{end}", source, target, cluster))
+        step.add(PredictNeeded(f"{gather.name}.predict{end}", node, part, target, bias, masks))
+        step.add(MaskExchange(gather.name, gather.node, None, step.next_exchange(), target, [source], None, False,
+                              cluster, back, masks=masks, asked=asked))

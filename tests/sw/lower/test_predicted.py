@@ -1,0 +1,193 @@
+"""Gathers that send what a ReLU lets through: a step with them is one without, word for word; RTL against golden; words
+between the plan's bounds."""
+
+from dataclasses import replace
+from math import inf, nan
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data, random_plan, winograd_network
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.errors import UserError
+from plinth.lower.codes import LAYER_LEVELS, level_of
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.layers import Convolution, Flatten, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.update import UpdateRule
+from plinth.model.winograd import predicts, with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.plan.plan_file import plan_from_data
+from plinth.step.tasks import CodePart
+from plinth.training.session import Session
+from plinth_hw.isa.parameters import DieParameters, preset
+
+#: Of a word a flit: any number of channels is predicted.
+TINY = replace(preset("ndp-tiny-winograd"), codes=True)
+DEMO = "ndp-demo-predict"
+
+
+def lowered(network: Network, plan: Plan, die: DieParameters = TINY) -> TrainingProgram:
+    return lower_training(network, plan, die, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+
+
+def case(seed: int, dies: int) -> tuple[Network, Plan]:
+    """A network and a split of it such that a gather is predicted."""
+    for number in range(seed, seed + 100_000, 1000):
+        generator = np.random.default_rng([number, dies, 7])
+        network = winograd_network(generator)
+        network = replace(network, layers=tuple(
+            replace(layer, predict=int(generator.integers(1, 3)) if layer.winograd != "off" else 0)
+            if isinstance(layer, Convolution) else layer for layer in network.layers))
+        try:
+            plan = random_plan(network, dies, int(generator.integers(max(1, dies // 2), 3 * dies + 3)), generator)
+        except (UserError, ValueError):
+            continue
+        if any(one.exchange.predicted for one in plan.transfers):
+            return network, plan
+    raise AssertionError("no such case")
+
+
+def plain(network: Network, plan: Plan) -> tuple[Network, Plan]:
+    """The same without predictions."""
+    network = with_tiles(network, None, None, 0)
+    return network, replace(plan, graph=from_network(network))
+
+
+def trained(network: Network, plan: Plan, *, rtl: bool = False, die: DieParameters = TINY) -> Session:
+    """Two steps."""
+    data = random_data(network, 2 * plan.batch, np.random.default_rng(11))
+    made = session(network, plan, data, lowered(network, plan, die), rtl=rtl)
+    for _ in made.epoch(0):
+        assert made.checks is not None and made.checks.failure is None
+    return made
+
+
+def check_alike(one: Session, other: Session) -> None:
+    """That weights, biases and gradients are the same, to the bit."""
+    for places, others in ((one.program.weights, other.program.weights),
+                           (one.program.gradients, other.program.gradients)):
+        for name, layer in places.items():
+            for die, (buffer, theirs) in enumerate(zip(layer.buffers, others[name].buffers, strict=True)):
+                np.testing.assert_array_equal(one.driver.read(die, buffer), other.driver.read(die, theirs))
+
+
+@pytest.mark.parametrize(("seed", "dies"), [
+    *((seed, dies) for dies, count in ((2, 6), (4, 8), (8, 6), (3, 3), (6, 3)) for seed in range(count))])
+def test_a_step_is_that_of_gathers_that_send_everything(seed: int, dies: int) -> None:
+    network, plan = case(seed, dies)
+    check_alike(trained(network, plan), trained(*plain(network, plan)))
+
+
+@pytest.mark.xdist_group("tiny-predict-dies")
+@pytest.mark.parametrize(("seed", "dies"), [
+    (0, 2), (1, 4), *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in (
+        (2, 8), (3, 4), (4, 2), (5, 8), (6, 3)))])
+def test_rtl_equals_golden_and_words_lie_between_bounds(seed: int, dies: int) -> None:
+    network, plan = case(200 + seed, dies)
+    made = trained(network, plan, rtl=True)
+    assert made.equal
+    least, most = plan.word_bounds
+    counted = sum(made.driver.injected_words(die) for die in range(dies))
+    assert 2 * least <= counted <= 2 * most and least < most
+    check_alike(made, trained(*plain(network, plan)))
+
+
+def digits(rounds: int, outputs: int = 2, batch: int = 16) -> tuple[Network, Plan]:
+    network = with_tiles(NETWORKS["digits-cnn"], outputs, None, rounds)
+    graph = from_network(network)
+    return network, Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=batch, chunk_words=64,
+                         splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes),
+                         factors=(2, 2))
+
+
+@pytest.mark.slow
+def test_dies_of_two_words_a_flit() -> None:
+    """Channels are multiples of what moves a cycle; both rounds, and levels that differ by element."""
+    network, plan = digits(2, 4, 8)
+    made = trained(network, plan, rtl=True, die=preset(DEMO))
+    assert made.equal
+    check_alike(made, trained(*plain(network, plan), die=preset(DEMO)))
+
+
+def test_levels_follow_the_neurons_of_the_step_before() -> None:
+    network, plan = digits(1)
+    data = random_data(network, 4 * plan.batch, np.random.default_rng(12))
+    program = lowered(network, plan)
+    found = []
+    for set_first in (False, True):
+        made = session(network, plan, data, program)
+        if set_first:
+            made.set_levels({"conv1": LAYER_LEVELS[-1], "conv2": LAYER_LEVELS[0]})
+        for _ in made.epoch(0):
+            living = made.program.living["conv1"].gather(made.driver.read_floats)
+            size = float(np.sqrt((living[living > 0].astype(np.float64) ** 2).mean()))
+            assert made.levels["conv1"] == level_of(size, CodePart("conv1", 0, 1, 2))
+        found.append(made)
+    check_alike(*found)
+    with pytest.raises(ValueError, match="the level of layer 'conv1' must be from"):
+        found[0].set_levels({"conv1": LAYER_LEVELS.stop})
+
+
+@pytest.mark.parametrize("size", [0.0, -1.0, inf, nan])
+def test_sizes_that_give_no_level(size: float) -> None:
+    with pytest.raises(UserError, match="levels of layer 'a' cannot follow from neurons of size"):
+        level_of(size, CodePart("a", 0, 1, 2))
+
+
+def test_a_plan_says_what_is_expected_and_its_bounds() -> None:
+    _, plan = digits(2)
+    entries = [one for one in plan.to_data()["transfers"] if "predicted" in one]
+    assert [(one["layer"], one["kind"]) for one in entries] == [("conv1", "gather"), ("conv2", "gather")]
+    for one in entries:
+        assert one["predicted"]["least"] <= one["words"] <= one["predicted"]["most"]
+        assert sum(words for *_, words in one["pairs"]) == one["words"]
+    assert plan_from_data(plan.to_data(), plan.graph, "plan.yaml") == plan
+    forged = plan.to_data()
+    next(one for one in forged["transfers"] if "predicted" in one)["predicted"]["most"] += 1
+    with pytest.raises(UserError, match=r"plan\.yaml"):
+        plan_from_data(forged, plan.graph, "plan.yaml")
+
+
+def test_gathers_that_cannot_be_predicted_send_everything_and_are_noted() -> None:
+    """Without a ReLU right behind, where elements are not split, or sums are parts."""
+    network = with_tiles(Network(name="two", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="a", channels=4, kernel=(3, 3)), Relu(name="relu"),
+        Convolution(name="b", channels=4, kernel=(3, 3)), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
+    graph = from_network(network)
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, factors=(2, 2),
+                splits=(("mp", "ep"), ("dp", "ep"), ("dp", "dp")))
+    assert not any(one.exchange.predicted for one in plan.transfers)
+    notes = lowered(network, plan).notes
+    assert notes == ("layer 'a': its gather sends everything, as its sums are parts, of dies that split its channels",
+                     "layer 'b': its gather sends everything, as no ReLU follows its sums")
+    apart = replace(plan, splits=(("dp", "dp"), ("dp", "dp"), ("dp", "dp")))
+    assert lowered(network, apart).notes[0] == (
+        "layer 'a': its gather sends everything, as elements of its tiles are not split")
+
+
+@pytest.mark.parametrize(("die", "channels", "why"), [
+    ("ndp-demo-winograd", 8, "for which dies of preset 'ndp-demo-winograd' have no codes; choose .* ndp-demo-predict"),
+    (DEMO, 7, "layer 'a' cannot be predicted on dies that have 7 of its channels: .* takes multiples of 2")])
+def test_dies_that_cannot_are_refused(die: str, channels: int, why: str) -> None:
+    network = with_tiles(Network(name="one", input=Shape((2, 8, 8)), layers=(
+        Convolution(name="a", channels=channels, kernel=(3, 3)), Relu(name="relu"), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, None, 1)
+    plan = Plan(graph=from_network(network), planner="data", model="exact", array="ring-2", batch=8, chunk_words=64,
+                factors=(2,), splits=(("ep",), ("dp",)))
+    with pytest.raises(UserError, match=why):
+        lowered(network, plan, preset(die))
+
+
+def test_networks_say_whether_they_predict() -> None:
+    network = with_tiles(NETWORKS["digits-cnn"], "auto", None, 1)
+    assert predicts(network) and not predicts(NETWORKS["digits-cnn"])
+    assert with_tiles(network, "off", None) == NETWORKS["digits-cnn"]
+    with pytest.raises(ValueError, match="no layer of network 'digits-mlp' has Winograd tiles whose gathers"):
+        with_tiles(NETWORKS["digits-mlp"], None, None, 2)
+    direct = Convolution(name="a", channels=4, kernel=(3, 3), predict=1)
+    with pytest.raises(ValueError, match="predicts what its Winograd tiles need, but winograd is off"):
+        Network(name="x", input=Shape((2, 8, 8)), layers=(direct, Flatten(name="f"), SoftmaxCrossEntropy(name="loss")))
