@@ -1,0 +1,71 @@
+"""Training with predicted gathers on digits: an epoch on RTL, and a run of the golden model, end with the weights of one
+whose gathers send everything, word for word."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.sessions import session
+
+from plinth.lower.training import lower_training
+from plinth.model.network import Network
+from plinth.model.update import UpdateRule
+from plinth.model.winograd import with_tiles
+from plinth.model.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.training.data import digits
+from plinth.training.session import Session
+from plinth_hw.isa.parameters import preset
+
+pytestmark = pytest.mark.long
+
+BATCH = 32
+
+
+def made(rounds: int, *, rtl: bool = False) -> tuple[Network, Plan, Session]:
+    """Four dies as two groups and two clusters."""
+    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds)
+    graph = from_network(network)
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=BATCH, chunk_words=64,
+                splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes), factors=(2, 2))
+    program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(rate=0.1), steps=1,
+                             memory_words=1 << 20)
+    return network, plan, session(network, plan, digits(), program, rtl=rtl)
+
+
+def weights(one: Session) -> list[np.ndarray]:
+    return [one.driver.read(die, buffer) for layer in one.program.weights.values()
+            for die, buffer in enumerate(layer.buffers)]
+
+
+def test_an_epoch_on_rtl() -> None:
+    found = []
+    for rounds in (0, 1):
+        _, plan, one = made(rounds, rtl=rounds > 0)
+        for step in one.epoch(0):
+            assert one.checks is not None and one.checks.failure is None and one.equal, step
+        found.append(weights(one))
+    least, most = plan.word_bounds
+    words = sum(one.driver.injected_words(die) for die in range(4))
+    steps = one.compared_steps
+    assert steps > 40 and least * steps <= words <= most * steps
+    everything = replace(plan, graph=from_network(with_tiles(NETWORKS["digits-cnn"], 2, "winograd", 0))).words
+    print(f"{words / steps:,.0f} words a step, expected {plan.words:,}, of gathers that send everything {everything:,}")
+    assert words < everything * steps
+    for one_, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one_, other)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_run_of_the_golden_model(rounds: int) -> None:
+    found = []
+    for predicted in (0, rounds):
+        *_, one = made(predicted)
+        for epoch in range(8):
+            for _ in one.epoch(epoch):
+                pass
+        found.append(weights(one))
+        assert one.losses[-1] < 0.5
+    for one_, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one_, other)
