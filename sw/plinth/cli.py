@@ -227,10 +227,9 @@ def _able(array: Array, network: Network) -> Array:
     from plinth.model.winograd import predicts, tiled
     from plinth_hw.isa.parameters import PRESETS
 
-    able = f"{array.preset}-predict" if predicts(network) else f"{array.preset}-winograd"
-    if able not in PRESETS or not tiled(network):
-        return array
-    return replace(array, preset=able)
+    kinds = ("predict", "winograd") if predicts(network) else ("winograd",)
+    able = [found for kind in kinds if (found := f"{array.preset}-{kind}") in PRESETS]
+    return replace(array, preset=able[0]) if able and tiled(network) else array
 
 
 def _network_or_plan(network: str | None, plan: Path | None) -> tuple[str | None, Path | None]:

@@ -1,5 +1,5 @@
-"""Training with predicted gathers on digits: an epoch on RTL, and a run of the golden model, end with the weights of one
-whose gathers send everything, word for word."""
+"""Training with predicted gathers on digits: an epoch on RTL, and a run of the golden model, end with the weights of
+one whose gathers send everything, word for word."""
 
 from dataclasses import replace
 
