@@ -269,9 +269,11 @@ class _Lowering:
                 self._note_levels(die, item)
             for builder in (self.setup[die], self.builders[die]):
                 builder.check_dies(die, step.dies)
-        for node, here in zip(step.graph.nodes, step.layouts, strict=True):
-            if node.tiling is not None and node.tiling.rounds and not predicted(node, here):
-                self.notes[f"layer {node.name!r}: its gather sends everything, as {unpredictable(node, here)}"] = None
+        for number, (node, here) in enumerate(zip(step.graph.nodes, step.layouts, strict=True)):
+            summed = step.tile_sums.get(number)
+            if node.tiling is not None and node.tiling.rounds and not predicted(node, here, summed):
+                why = unpredictable(node, here, summed)
+                self.notes[f"layer {node.name!r}: its gather sends everything, as {why}"] = None
         assert step.array is not None
         check_circles(step.array, list(zip(self.setup, self.builders, strict=True)))
         rates = {one.node.name: one.rates for one in step.operations if isinstance(one, ElementRates)}
@@ -291,7 +293,7 @@ class _Lowering:
             generators=[] if step.generator is None else [
                 self.at(step.generator.buffer(die)) for die in range(step.dies)],
             batches=self.steps, levels=self.levels, living={
-                node.name: self._tensor(step.maps[node.followers[0].name]) for node in step.graph.nodes
+                node.name: self._tensor(step.maps[self._relu(number)]) for number, node in enumerate(step.graph.nodes)
                 if node.name in self.levels}, notes=tuple(self.notes))
 
     # What the host reads and writes.
@@ -322,6 +324,11 @@ class _Lowering:
         dies = range(self.step.dies)
         return KeptWeights(self._weights(weights), [
             [(block, self.at(block.beside(kept.buffer(die)))) for _, block in kept.owned.blocks(die)] for die in dies])
+
+    def _relu(self, number: int) -> str:
+        """The ReLU behind a gather that is predicted."""
+        summed = self.step.tile_sums.get(number)
+        return (self.step.graph.nodes[number] if summed is None else summed.junction).followers[0].name
 
     # Addresses.
 

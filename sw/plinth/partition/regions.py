@@ -34,10 +34,10 @@ In a training step move, for a layer and each layer that reads it,
     fprop copy     output (map)         from the home to the X of the consumer
     bprop reduce   dX of the consumer   to the home, where it is added
     bprop copy     dZ (raw)             from the home to the Z of the layer
-    fprop scatter  V of X               tiles to who has their elements             ep
-    fprop gather   V of Z               elements to who has the samples             ep
-    bprop scatter  V of dZ              as forwards                                 ep
-    bprop gather   V of dX              as forwards, where the input has an error   ep
+    fprop scatter  V of X               tiles to who has their elements             ep, for layers alike once
+    fprop gather   V of Z               elements to who has the samples             ep, of a sum of tiles once
+    bprop scatter  V of dZ              as forwards                                 ep, of a sum of tiles once
+    bprop gather   V of dX              as forwards, where the input has an error   ep, for layers alike once
     bprop bias     db of a die          to all of its cluster, which add them up    ep, elements trained
 
 and dW and db, partial sums over dies that differ at dp, go round a ring of those dies with the update at each
@@ -70,6 +70,7 @@ from plinth.partition.cuts import Cuts, Factors, Indices, Integers, Levels, List
 from plinth.partition.graph import DP, EP, MP, SPLITS, Node, PlanGraph, Tiling
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
 from plinth.partition.predicted import expected_words, least_most
+from plinth_hw.isa.tasks import VECTOR_LOADS
 
 #: For each node, for each level, "dp", "mp", "op" or "ep".
 Splits = tuple[tuple[str, ...], ...]
@@ -301,24 +302,87 @@ def _to_own(region: Region, copies: Levels) -> Region:
     return Region((*region.axes, (COPIES, copies)), region.owners) if copies else region
 
 
-def unpredictable(node: Node, here: Layout) -> str:
+@dataclass(frozen=True)
+class TileSum:
+    """Winograd layers whose outputs a junction adds, or takes the mean of, with nothing but sums between: their tiles
+    are added where their elements are, and what the last one gathers is the sum of all; backwards its tiles of the
+    error serve all. Source: MPT section VII, Figure 14(a)."""
+
+    junction: Node
+    #: Nodes by number, ascending, and how many of them have a bias.
+    members: tuple[int, ...]
+    biases: int
+
+
+def tile_sums(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, TileSum]:
+    """By each of their members: of junctions all of whose inputs are Winograd layers that nothing else reads, with
+    tiles and groups of dies alike, elements split and whole sums, such that the junction's samples are theirs; of no
+    more biases than a vector task can add."""
+    found: dict[int, TileSum] = {}
+    for number, junction in enumerate(graph.nodes):
+        feeds = graph.feeds(number) if junction.junction else ()
+        members = tuple(sorted({graph.edges[edge].producer for edge in feeds if edge is not None}))
+        if not members or len(members) < len(feeds):
+            continue
+        nodes, (first, *others) = [graph.nodes[one] for one in members], [layouts[one] for one in members]
+        kinds = {node.tiling and (node.tiling.form, node.tiling.tiles, node.tiling.rounds) for node in nodes}
+        if (len(kinds) == 1 and None not in kinds and first.ep and not first.mp
+                and not any(node.followers for node in nodes)
+                and all(len(graph.outputs[one]) == 1 for one in members)
+                and all((one.ep, one.mp, one.output, one.owners) == (first.ep, first.mp, first.output, first.owners)
+                        for one in others)
+                and layouts[number].input == first.output
+                and (biases := sum(node.bias > 0 for node in nodes)) < VECTOR_LOADS):
+            found |= dict.fromkeys(members, TileSum(junction, members, biases))
+    return found
+
+
+def shared_tiles(graph: PlanGraph, layouts: Sequence[Layout]) -> dict[int, int]:
+    """Winograd layers that take the tiles of an input that another has scattered, by number, with its number: the first
+    of those that read the same map, as tiles alike, in groups of dies alike. Backwards what that one gathers is the sum
+    of the tiles of all."""
+    found: dict[int, int] = {}
+    firsts: dict[tuple[object, ...], int] = {}
+    for number, node in enumerate(graph.nodes):
+        here = layouts[number]
+        if node.tiling is None or not here.ep:
+            continue
+        edge, = graph.feeds(number)
+        if edge is None:
+            continue
+        form, window = node.tiling.form, node.window
+        assert window is not None
+        read = (graph.edges[edge].producer, [one.b for one in form.transforms], node.tiling.tiles, window.padding)
+        key = (*map(str, read), here.ep, here.mp, here.op, here.input, here.tiles[0])
+        first = firsts.setdefault(key, number)
+        if first != number:
+            found[number] = first
+    return found
+
+
+def unpredictable(node: Node, here: Layout, summed: TileSum | None) -> str:
     """Why a gather is not predicted though its layer asks for it; empty if it is."""
     if not here.ep:
         return "elements of its tiles are not split"
     if here.mp:
         return "its sums are parts, of dies that split its channels"
-    if not node.followers or node.followers[0].kind != Relu.kind:
+    followers = node.followers if summed is None else summed.junction.followers
+    if not followers or followers[0].kind != Relu.kind:
         return "no ReLU follows its sums"
+    if summed is not None and summed.biases > 1:
+        return "several biases are added to a sum of tiles"
     return "its samples or channels are cut by list" if here.output.orders else ""
 
 
-def predicted(node: Node, here: Layout) -> bool:
+def predicted(node: Node, here: Layout, summed: TileSum | None) -> bool:
     """Whether what a Winograd layer's gather needs is predicted."""
-    return node.tiling is not None and node.tiling.rounds > 0 and not unpredictable(node, here)
+    return node.tiling is not None and node.tiling.rounds > 0 and not unpredictable(node, here, summed)
 
 
-def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors) -> Exchange:
-    """What the dies of a cluster send each other of a layer that splits the elements of its tiles."""
+def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Factors, summed: TileSum | None = None
+                  ) -> Exchange:
+    """What the dies of a cluster send each other of a layer that splits the elements of its tiles; ``summed``: the sum
+    of tiles that it is of, if it is."""
     assert node.tiling is not None
     forward = (phase, kind) == ("fprop", "gather")
     # Of inputs or of outputs; there are dies that have the same of either.
@@ -336,25 +400,28 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
     return Exchange(node.name, phase, kind, None, *(ends if kind == "scatter" else ends[::-1]),
                     (node.input_channels, node.output_channels)[of], node.tiling.positions,
                     ((ELEMENTS, node.tiling.elements), *extra),
-                    predicted=node.tiling if forward and predicted(node, here) else None)
+                    predicted=node.tiling if forward and predicted(node, here, summed) else None)
 
 
 def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> Iterator[Exchange]:
     """All transfers of a training step between layers, in the order in which they happen."""
+    sums, shared = tile_sums(graph, regions), shared_tiles(graph, regions)
     for number, node in enumerate(graph.nodes):
-        here = regions[number]
+        here, summed = regions[number], sums.get(number)
         if here.ep:
-            yield tile_exchange(node, here, "fprop", "scatter", factors)
-            yield tile_exchange(node, here, "fprop", "gather", factors)
+            if number not in shared:
+                yield tile_exchange(node, here, "fprop", "scatter", factors)
+            if summed is None or number == summed.members[-1]:
+                yield tile_exchange(node, here, "fprop", "gather", factors, summed)
         if node.weighted and here.mp:
             yield Exchange(node.name, "fprop", "reduce", None, here.output, here.home, node.output_channels,
                            node.raw_elements // node.output_channels)
-        for edge in (graph.edges[edge] for edge in graph.outputs[number]):
+        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
             yield Exchange(node.name, "fprop", "copy", graph.nodes[edge.consumer].name, here.home,
                            regions[edge.consumer].input, edge.channels, edge.elements // edge.channels)
     for number, node in reversed(list(enumerate(graph.nodes))):
-        here = regions[number]
-        for edge in (graph.edges[edge] for edge in graph.outputs[number]):
+        here, summed = regions[number], sums.get(number)
+        for edge in (graph.edges[edge] for edge in graph.outputs[number] if graph.edges[edge].consumer not in shared):
             yield Exchange(node.name, "bprop", "reduce", graph.nodes[edge.consumer].name,
                            regions[edge.consumer].input, here.home, edge.channels, edge.elements // edge.channels)
         if node.weighted and here.mp:
@@ -363,8 +430,9 @@ def exchanges(graph: PlanGraph, regions: Sequence[Layout], factors: Factors) -> 
         if here.ep:
             if node.bias and node.free:
                 yield tile_exchange(node, here, "bprop", "bias", factors)
-            yield tile_exchange(node, here, "bprop", "scatter", factors)
-            if graph.inputs[number]:
+            if summed is None or number == summed.members[-1]:
+                yield tile_exchange(node, here, "bprop", "scatter", factors)
+            if graph.inputs[number] and number not in shared:
                 yield tile_exchange(node, here, "bprop", "gather", factors)
 
 

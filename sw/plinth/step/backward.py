@@ -36,8 +36,13 @@ class Backward:
             assert made.error is not None
             self._errors[made.number, 0] = made.error
             return
+        summed = self.step.tile_sums.get(made.number)
         if made.error is not None:
             error = made.error
+        elif summed is not None:
+            (junction, place), = made.readers
+            error = self._own(made, self._errors[junction.number, place])
+            self.step.release(f"{made.node.name}.backward")
         else:
             error = self._map_error(made)
             own = made.followed[1:] if made.activation is not None else made.followed
@@ -54,7 +59,8 @@ class Backward:
         """Error of a node's last map, at home: sum over readers, and over those that split their outputs."""
         step, home, name = self.step, made.map, made.node.name
         sources: Sequence[Tensor] = []
-        for reader, place in made.readers:
+        readers = [one for one in made.readers if one[0].number not in step.shared_tiles]
+        for reader, place in readers:
             error = self._errors[reader.number, place]
             here = step.layouts[reader.number]
             if error.alike(home) and not here.op:
@@ -66,7 +72,7 @@ class Backward:
             edge = step.graph.feeds(reader.number)[place]
             step.exchange(f"{name}.reduce.{reader.node.name}", made.number, edge, error, slots, members, own=True)
             # The only summands are added up from their slots.
-            sources = slots if len(made.readers) == 1 else [*sources, *slots]
+            sources = slots if len(readers) == 1 else [*sources, *slots]
         if len(sources) == 1:
             return sources[0]
         total = step.reserve(home.like(f"{name}.error_sum"))
@@ -156,7 +162,6 @@ class Backward:
     def _own(self, made: Made, error: Tensor) -> Tensor:
         """Error of a node's sum: back through its first activation; with it the bias gradient, if it can be told."""
         step, node, output = self.step, made.node, made.output
-        assert output is not None
         bias = node.bias > 0 and not step.layouts[made.number].mp
         # What the matrix engine reads is narrow then, what tiles are made of is not.
         narrow = step.narrow and node.weighted and node.tiling is None
@@ -164,23 +169,25 @@ class Backward:
         if made.activation is None and not bias and not unlike:
             return error
         found = None
-        if made.activation is not None or unlike:
+        if output is None:
+            output = error
+        elif made.activation is not None or unlike:
             found = step.reserve(output.like(f"{node.name}.error", packed=narrow))
         self._activate(f"{node.name}.backward", made.activation, error, output, found, made, bias=bias)
         return error if found is None else found
 
     def _junction(self, made: Made, error: Tensor) -> None:
         """The error of a sum is that of each summand; of a mean, its share."""
-        step, node = self.step, made.node
+        step, node, places = self.step, made.node, len(self.step.graph.feeds(made.number))
         if node.kind == "join":
             share = step.reserve(error.like(f"{node.name}.share"))
             program = VectorProgram(step.parameters)
             program.load("d", error)
-            program.run(VectorOp.SCALE, "d", "d", immediate=1.0 / len(made.x))
+            program.run(VectorOp.SCALE, "d", "d", immediate=1.0 / places)
             program.store("d", share)
             step.add(Sweep(f"{node.name}.share", node, step.parameters, program, program, error, 1))
             error = share
-        for place in range(len(made.x)):
+        for place in range(places):
             self._errors[made.number, place] = error
 
     def _weighted(self, made: Made, error: Tensor, reductions: Reductions) -> None:
@@ -196,11 +203,17 @@ class Backward:
                 step.release(f"{node.name}.bias")
         found = None
         if step.graph.feeds(made.number)[0] is not None:
-            found = step.reserve(x.like(f"{node.name}.input_error"))
-            self._errors[made.number, 0] = found
+            found = x.like(f"{node.name}.input_error")
+            if made.number not in step.shared_tiles:
+                step.reserve(found)
+                self._errors[made.number, 0] = found
         winograd = self.forward.winograd.get(made.number)
         if winograd is not None:
-            winograd.backward(error, found)
+            layers, summed = self.forward.winograd, step.tile_sums.get(made.number)
+            last = made.number if summed is None else summed.members[-1]
+            others = [layers[one] for one, first in step.shared_tiles.items() if first == made.number]
+            winograd.backward(error, found, None if made.number in step.shared_tiles else others,
+                              None if last == made.number else layers[last])
             winograd.update()
             if made.number in self._rows:
                 self._sum_bias(made)

@@ -9,6 +9,7 @@ from plinth.model.layers import MaxPool, MeanPool
 from plinth.partition.axes import SAMPLES, Region, alike, plane
 from plinth.partition.graph import LOSS, Follower, Node
 from plinth.partition.groups import SUM
+from plinth.partition.regions import TileSum
 from plinth.step.activation import ACTIVATIONS
 from plinth.step.operands import Operands, narrow_weights, widened
 from plinth.step.operations import Chained, Clear, Gather, Pool, Products, Sweep
@@ -103,7 +104,9 @@ class Forward:
                 self._operands[node.name] = narrow_weights(step, node, step.weights[node.name])
         for number, node in enumerate(step.graph.nodes):
             feeds = step.graph.feeds(number)
-            made = Made(number, node, [self._input(number, place, edge) for place, edge in enumerate(feeds)])
+            first = step.shared_tiles.get(number)
+            made = Made(number, node, [] if self._summed(node) else self._made[first].x if first is not None else [
+                self._input(number, place, edge) for place, edge in enumerate(feeds)])
             for place, edge in enumerate(feeds):
                 if edge is not None:
                     self._made[step.graph.edges[edge].producer].readers.append((made, place))
@@ -184,19 +187,33 @@ class Forward:
             made.activation = followers.pop(0)
         sources: list[Placed]
         if node.weighted:
-            made.z = self._tensor(f"{node.name}.product", here.output, node.output_channels, positions)
+            made.z = Tensor(f"{node.name}.product", step.batch, positions, node.output_channels, here.output,
+                            step.factors)
+            summed = step.tile_sums.get(number)
+            if summed is None or number == summed.members[-1]:
+                step.reserve(made.z)
             if node.gathers:
                 step.add(Gather(node, made.x[0], made.z, step.weights[node.name], False))
                 gradient = step.gradients[node.name]
                 step.add(Clear(f"{node.name}.zero", node, step.parameters, gradient.matrix, step.any))
+            elif summed is not None:
+                self._summand(made, summed)
+                return
             elif node.tiling is not None:
-                self.winograd[number].forward(made.x[0], made.z)
+                self.winograd[number].forward(made.x[0], made.z, first=self._scattered(number))
             else:
                 step.add(Products(node, step.parameters, FPROP, made.x[0], made.z, self.operand(node).buffer))
                 step.empty(made.x[0], made.z)
             sources = self._partials(made)
-        else:
+        elif made.x:
             sources = [*made.x]
+        else:
+            # Of a sum of tiles the last layer has it all.
+            summed = self._summed(node)
+            assert summed is not None
+            whole = self._made[summed.members[-1]].z
+            assert whole is not None
+            sources = [whole]
         if self.fused(number):
             return
         if made.z is not None and node.gathers and not here.mp and made.activation is None:
@@ -216,6 +233,21 @@ class Forward:
                 step.maps[follower.name] = target
             elif follower.kind == MaxPool.kind:
                 step.maps[follower.name] = source
+
+    def _summed(self, junction: Node) -> TileSum | None:
+        """The sum of tiles that a junction is, if it is one."""
+        return next((one for one in self.step.tile_sums.values() if one.junction is junction), None)
+
+    def _summand(self, made: Made, summed: TileSum) -> None:
+        """A layer of a sum of tiles."""
+        *others, last = summed.members
+        assert made.z is not None
+        self.winograd[made.number].forward(made.x[0], made.z, [
+            self.winograd[one] for one in others] if made.number == last else None, self._scattered(made.number))
+
+    def _scattered(self, number: int) -> WinogradLayer | None:
+        """The layer whose tiles of the input a layer takes."""
+        return self.winograd[self.step.shared_tiles[number]] if number in self.step.shared_tiles else None
 
     def _partials(self, made: Made) -> list[Placed]:
         """The summands of a node's home, in die order."""
@@ -251,22 +283,25 @@ class Forward:
         """Sum, bias, first activation."""
         step, node, output = self.step, made.node, made.output
         assert output is not None
-        biased = node.bias > 0
-        if len(sources) > VECTOR_LOADS - biased:
+        summed = self._summed(node)
+        biases = [step.weights[one.name].bias_of(output) for one in (
+            [node] if summed is None else [step.graph.nodes[number] for number in summed.members]) if one.bias]
+        most = VECTOR_LOADS - len(biases)
+        if len(sources) > most:
             total = step.reserve(output.like(f"{node.name}.sum"))
-            sources = self.summed(node, f"{node.name}.sum", sources, total, VECTOR_LOADS - biased)
+            sources = self.summed(node, f"{node.name}.sum", sources, total, most)
         program = VectorProgram(step.parameters)
         add_sources(program, sources)
-        if biased:
-            program.load("b", step.weights[node.name].bias_of(output), "row")
-            program.run(VectorOp.ADD, "z", "z", "b")
+        for number, bias in enumerate(biases):
+            program.load(f"b{number}", bias, "row")
+            program.run(VectorOp.ADD, "z", "z", f"b{number}")
         if node.kind == "join":
-            program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(made.x))
+            program.run(VectorOp.SCALE, "z", "z", immediate=1.0 / len(step.graph.feeds(made.number)))
         if made.activation is not None:
             ACTIVATIONS[made.activation.kind].forward(program, "z", "z")
         program.store("z", output)
         step.hold(Sweep(f"{node.name}.output", node, step.parameters, program, program, output, len(sources),
-                        int(biased), images=made.pooled))
+                        len(biases), images=made.pooled))
 
     def _follow(self, made: Made, follower: Follower) -> None:
         """A pool, or an activation that has its own program."""

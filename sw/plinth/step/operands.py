@@ -1,6 +1,7 @@
 """What the matrix engine reads where its operands have 16 bits: narrow copies of weights and of Winograd tiles, made by
 the vector engine; and FP32 copies of maps that are narrow, of which tiles can be made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -9,6 +10,7 @@ from plinth.partition.graph import Node
 from plinth.step.cuts import folding
 from plinth.step.operations import Sweep
 from plinth.step.step import Step
+from plinth.step.sums import Sum
 from plinth.step.tensors import Part, Placed, Tensor, Tiles, Weights, WeightSlice, folded
 from plinth.step.vector import VectorProgram
 
@@ -86,6 +88,14 @@ def narrow_tiles(step: Step, node: Node, tiles: Tiles) -> Tiles:
     program = _copy(step, folded(tiles, fold), folded(found, fold))
     step.add(Sweep(f"{tiles.name}.narrow", node, step.parameters, program, program, Planes(tiles), 1, fold=fold))
     return found
+
+
+def add_tiles(step: Step, node: Node, tiles: Sequence[Tiles], total: Tiles) -> None:
+    """Tiles of which each die has the same, added in their order."""
+    part = total.part(0)
+    fold = folding(step.parameters, part.positions, part.channels)
+    step.add(Sum(f"{total.name}.sum", node, step.parameters, [folded(one, fold) for one in tiles], total, 1,
+                 Planes(total), fold))
 
 
 def widened(step: Step, node: Node, name: str, narrow: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from plinth.partition.predicted import mask_words, part_shares, string_words
 from plinth.step.between import Exchange
 from plinth.step.step import Step
 from plinth.step.tasks import CodePart, Decode, Encode, Predict, Task, Tile
-from plinth.step.tensors import Constant, Placed, Tensor, Tiles
+from plinth.step.tensors import Constant, Placed, Tiles
 from plinth.step.tile_operations import Gather
 from plinth_hw.isa.codes import shifts
 from plinth_hw.isa.layout import WORD_BITS
@@ -259,15 +259,15 @@ def check_predicted(node: Node, target: Tiles, parameters: DieParameters) -> Non
                         f"{parameters.name!r} takes multiples of {lanes}; say predict: 0 for it, or give it as many")
 
 
-def add_predicted(step: Step, node: Node, gather: Gather, maps: Tensor) -> None:
+def add_predicted(step: Step, node: Node, gather: Gather, bias: Placed | None) -> None:
     """Append the operations of a predicted gather.
 
     Parameters
     ----------
     gather : Gather
         What it stands in place of; its exchange counts the first part.
-    maps : Tensor
-        What is made of the tiles.
+    bias : Placed or None
+        What is added to neurons.
 
     Raises
     ------
@@ -278,10 +278,7 @@ def add_predicted(step: Step, node: Node, gather: Gather, maps: Tensor) -> None:
     assert isinstance(source, Tiles) and isinstance(target, Tiles) and planned is not None and cluster is not None
     assert node.tiling is not None
     check_predicted(node, target, step.parameters)
-    bias: Placed
-    if node.bias:
-        bias = step.weights[node.name].bias_of(maps)
-    else:
+    if bias is None:
         bias = step.reserve(Constant(f"{node.name}.no_bias", ((0.0,) * node.output_channels,)))
         step.constants.append(bias)
     shares, back = part_shares(node.tiling), replace(planned, source=planned.target, target=planned.source,

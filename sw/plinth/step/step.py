@@ -56,7 +56,7 @@ from plinth.model.update import PLAIN, UpdateRule
 from plinth.partition.cuts import Factors, Integers, halves
 from plinth.partition.graph import PlanGraph
 from plinth.partition.groups import ProcessGroups
-from plinth.partition.regions import Exchange, Layout, Partition, Splits, layouts
+from plinth.partition.regions import Exchange, Layout, Partition, Splits, TileSum, layouts, shared_tiles, tile_sums
 from plinth.step import between
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
@@ -129,6 +129,9 @@ class Step:
     def __post_init__(self) -> None:
         self.factors = self.factors or halves(len(self.splits[0]))
         self.layouts: tuple[Layout, ...] = layouts(self.graph, self.splits, self.lists, self.factors)
+        #: Of Winograd layers those whose tiles of the input they take; sums of tiles, by members.
+        self.shared_tiles: dict[int, int] = shared_tiles(self.graph, self.layouts)
+        self.tile_sums: dict[int, TileSum] = tile_sums(self.graph, self.layouts)
 
     @property
     def levels(self) -> int:

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from plinth.partition.graph import Node
-from plinth.step.operations import Sweep
+from plinth.step.operations import Space, Sweep
 from plinth.step.slots import Slots, Summands
 from plinth.step.tasks import Task, Vector
-from plinth.step.tensors import Placed, Tensor
+from plinth.step.tensors import Placed, Tensor, folded
 from plinth.step.vector import VectorProgram
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import VECTOR_LOADS, Engine, VectorOp
@@ -37,7 +37,8 @@ FEW = 8
 
 @dataclass(frozen=True)
 class Sum:
-    """Sources added in their order into ``target``, as many at a time as a task loads, until ``keep`` are left."""
+    """Sources added in their order into ``target``, as many at a time as a task loads, until ``keep`` are left; over
+    rows of ``space``, else of the target, ``fold`` positions as one."""
 
     name: str
     node: Node
@@ -45,6 +46,8 @@ class Sum:
     sources: Sequence[Placed]
     target: Tensor
     keep: int
+    space: Space | None = None
+    fold: int = 1
 
     @property
     def adds(self) -> int:
@@ -60,11 +63,13 @@ class Sum:
     def _sweep(self, number: int) -> Sweep:
         each = VECTOR_LOADS - 1
         begin, end = number * each + (number > 0), (number + 1) * each + 1
-        sources = ([self.target] if number else []) + list(self.sources[begin:end])
+        target = folded(self.target, self.fold)
+        sources = ([target] if number else []) + list(self.sources[begin:end])
         program = VectorProgram(self.parameters)
         add_sources(program, sources)
-        program.store("z", self.target)
-        return Sweep(self.name, self.node, self.parameters, program, program, self.target, len(sources))
+        program.store("z", target)
+        return Sweep(self.name, self.node, self.parameters, program, program, self.space or self.target, len(sources),
+                     fold=self.fold)
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """As :class:`~plinth.step.operations.Operation`."""

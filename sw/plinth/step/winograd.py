@@ -27,7 +27,7 @@ from plinth.partition.graph import Node
 from plinth.partition.groups import TILES
 from plinth.partition.regions import tile_exchange
 from plinth.step.kernel_sums import KernelSums
-from plinth.step.operands import Operands, narrow_tiles, narrow_weights
+from plinth.step.operands import Operands, add_tiles, narrow_tiles, narrow_weights
 from plinth.step.operations import Clear
 from plinth.step.predicted_gather import add_predicted
 from plinth.step.step import Step
@@ -74,6 +74,9 @@ class WinogradLayer:
         step, self.node = self.step, self.step.graph.nodes[self.number]
         assert self.node.tiling is not None
         self.tiling, self.here = self.node.tiling, step.layouts[self.number]
+        #: The sum of tiles that it is of, if it is, and the layers of it, or itself.
+        self.summed = step.tile_sums.get(self.number)
+        self._summands = (self.number,) if self.summed is None else self.summed.members
         self._cluster = step.members(TILES, self.number)
         self._samples = self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors)
         if self.node.free:
@@ -118,25 +121,30 @@ class WinogradLayer:
             f"{node.name}.{'error_' * outputs}scatter", self.number, None, number, maps, [tiles], None, True,
             self._cluster, tile_exchange(node, self.here, phase, "scatter", step.factors), node, outputs, self._strips)
 
-    def _multiply(self, name: str, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> Tiles:
-        """What is made tiles, these multiplied, and what is made of them maps; the tiles as operands."""
-        step, node, outputs = self.step, self.node, direction == FPROP
-
-        def products(operands: Tiles) -> ElementProducts:
-            x, z = (operands, made) if outputs else (made, operands)
-            return ElementProducts(node, direction, x, z, self._operand, self._strips)
-
+    def _in_strips(self, direction: str, scatter: Scatter, tiles: Tiles, made: Tiles, maps: Tensor) -> bool:
+        """Tiles, their products and the maps of these in strips, if the layer is cut so."""
+        step, outputs = self.step, direction == FPROP
+        if not any(self._strips(die) for die in range(step.dies)):
+            return False
         step.empty(tiles, made)
-        if any(self._strips(die) for die in range(step.dies)):
-            if not outputs:
-                self._clear(maps)
-            step.add(InStrips(scatter, products(tiles), self._untile(made, maps, outputs)))
-            return tiles
-        step.add(scatter)
-        operands = narrow_tiles(step, node, tiles)
-        step.add(products(operands))
-        self._gather(name, direction, made, maps, outputs=outputs)
-        return operands
+        if not outputs:
+            self._clear(maps)
+        step.add(InStrips(scatter, self._products(direction, tiles, made), self._untile(made, maps, outputs)))
+        return True
+
+    def _scattered(self, scatter: Scatter, tiles: Tiles) -> Tiles:
+        """What is made tiles, as operands."""
+        self.step.add(scatter)
+        return narrow_tiles(self.step, self.node, tiles)
+
+    def _products(self, direction: str, operands: Tiles, made: Tiles) -> ElementProducts:
+        x, z = (operands, made) if direction == FPROP else (made, operands)
+        return ElementProducts(self.node, direction, x, z, self._operand, self._strips)
+
+    def _product(self, direction: str, operands: Tiles, made: Tiles) -> None:
+        """Products of operands that are there."""
+        self.step.empty(operands, made)
+        self.step.add(self._products(direction, operands, made))
 
     def _clear(self, maps: Tensor) -> None:
         """Zeros, where tiles that overlap are added."""
@@ -152,11 +160,13 @@ class WinogradLayer:
         step, node = self.step, self.node
         if self.here.ep:
             whole = self._place(f"{name}_whole", maps, maps.region)
-            planned = tile_exchange(node, self.here, phase, "gather", step.factors)
+            planned = tile_exchange(node, self.here, phase, "gather", step.factors, self.summed if outputs else None)
             gather = Gather(f"{node.name}.{'' if outputs else 'error_'}gather", self.number, None,
                             step.next_exchange(), tiles, [whole], None, True, self._cluster, planned)
             if planned.predicted is not None:
-                add_predicted(step, node, gather, maps)
+                biased = [step.weights[step.graph.nodes[one].name] for one in self._summands
+                          if step.graph.nodes[one].bias]
+                add_predicted(step, node, gather, biased[0].bias_of(maps) if biased else None)
             else:
                 step.add(gather)
             tiles = whole
@@ -177,21 +187,53 @@ class WinogradLayer:
         else:
             step.add(KernelProducts(node, FPROP, self._matrix, step.weights[node.name].buffer, self.weights))
 
-    def forward(self, x: Tensor, z: Tensor) -> None:
-        """fprop."""
-        tiles, scatter = self._scatter("tiles", "fprop", x, outputs=False)
-        made = self._place("product_tiles", z, self.here.tiles[1])
-        self._inputs = self._multiply("product_tiles", FPROP, scatter, tiles, made, z)
+    def forward(self, x: Tensor, z: Tensor, others: Sequence["WinogradLayer"] | None = (),
+                first: "WinogradLayer | None" = None) -> None:
+        """fprop; of a sum of tiles ``z`` is made of those of all by the last of its layers, which has the others; None:
+        it is one of these. ``first``: the layer that has made tiles of the input."""
+        self._made: Tiles = self._place("product_tiles", z, self.here.tiles[1])
+        if first is not None:
+            self._inputs: Tiles = first._inputs
+        else:
+            tiles, scatter = self._scatter("tiles", "fprop", x, outputs=False)
+            if self._in_strips(FPROP, scatter, tiles, self._made, z):
+                self._inputs = tiles
+                return
+            self._inputs = self._scattered(scatter, tiles)
+        self._product(FPROP, self._inputs, self._made)
+        if others is not None:
+            whole = self._sum("summed_tiles", [*(one._made for one in others), self._made], z, outputs=True)
+            self._gather("product_tiles", FPROP, whole, z, outputs=True)
 
-    def backward(self, error: Tensor, found: Tensor | None) -> None:
-        """bprop, if the input has an error."""
-        tiles, scatter = self._scatter("error_tiles", "bprop", error, outputs=True)
+    def backward(self, error: Tensor, found: Tensor | None, others: Sequence["WinogradLayer"] | None = (),
+                 last: "WinogradLayer | None" = None) -> None:
+        """bprop, if the input has an error: of layers that share tiles of it made of the sum of all by the first of
+        them, which has the others; None: it is one of these. ``last``: the layer that has made tiles of the error."""
+        if found is not None:
+            self._error_made: Tiles = self._place("input_error_tiles", found, self.here.tiles[0])
+        if last is not None:
+            self._errors: Tiles = last._errors
+        else:
+            tiles, scatter = self._scatter("error_tiles", "bprop", error, outputs=True)
+            if found is not None and self._in_strips(BPROP, scatter, tiles, self._error_made, found):
+                self._errors = tiles
+                return
+            self._errors = self._scattered(scatter, tiles)
         if found is None:
-            self.step.add(scatter)
-            self._errors = narrow_tiles(self.step, self.node, tiles)
             return
-        made = self._place("input_error_tiles", found, self.here.tiles[0])
-        self._errors = self._multiply("input_error_tiles", BPROP, scatter, tiles, made, found)
+        self._product(BPROP, self._errors, self._error_made)
+        if others is not None:
+            whole = self._sum("summed_error_tiles", [self._error_made, *(one._error_made for one in others)], found,
+                              outputs=False)
+            self._gather("input_error_tiles", BPROP, whole, found, outputs=False)
+
+    def _sum(self, name: str, tiles: Sequence[Tiles], maps: Tensor, *, outputs: bool) -> Tiles:
+        """Tiles added where their elements are, if they are several."""
+        if len(tiles) == 1:
+            return tiles[0]
+        total = self._place(name, maps, self.here.tiles[outputs])
+        add_tiles(self.step, self.node, tiles, total)
+        return total
 
     def update(self) -> None:
         """updateGrad."""

@@ -1,0 +1,159 @@
+"""Sums and means of Winograd layers, and layers that read the same map: tiles are added where their elements are, and
+made once; random networks and splits against the float64 reference, RTL against golden, words against the plan."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.networks import random_data
+from tests.support.sessions import MEMORY_WORDS, session
+
+from plinth.errors import UserError
+from plinth.lower.training import TrainingProgram, lower_training
+from plinth.model.array import prime_factors, ring
+from plinth.model.layers import Add, Convolution, Dense, Flatten, Join, Layer, Relu, Shape, SoftmaxCrossEntropy
+from plinth.model.network import Network
+from plinth.model.update import UpdateRule
+from plinth.model.winograd import with_tiles
+from plinth.partition.graph import from_network
+from plinth.partition.regions import shared_tiles, tile_sums
+from plinth.plan.plan import Plan
+from plinth.simulate.step import simulated
+from plinth_hw.isa.parameters import preset
+
+TINY = replace(preset("ndp-tiny-winograd"), codes=True)
+
+
+def fractal(generator: np.random.Generator) -> Network:
+    """Blocks of several convolutions of one map, added or their mean taken, most of them alike; a ReLU behind."""
+    def below(limit: int, low: int = 1) -> int:
+        return int(generator.integers(low, limit + 1))
+
+    channels, side, outputs = below(4), below(7, 4), int(generator.choice([2, 4]))
+    layers: list[Layer] = [Convolution(name="stem", channels=channels, kernel=(3, 3), padding=(1, 1)),
+                           Relu(name="relu")]
+    source = "relu"
+    for block in range(below(2)):
+        names = []
+        for column in range(below(4, 2)):
+            name = f"b{block}c{column}"
+            odd = generator.random() < 0.15
+            layers.append(Convolution(
+                name=name, inputs=(source,), channels=channels, kernel=(3, 3), padding=(1, 1),
+                bias=generator.random() < 0.3, winograd="off" if odd else outputs,
+                weights="spatial" if odd or generator.random() < 0.5 else "winograd",
+                predict=0 if odd else below(1, 0)))
+            names.append(name)
+            if generator.random() < 0.1:
+                layers.append(Relu(name=f"{name}r"))
+                names[-1] = f"{name}r"
+        inputs = (*names, source) if generator.random() < 0.15 else tuple(names)
+        made = Join if generator.random() < 0.5 else Add
+        layers += [made(name=f"j{block}", inputs=inputs), Relu(name=f"r{block}", inputs=(f"j{block}",))]
+        source = f"r{block}"
+    layers += [Flatten(name="flatten", inputs=(source,)), Dense(name="fc", outputs=3), SoftmaxCrossEntropy(name="loss")]
+    return Network(name="fractal", input=Shape((below(3), side, side)), layers=tuple(layers))
+
+
+def case(seed: int, dies: int) -> tuple[Network, Plan]:
+    """A network and a split under which tiles are added or shared; nodes of a block are mostly split alike."""
+    for number in range(seed, seed + 100_000, 1000):
+        generator = np.random.default_rng([number, dies, 9])
+        network = fractal(generator)
+        graph, factors = from_network(network), prime_factors(dies)
+        most = tuple(str(generator.choice(["ep", "ep", "dp", "op"])) for _ in factors)
+        splits = []
+        for place, node in enumerate(graph.nodes):
+            alike = most if node.tiling else ("dp",) * len(factors)
+            free = tuple(str(generator.choice(graph.choices(place))) for _ in factors)
+            splits.append(alike if generator.random() < 0.9 or node is graph.nodes[-1] else free)
+        try:
+            plan = Plan(graph=graph, planner="random", model="exact", array=f"ring-{dies}",
+                        batch=int(generator.integers(max(1, dies // 2), 2 * dies + 3)), chunk_words=64,
+                        splits=tuple(splits), factors=factors)
+        except UserError:
+            continue
+        if tile_sums(graph, plan.layouts) or shared_tiles(graph, plan.layouts):
+            return network, plan
+    raise AssertionError("no such case")
+
+
+def lowered(network: Network, plan: Plan) -> TrainingProgram:
+    return lower_training(network, plan, TINY, rule=UpdateRule(), steps=1, memory_words=MEMORY_WORDS)
+
+
+@pytest.mark.parametrize(("seed", "dies"), [
+    *((seed, dies) for dies, count in ((2, 8), (4, 10), (8, 6), (6, 4)) for seed in range(count))])
+def test_a_step_is_that_of_the_network(seed: int, dies: int) -> None:
+    network, plan = case(seed, dies)
+    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan))
+    next(iter(made.epoch(0)))
+    assert made.checks is not None and made.checks.failure is None
+    assert max(made.checks.largest.values()) < 3e-5
+
+
+@pytest.mark.xdist_group("tiny-predict-dies")
+@pytest.mark.parametrize(("seed", "dies"), [
+    (0, 2), (1, 4), *(pytest.param(seed, dies, marks=pytest.mark.slow) for seed, dies in ((2, 4), (3, 8), (4, 2)))])
+def test_rtl_equals_golden_and_links_carry_the_planned_words(seed: int, dies: int) -> None:
+    network, plan = case(500 + seed, dies)
+    made = session(network, plan, random_data(network, plan.batch, np.random.default_rng(seed)), lowered(network, plan),
+                   rtl=True)
+    next(iter(made.epoch(0)))
+    assert made.equal
+    least, most = plan.word_bounds
+    assert least <= sum(made.driver.injected_words(die) for die in range(dies)) <= most
+
+
+def several(columns: str = "abc", junction: type[Layer] = Join) -> Network:
+    """A block of as many convolutions."""
+    return with_tiles(Network(name="block", input=Shape((2, 6, 6)), layers=(
+        Convolution(name="stem", channels=4, kernel=(3, 3), padding=(1, 1)), Relu(name="relu"),
+        *(Convolution(name=name, inputs=("relu",), channels=4, kernel=(3, 3), padding=(1, 1)) for name in columns),
+        junction(name="j", inputs=tuple(columns)), Relu(name="r"), Flatten(name="flatten"),
+        SoftmaxCrossEntropy(name="loss"))), 2, None)
+
+
+def planned(network: Network, splits: dict[str, tuple[str, ...]] | None = None) -> Plan:
+    graph = from_network(network)
+    return Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=8, chunk_words=64, factors=(2, 2),
+                splits=tuple((splits or {}).get(node.name, ("dp", "ep") if node.tiling else ("dp", "dp"))
+                             for node in graph.nodes))
+
+
+def moved(plan: Plan) -> list[tuple[str, str, str]]:
+    """Scatters and gathers of the block."""
+    return [(one.exchange.layer, one.exchange.phase, one.exchange.kind) for one in plan.transfers
+            if one.exchange.layer != "stem"]
+
+
+@pytest.mark.parametrize("junction", [Add, Join])
+def test_a_block_moves_tiles_once_each_way(junction: type[Layer]) -> None:
+    plan = planned(several(junction=junction))
+    assert moved(plan) == [("a", "fprop", "scatter"), ("c", "fprop", "gather"), ("c", "bprop", "scatter"),
+                           ("a", "bprop", "gather")]
+    alone = planned(with_tiles(Network(name="one", input=Shape((2, 6, 6)), layers=(
+        *several().layers[:3], Relu(name="r"), Flatten(name="flatten"), SoftmaxCrossEntropy(name="loss"))), 2, None))
+    assert sum(one.words for one in plan.transfers) == sum(one.words for one in alone.transfers)
+
+
+def test_what_is_not_alike_is_moved_by_itself() -> None:
+    """Another split; another reader of a summand; more biases than a vector task adds."""
+    network = several()
+    assert set(tile_sums(from_network(network), planned(network).layouts)) == {1, 2, 3}
+    apart = planned(network, {"b": ("ep", "ep")})
+    assert not tile_sums(apart.graph, apart.layouts) and shared_tiles(apart.graph, apart.layouts) == {3: 1}
+    assert ("b", "fprop", "scatter") in moved(apart) and ("b", "fprop", "gather") in moved(apart)
+    *layers, junction, relu, flatten, loss = network.layers
+    read = planned(replace(network, layers=(*layers, replace(junction, inputs=("a", "b")), Add(
+        name="k", inputs=("j", "c", "a")), replace(relu, inputs=("k",)), flatten, loss)))
+    assert not tile_sums(read.graph, read.layouts)
+    biased = planned(several("abcd"))
+    assert not tile_sums(biased.graph, biased.layouts)
+
+
+def test_blocks_are_simulated() -> None:
+    network = several()
+    plan = planned(network)
+    array = ring(4, preset="ndp-demo-winograd")
+    assert simulated(replace(plan, hardware=array), array).work.moved_words == plan.words
