@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.support.networks import enlarged_digits
 from tests.support.sessions import session
 
+from plinth.bench.holdouts import NETWORKS as NETWORKS_28
 from plinth.lower.training import lower_training
 from plinth.model.network import Network
 from plinth.model.update import UpdateRule
@@ -23,15 +25,17 @@ pytestmark = pytest.mark.long
 BATCH = 32
 
 
-def made(rounds: int, *, rtl: bool = False) -> tuple[Network, Plan, Session]:
+def made(rounds: int, network: Network = NETWORKS["digits-cnn"], weights: str = "winograd", *, rtl: bool = False
+         ) -> tuple[Network, Plan, Session]:
     """Four dies as two groups and two clusters."""
-    network = with_tiles(NETWORKS["digits-cnn"], 2, "winograd", rounds)
+    network = with_tiles(network, 2, weights, rounds)
     graph = from_network(network)
     plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=BATCH, chunk_words=64,
                 splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes), factors=(2, 2))
     program = lower_training(network, plan, preset("ndp-demo-predict"), rule=UpdateRule(rate=0.1), steps=1,
                              memory_words=1 << 20)
-    return network, plan, session(network, plan, digits(), program, rtl=rtl)
+    data = enlarged_digits() if network.input.positions > 64 else digits()
+    return network, plan, session(network, plan, data, program, rtl=rtl)
 
 
 def weights(one: Session) -> list[np.ndarray]:
@@ -69,3 +73,11 @@ def test_a_run_of_the_golden_model(rounds: int) -> None:
         assert one.losses[-1] < 0.5
     for one_, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one_, other)
+
+
+def test_an_epoch_of_a_lenet_on_rtl() -> None:
+    """Kernels of 5x5 on maps of 28x28."""
+    *_, one = made(1, NETWORKS_28["lenet-28"], "spatial", rtl=True)
+    for step in one.epoch(0):
+        assert one.checks is not None and one.checks.failure is None and one.equal, step
+    assert one.compared_steps > 40 and np.mean(one.losses[-5:]) < np.mean(one.losses[:5])

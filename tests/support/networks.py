@@ -26,6 +26,7 @@ from plinth.model.layers import (
 from plinth.model.network import Network
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
+from plinth.sparsity.networks import RECIPES
 from plinth.training.data import Dataset, table_rows
 
 
@@ -147,3 +148,9 @@ def winograd_network(generator: Generator) -> Network:
     else:
         layers.append(MeanSquaredError(name="loss"))
     return Network(name="winograd", input=source, layers=tuple(layers))
+
+
+def enlarged_digits() -> Dataset:
+    """The digits as maps of 28x28."""
+    images = RECIPES["digits"].images()
+    return Dataset(images.train_x, images.train_y, images.test_x, images.test_y, 10)

@@ -6,9 +6,10 @@ from math import inf, nan
 
 import numpy as np
 import pytest
-from tests.support.networks import random_data, random_plan, winograd_network
+from tests.support.networks import enlarged_digits, random_data, random_plan, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
+from plinth.bench.holdouts import NETWORKS as NETWORKS_28
 from plinth.errors import UserError
 from plinth.lower.codes import LAYER_LEVELS, level_of
 from plinth.lower.training import TrainingProgram, lower_training
@@ -110,6 +111,21 @@ def test_dies_of_two_words_a_flit() -> None:
     made = trained(network, plan, rtl=True, die=preset(DEMO))
     assert made.equal
     check_alike(made, trained(*plain(network, plan), die=preset(DEMO)))
+
+
+@pytest.mark.slow
+def test_a_lenet_on_maps_of_28() -> None:
+    """Kernels of 5x5, two pools, three dense layers; real digits."""
+    network = with_tiles(NETWORKS_28["lenet-28"], 2, None, 1)
+    graph = from_network(network)
+    plan = Plan(graph=graph, planner="data", model="exact", array="ring-4", batch=4, chunk_words=64, factors=(2, 2),
+                splits=tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes))
+    data = enlarged_digits()
+    data = replace(data, train_x=data.train_x[:8], train_y=data.train_y[:8])
+    made = session(network, plan, data, lowered(network, plan, preset(DEMO)), rtl=True)
+    for _ in made.epoch(0):
+        assert made.equal and made.checks is not None and made.checks.failure is None
+    assert made.compared_steps == 2
 
 
 def test_levels_follow_the_neurons_of_the_step_before() -> None:
